@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NRI v1alpha1 messages (protobuf)."""
