@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes into a recording and what comes out of it, as plain immutable values.
+
+Times are integers in nanoseconds: ``*_ns`` wall-clock values count from the Unix epoch,
+``mono_ns`` from an arbitrary point of the recording host's monotonic clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Role(StrEnum):
+    """Who wrote a session."""
+
+    LOGGER = "logger"
+    PROBE = "probe"
+    TAP = "tap"
+    REPLAY = "replay"
+
+
+class Status(StrEnum):
+    """How an event was answered, as filters name it."""
+
+    OK = "ok"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStart:
+    """One plugin connection, as known once Configure was answered."""
+
+    role: Role
+    plugin_name: str
+    plugin_index: str
+    runtime_name: str
+    runtime_version: str
+    nri_version: str
+    """As the runtime said (NRI 0.12+), or as inferred from its name and version; "" if unknown."""
+    nri_version_inferred: bool
+    mask: int
+    registration_timeout_ms: int
+    """0 where the runtime does not say (before NRI 0.7)."""
+    request_timeout_ms: int
+    started_ns: int
+
+
+class Captured(NamedTuple):
+    """One request from the runtime and our answer, exactly as they were on the wire."""
+
+    wall_ns: int
+    mono_ns: int
+    method: str
+    request: bytes
+    reply: bytes
+    """Payload of the response; empty when ``status_code`` is not 0."""
+    status_code: int
+    """google.rpc.Code of the answer; 0 is OK, 4 means that the answer came too late."""
+    status_message: str
+    took_ns: int
+    """From the arrival of the request's last byte to the hand-over of the reply to the socket."""
+    timeout_ns: int
+    """The deadline the runtime sent with the request; 0 if none."""
+    service: str = ""
+    """Empty for the usual service of the method; else the ttRPC service that was named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session as stored."""
+
+    id: int
+    role: str
+    plugin_name: str
+    plugin_index: str
+    runtime_name: str
+    runtime_version: str
+    nri_version: str
+    nri_version_inferred: bool
+    mask: int
+    registration_timeout_ms: int
+    request_timeout_ms: int
+    started_ns: int
+    ended_ns: int | None
+    """None while it is open, or when the recorder was killed."""
+    end_reason: str
+
+    @property
+    def plugin(self) -> str:
+        """``NN-name``, as runtimes write it."""
+        return f"{self.plugin_index}-{self.plugin_name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the log: an event without its messages."""
+
+    id: int
+    session: int
+    seq: int
+    """Order within the session, from 1."""
+    at_ns: int
+    mono_ns: int
+    plugin: str
+    """``NN-name`` of the plugin connection that received it."""
+    runtime: str
+    method: str
+    """The RPC on the wire, e.g. StateChange."""
+    event: str
+    """What happened, e.g. PostStartContainer; the method's name where there is no NRI event."""
+    namespace: str
+    pod: str
+    container: str
+    pod_id: str
+    container_id: str
+    took_ns: int
+    timeout_ns: int
+    size: int
+    """Bytes of the request's protobuf payload on the wire."""
+    status: str
+    status_code: int
+    status_message: str
+    mark: str
+    """"" for an ordinary event; "malformed" or "unknown" where the request is stored raw."""
+    changed: tuple[str, ...] = ()
+    """OCI paths that plugins changed, where this event says so."""
+    owners: tuple[str, ...] = ()
+    """Plugins (``NN-name``) that made these changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """An interval that was not (or not wholly) observed."""
+
+    id: int
+    session: int | None
+    from_ns: int
+    to_ns: int
+    reason: str
+    lost: int | None
+    """How many events were lost; None where nobody can know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod sandbox seen in a recording."""
+
+    key: int
+    id: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container seen in a recording."""
+
+    key: int
+    id: str
+    name: str
+    pod: Pod | None

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One socket as a state machine: a mux with a ttRPC server on one id and a client on another.
+
+The rules a server applies to requests (odd, strictly increasing stream ids; what is refused with
+which status and what is merely ignored) are those of containerd/ttrpc's server.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from google.protobuf.message import DecodeError
+
+from nri_scope._gen.ttrpc.ttrpc_pb2 import KeyValue, Request, Response
+from nri_scope.errors import LocalProtocolError, RemoteProtocolError
+
+from .events import (
+    ConnectionFailed,
+    FrameIgnored,
+    MessageIgnored,
+    MessageRejected,
+    PeerClosed,
+    RequestReceived,
+    ResponseReceived,
+    WireEvent,
+)
+from .limits import Limits
+from .mux import MuxReader, frame_message
+from .status import Code
+from .ttrpc import Message, MessageReader, MessageType
+
+_LAST_STREAM_ID = 0xFFFFFFFF
+
+
+class Connection:
+    """Both directions of one socket, as seen from either end.
+
+    ``serves`` is the mux id on which the peer calls us, ``calls`` the one on which we call it.
+    Nothing here raises for what the peer does: its faults come out as events, the last of them
+    `ConnectionFailed`. What we do wrong raises `LocalProtocolError`.
+    """
+
+    def __init__(self, *, serves: int, calls: int, limits: Limits | None = None) -> None:
+        if serves == calls:
+            raise LocalProtocolError(f"mux id {serves} cannot both serve and call")
+        self._limits = limits or Limits()
+        self._serves = serves
+        self._calls = calls
+        self._mux = MuxReader(self._limits)
+        self._server = MessageReader((MessageType.REQUEST,), self._limits)
+        self._client = MessageReader((MessageType.RESPONSE,), self._limits)
+        self._ended = False
+        self._events: list[WireEvent] = []
+        self._output: list[bytes] = []
+        self._last_request_id = 0
+        """Highest stream id the peer has used; ids must grow."""
+        self._unanswered: set[int] = set()
+        self._next_call_id = 1
+        self._awaited: set[int] = set()
+
+    # -- what arrives -----------------------------------------------------------------------
+
+    def receive_data(self, data: bytes) -> None:
+        """Take the next bytes of the socket, in any division."""
+        if self._ended:
+            return
+        pieces, error = self._mux.feed(data)
+        for conn_id, length, piece in pieces:
+            if conn_id == self._serves:
+                for message in self._server.feed(piece):
+                    self._on_server_message(message)
+            elif conn_id == self._calls:
+                for message in self._client.feed(piece):
+                    self._on_client_message(message)
+            elif length >= 0:
+                self._events.append(FrameIgnored(conn_id, length))
+        if error is not None:
+            self._ended = True
+            self._events.append(ConnectionFailed(error))
+
+    def receive_eof(self) -> None:
+        """The socket has ended."""
+        if not self._ended:
+            self._ended = True
+            self._events.append(
+                PeerClosed(self._mux.in_frame or self._server.in_message or self._client.in_message)
+            )
+
+    def events_received(self) -> list[WireEvent]:
+        """Everything that happened since the last call, in order."""
+        events, self._events = self._events, []
+        return events
+
+    def _on_server_message(self, message: Message) -> None:
+        stream_id, kind, flags, length, data = message
+        if length > self._limits.message_data:
+            self._reject(
+                stream_id,
+                Code.RESOURCE_EXHAUSTED,
+                f"message length {length} exceeds the limit of {self._limits.message_data}",
+            )
+        elif stream_id % 2 != 1:
+            self._reject(stream_id, Code.INVALID_ARGUMENT, "stream id must be odd")
+        elif kind == MessageType.DATA:
+            # NRI has no streaming calls, so no stream can be open for data.
+            self._reject(stream_id, Code.INVALID_ARGUMENT, "stream is not active")
+        elif kind != MessageType.REQUEST or data is None:
+            self._events.append(MessageIgnored(self._serves, stream_id, kind, flags, length))
+        elif stream_id <= self._last_request_id:
+            self._reject(
+                stream_id, Code.INVALID_ARGUMENT, "stream id cannot be used again and must grow"
+            )
+        else:
+            self._last_request_id = stream_id
+            self._on_request(stream_id, data)
+
+    def _on_request(self, stream_id: int, data: bytes) -> None:
+        try:
+            request = Request.FromString(data)
+        except DecodeError as error:
+            self._reject(stream_id, Code.INVALID_ARGUMENT, f"request cannot be decoded: {error}")
+            return
+        if len(self._unanswered) >= self._limits.requests_in_flight:
+            self._reject(
+                stream_id,
+                Code.RESOURCE_EXHAUSTED,
+                f"{len(self._unanswered)} requests are unanswered already",
+            )
+            return
+        self._unanswered.add(stream_id)
+        metadata = request.metadata
+        self._events.append(
+            RequestReceived(
+                stream_id,
+                request.service,
+                request.method,
+                request.payload,
+                request.timeout_nano,
+                tuple((pair.key, pair.value) for pair in metadata) if metadata else (),
+            )
+        )
+
+    def _reject(self, stream_id: int, code: Code, text: str) -> None:
+        # Answered on the peer's own stream id, even a wrong one, so that it learns which it was.
+        self._send_status(stream_id, code, text)
+        self._events.append(MessageRejected(self._serves, stream_id, code, text))
+
+    def _on_client_message(self, message: Message) -> None:
+        stream_id, kind, flags, length, data = message
+        if kind != MessageType.RESPONSE or stream_id not in self._awaited:
+            self._events.append(MessageIgnored(self._calls, stream_id, kind, flags, length))
+            return
+        self._awaited.remove(stream_id)
+        if data is None:
+            self._events.append(
+                ResponseReceived(
+                    stream_id,
+                    Code.RESOURCE_EXHAUSTED,
+                    f"response of {length} bytes exceeds the limit of {self._limits.message_data}",
+                    b"",
+                )
+            )
+            return
+        try:
+            response = Response.FromString(data)
+        except DecodeError as error:
+            # Nobody can tell what else this peer gets wrong, and the call would wait for ever.
+            self._ended = True
+            self._events.append(
+                ConnectionFailed(RemoteProtocolError(f"response cannot be decoded: {error}"))
+            )
+            return
+        status = response.status
+        self._events.append(
+            ResponseReceived(
+                stream_id,
+                status.code,
+                status.message,
+                b"" if status.code else response.payload,
+            )
+        )
+
+    # -- what we send -----------------------------------------------------------------------
+
+    def data_to_send(self) -> list[bytes]:
+        """The bytes to write to the socket, in order, since the last call."""
+        output, self._output = self._output, []
+        return output
+
+    def send_request(
+        self,
+        service: str,
+        method: str,
+        payload: bytes,
+        *,
+        timeout_ns: int = 0,
+        metadata: Sequence[tuple[str, str]] = (),
+    ) -> int:
+        """Call the peer; the returned stream id comes back in `ResponseReceived`."""
+        if self._ended:
+            raise LocalProtocolError(f"{method}: the connection has ended")
+        if self._next_call_id > _LAST_STREAM_ID:
+            raise LocalProtocolError(f"{method}: all stream ids of this connection are used up")
+        request = Request(
+            service=service,
+            method=method,
+            payload=payload,
+            timeout_nano=timeout_ns,
+            metadata=[KeyValue(key=key, value=value) for key, value in metadata],
+        )
+        stream_id = self._next_call_id
+        self._send(self._calls, stream_id, MessageType.REQUEST, request.SerializeToString())
+        self._next_call_id += 2
+        self._awaited.add(stream_id)
+        return stream_id
+
+    def forget_request(self, stream_id: int) -> None:
+        """Nobody waits for this response any more; it is ignored when it still comes."""
+        self._awaited.discard(stream_id)
+
+    def send_response(self, stream_id: int, payload: bytes = b"") -> None:
+        """Answer a request with status OK."""
+        self._answering(stream_id)
+        # No payload is an empty message, exactly what a Go peer sends for an empty reply.
+        data = Response(payload=payload).SerializeToString() if payload else b""
+        self._send(self._serves, stream_id, MessageType.RESPONSE, data)
+        self._unanswered.discard(stream_id)
+
+    def send_error(self, stream_id: int, code: int, message: str) -> None:
+        """Answer a request with an error status; there is no payload beside one."""
+        if code == Code.OK:
+            raise LocalProtocolError("an error status needs a code other than 0")
+        self._answering(stream_id)
+        self._send_status(stream_id, code, message)
+        self._unanswered.discard(stream_id)
+
+    def _answering(self, stream_id: int) -> None:
+        if stream_id not in self._unanswered:
+            raise LocalProtocolError(f"stream {stream_id} has no unanswered request")
+
+    def _send_status(self, stream_id: int, code: int, message: str) -> None:
+        response = Response()
+        response.status.code = code
+        response.status.message = message
+        self._send(self._serves, stream_id, MessageType.RESPONSE, response.SerializeToString())
+
+    def _send(self, conn_id: int, stream_id: int, kind: MessageType, data: bytes) -> None:
+        if len(data) > self._limits.message_data:
+            raise LocalProtocolError(
+                f"message of {len(data)} bytes exceeds the limit of {self._limits.message_data}"
+            )
+        self._output += frame_message(conn_id, stream_id, kind, 0, data, self._limits.safe_frame)

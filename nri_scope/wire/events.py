@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a `Connection` has seen. Named tuples, because one is made for every message."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nri_scope.errors import RemoteProtocolError
+
+
+class RequestReceived(NamedTuple):
+    """The peer calls us. Answer with `Connection.send_response` or `send_error`."""
+
+    stream_id: int
+    service: str
+    method: str
+    payload: bytes
+    timeout_ns: int
+    """How long the peer is going to wait, in nanoseconds; 0 if it did not say."""
+    metadata: tuple[tuple[str, str], ...]
+
+
+class ResponseReceived(NamedTuple):
+    """The peer answered a call of ours. ``payload`` is empty when ``code`` is not 0."""
+
+    stream_id: int
+    code: int
+    message: str
+    payload: bytes
+
+
+class FrameIgnored(NamedTuple):
+    """A mux frame for a connection id that nobody opened; Go ignores such frames too."""
+
+    conn_id: int
+    length: int
+
+
+class MessageIgnored(NamedTuple):
+    """A ttRPC message that has no meaning here: an unknown type, or a response nobody awaits."""
+
+    conn_id: int
+    stream_id: int
+    type: int
+    flags: int
+    length: int
+
+
+class MessageRejected(NamedTuple):
+    """A request against the rules. The error status has already been queued as the answer."""
+
+    conn_id: int
+    stream_id: int
+    code: int
+    message: str
+
+
+class ConnectionFailed(NamedTuple):
+    """The peer broke the protocol beyond repair. Always the last event."""
+
+    error: RemoteProtocolError
+
+
+class PeerClosed(NamedTuple):
+    """End of the byte stream. Always the last event."""
+
+    mid_message: bool
+    """The stream ended inside a frame or a message."""
+
+
+WireEvent = (
+    RequestReceived
+    | ResponseReceived
+    | FrameIgnored
+    | MessageIgnored
+    | MessageRejected
+    | ConnectionFailed
+    | PeerClosed
+)

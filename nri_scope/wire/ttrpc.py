@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ttRPC messages: the framing of one connection id's byte stream."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Container
+from enum import IntEnum
+from typing import NamedTuple
+
+from .limits import MESSAGE_HEADER_LENGTH, Limits
+
+_HEADER = struct.Struct(">IIBB")
+
+
+class MessageType(IntEnum):
+    """Byte 8 of the header."""
+
+    REQUEST = 1
+    RESPONSE = 2
+    DATA = 3
+
+
+class Message(NamedTuple):
+    """One ttRPC message. ``data`` is None when it was skipped rather than read."""
+
+    stream_id: int
+    type: int
+    flags: int
+    length: int
+    data: bytes | None
+
+
+class MessageReader:
+    """Assembles messages from the pieces of one byte stream, in bounded memory.
+
+    ``wanted`` are the types that mean something at this end; messages of other types, and those
+    over the limit, are skipped as they arrive and reported without their data.
+    """
+
+    __slots__ = ("_buffer", "_flags", "_length", "_limit", "_missing", "_skip", "_stream_id",
+                 "_type", "_wanted")  # fmt: skip
+
+    def __init__(self, wanted: Container[int], limits: Limits) -> None:
+        self._wanted = wanted
+        self._limit = limits.message_data
+        self._buffer = bytearray()
+        self._missing = 0
+        self._skip = False
+        self._stream_id = self._type = self._flags = self._length = 0
+
+    @property
+    def in_message(self) -> bool:
+        """A message, or its header, is not complete yet."""
+        return self._missing > 0 or bool(self._buffer)
+
+    def feed(self, piece: bytes) -> list[Message]:
+        """The messages that ``piece`` completes."""
+        messages: list[Message] = []
+        position, end = 0, len(piece)
+        while position < end:
+            if self._missing:
+                position = self._read_data(piece, position, messages)
+                continue
+            if self._buffer or end - position < MESSAGE_HEADER_LENGTH:
+                taken = piece[position : position + MESSAGE_HEADER_LENGTH - len(self._buffer)]
+                self._buffer += taken
+                position += len(taken)
+                if len(self._buffer) < MESSAGE_HEADER_LENGTH:
+                    break
+                header = _HEADER.unpack(self._buffer)
+                self._buffer.clear()
+            else:
+                header = _HEADER.unpack_from(piece, position)
+                position += MESSAGE_HEADER_LENGTH
+            self._length, self._stream_id, self._type, self._flags = header
+            self._missing = self._length
+            self._skip = self._length > self._limit or self._type not in self._wanted
+            if not self._length:
+                messages.append(self._message(None if self._skip else b""))
+        return messages
+
+    def _read_data(self, piece: bytes, position: int, messages: list[Message]) -> int:
+        stop = min(position + self._missing, len(piece))
+        complete = stop - position == self._missing
+        self._missing -= stop - position
+        if self._skip:
+            if complete:
+                messages.append(self._message(None))
+        elif complete and not self._buffer:
+            messages.append(self._message(piece[position:stop]))
+        else:
+            # A bytearray rather than a list of pieces: a peer that sends single bytes would
+            # otherwise make us hold an object for each.
+            self._buffer += piece[position:stop]
+            if complete:
+                messages.append(self._message(bytes(self._buffer)))
+                self._buffer.clear()
+        return stop
+
+    def _message(self, data: bytes | None) -> Message:
+        return Message(self._stream_id, self._type, self._flags, self._length, data)
