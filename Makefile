@@ -30,6 +30,77 @@ $(STAMP): $(LOCK) pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+# ------------------------------------------------------------------ the product
+.PHONY: demo
+demo: $(STAMP) ## play a recording of a real containerd into a real `record`
+	$(BIN)/nri-scope demo
+
+# ------------------------------------------------------------------------ tests
+.PHONY: test
+test: $(STAMP) ## unit tests, and against the Go reference where Go is installed
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+.PHONY: test-runtime
+test-runtime: $(STAMP) ## against a real containerd (as root)
+	$(BIN)/pytest -m runtime tests/runtime $(PYTEST_ARGS)
+
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS = $(notdir $(basename $(wildcard tests/fuzz/fuzz_*.py)))
+.PHONY: fuzz
+fuzz: $(STAMP) ## every fuzz target in turn, FUZZ_SECONDS=60 in all
+	@set -e; targets=($(FUZZ_TARGETS)); \
+	for target in "$${targets[@]}"; do \
+		echo "fuzzing: $$target"; \
+		$(BIN)/python -m tests.fuzz.$$target -max_total_time=$$(( $(FUZZ_SECONDS) / $${#targets[@]} )) -verbosity=0 -print_final_stats=1; \
+	done
+
+.PHONY: bench
+bench: $(STAMP) ## compare with the Go reference in the same run; BENCH_ARGS=--short for a quick one
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+# ------------------------------------------------------------------------- lint
+# Independent checks run side by side, each one's output kept together; all run, whichever fails.
+CODE = $(wildcard nri_scope tests scripts benchmarks)
+LINTS := lint-ruff lint-mypy lint-pyright lint-imports lint-generated lint-docs
+export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: lint
+lint: $(STAMP) ## style, types, imports, and what is generated is up to date
+	@$(MAKE) --no-print-directory --keep-going --output-sync=target -j2 $(LINTS) \
+	&& echo "lint: clean" || { echo "lint: failed" >&2; exit 1; }
+
+.PHONY: $(LINTS)
+# The slowest first, for the shortest whole.
+$(LINTS): $(STAMP)
+lint-pyright:
+	@echo "== pyright"; $(BIN)/pyright
+lint-mypy:
+	@echo "== mypy"; $(BIN)/mypy $(CODE)
+lint-ruff:
+	@echo "== ruff"; $(BIN)/ruff check --quiet --output-format concise . && $(BIN)/ruff format --check --quiet .
+lint-imports:
+	@echo "== import-linter"; $(BIN)/lint-imports --no-logo
+lint-generated:
+	@echo "== generated code"; $(BIN)/python -m scripts.generate --check
+lint-docs:
+	@echo "== generated docs"; $(if $(GEN_DOCS),$(BIN)/python -m $(GEN_DOCS) --check,echo "none yet")
+
+.PHONY: format
+format: $(STAMP) ## let ruff format and fix what it can
+	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+# -------------------------------------------------------------------- generated
+GEN_DOCS := $(if $(wildcard scripts/gen_docs.py),scripts.gen_docs)
+
+.PHONY: generate
+generate: $(STAMP) ## nri_scope/_gen from proto/
+	$(BIN)/python -m scripts.generate
+
+.PHONY: docs
+docs: $(STAMP) ## docs/cli.md from the commands, docs/recording-format.md from the schema
+	$(BIN)/python -m scripts.gen_docs
+
 # The lock holds versions and hashes only; where packages come from is the machine's own affair.
 .PHONY: lock
 lock: $(STAMP) ## choose the newest development dependencies anew
