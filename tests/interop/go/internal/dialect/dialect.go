@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dialect hides how NRI versions differ: up to 0.11 most events travel as StateChange,
+// from 0.12 each event has its own request. Build with -tags nri_statechange for the former.
+package dialect
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
+)
+
+// Service is the full name of the ttRPC service of plugins.
+const Service = "nri.pkg.api.v1alpha1.Plugin"
+
+// Request makes the message that carries an event. The resources are those of UpdateContainer
+// and UpdatePodSandbox; other events have none.
+func Request(event string, pod *api.PodSandbox, container *api.Container, resources *api.LinuxResources) (proto.Message, error) {
+	switch event {
+	case "CreateContainer":
+		return &api.CreateContainerRequest{Pod: pod, Container: container}, nil
+	case "UpdateContainer":
+		return &api.UpdateContainerRequest{Pod: pod, Container: container, LinuxResources: resources}, nil
+	case "StopContainer":
+		return &api.StopContainerRequest{Pod: pod, Container: container}, nil
+	}
+	return requestOf(event, pod, container, resources)
+}
+
+// Relay hands a request to the runtime's adaptation and waits for every plugin's answer.
+func Relay(ctx context.Context, runtime *adaptation.Adaptation, request proto.Message) error {
+	var err error
+	switch request := request.(type) {
+	case *api.CreateContainerRequest:
+		_, err = runtime.CreateContainer(ctx, request)
+	case *api.UpdateContainerRequest:
+		_, err = runtime.UpdateContainer(ctx, request)
+	case *api.StopContainerRequest:
+		_, err = runtime.StopContainer(ctx, request)
+	default:
+		err = relay(ctx, runtime, request)
+	}
+	return err
+}
+
+// Parse a request as it was seen on the wire.
+func Parse(method string, payload []byte) (proto.Message, error) {
+	message, err := emptyRequest(method)
+	if err != nil {
+		return nil, err
+	}
+	return message, proto.Unmarshal(payload, message)
+}
+
+func emptyRequest(method string) (proto.Message, error) {
+	if method == "StateChange" {
+		return stateChange()
+	}
+	return Request(method, nil, nil, nil)
+}
+
+func unknown(event string) error {
+	return fmt.Errorf("NRI %s has no event %s", Name, event)
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+)
+
+// Configure takes our settings where the runtime has some for us.
+func (p *plugin) Configure(_ context.Context, config, runtime, version string) (stub.EventMask, error) {
+	if config != "" {
+		if err := json.Unmarshal([]byte(config), &p.settings); err != nil {
+			return 0, fmt.Errorf("configuration is no JSON object: %w", err)
+		}
+		if err := p.open(); err != nil {
+			return 0, err
+		}
+	}
+	p.out.Write(map[string]any{
+		"event": "configured", "config": config, "runtime": runtime, "version": version,
+		"registration_timeout_ms": p.stub.RegistrationTimeout().Milliseconds(),
+		"request_timeout_ms":      p.stub.RequestTimeout().Milliseconds(),
+	})
+	return stub.EventMask(p.Events), nil
+}
+
+func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	p.log.write("Synchronize", "pods", pods, "containers", containers)
+	p.out.Write(map[string]any{"event": "synchronized", "pods": len(pods), "containers": len(containers)})
+	return nil, nil
+}
+
+func (p *plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	p.log.write("RunPodSandbox", "pod", pod)
+	return nil
+}
+
+func (p *plugin) UpdatePodSandbox(_ context.Context, pod *api.PodSandbox, overhead, resources *api.LinuxResources) error {
+	p.log.write("UpdatePodSandbox", "pod", pod, "overhead", overhead, "resources", resources)
+	return nil
+}
+
+func (p *plugin) PostUpdatePodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	p.log.write("PostUpdatePodSandbox", "pod", pod)
+	return nil
+}
+
+func (p *plugin) StopPodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	p.log.write("StopPodSandbox", "pod", pod)
+	return nil
+}
+
+func (p *plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	p.log.write("RemovePodSandbox", "pod", pod)
+	return nil
+}
+
+func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, container *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	p.log.write("CreateContainer", "pod", pod, "container", container)
+	if p.Annotation == "" && p.Env == "" {
+		return nil, nil, nil
+	}
+	adjustment := &api.ContainerAdjustment{}
+	if p.Annotation != "" {
+		adjustment.AddAnnotation(p.Annotation, container.GetName())
+	}
+	if p.Env != "" {
+		adjustment.AddEnv(p.Env, container.GetName())
+	}
+	return adjustment, nil, nil
+}
+
+func (p *plugin) PostCreateContainer(_ context.Context, pod *api.PodSandbox, container *api.Container) error {
+	p.log.write("PostCreateContainer", "pod", pod, "container", container)
+	return nil
+}
+
+func (p *plugin) StartContainer(_ context.Context, pod *api.PodSandbox, container *api.Container) error {
+	p.log.write("StartContainer", "pod", pod, "container", container)
+	return nil
+}
+
+func (p *plugin) PostStartContainer(_ context.Context, pod *api.PodSandbox, container *api.Container) error {
+	p.log.write("PostStartContainer", "pod", pod, "container", container)
+	return nil
+}
+
+func (p *plugin) UpdateContainer(_ context.Context, pod *api.PodSandbox, container *api.Container, resources *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	p.log.write("UpdateContainer", "pod", pod, "container", container, "resources", resources)
+	return nil, nil
+}
+
+func (p *plugin) PostUpdateContainer(_ context.Context, pod *api.PodSandbox, container *api.Container) error {
+	p.log.write("PostUpdateContainer", "pod", pod, "container", container)
+	return nil
+}
+
+func (p *plugin) StopContainer(_ context.Context, pod *api.PodSandbox, container *api.Container) ([]*api.ContainerUpdate, error) {
+	p.log.write("StopContainer", "pod", pod, "container", container)
+	return nil, nil
+}
+
+func (p *plugin) RemoveContainer(_ context.Context, pod *api.PodSandbox, container *api.Container) error {
+	p.log.write("RemoveContainer", "pod", pod, "container", container)
+	return nil
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/base64"
+	"os"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/yaml"
+
+	"nri-scope/interop/internal/jsonlines"
+)
+
+// eventLog writes events as YAML, a log entry each line, as the logger plugin among upstream's
+// samples does: that is what people run today to see events.
+type eventLog struct {
+	logger *logrus.Logger
+	file   *os.File
+}
+
+func (l *eventLog) open(name string) error {
+	if name == "" {
+		return nil
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	l.file, l.logger = file, logrus.New()
+	l.logger.SetOutput(file)
+	l.logger.SetFormatter(&logrus.TextFormatter{PadLevelText: true})
+	return nil
+}
+
+// write an event: pairs of a name and an object.
+func (l *eventLog) write(event string, parts ...any) {
+	if l.logger == nil {
+		return
+	}
+	for i := 0; i+1 < len(parts); i += 2 {
+		text, err := yaml.Marshal(parts[i+1])
+		if err != nil {
+			fail(err)
+		}
+		l.logger.Infof("%s: %s:", event, parts[i])
+		for line := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n") {
+			l.logger.Infof("%s:    %s", event, line)
+		}
+	}
+}
+
+func (l *eventLog) close() {
+	if l.file != nil {
+		l.file.Close()
+	}
+}
+
+// requestLog writes what was received and answered, so that others can compare it with what
+// was sent. Messages are serialised anew, with maps in order.
+type requestLog struct {
+	lock  sync.Mutex
+	lines *jsonlines.Writer
+}
+
+func (l *requestLog) open(name string) (err error) {
+	if name != "" {
+		l.lines, err = jsonlines.Create(name)
+	}
+	return err
+}
+
+func (l *requestLog) enabled() bool {
+	return l.lines != nil
+}
+
+func (l *requestLog) write(method string, request, reply any) {
+	if !l.enabled() {
+		return
+	}
+	l.lines.Write(map[string]string{
+		"method": path.Base(method), "request_b64": encode(request), "reply_b64": encode(reply),
+	})
+	// A launched plugin is ended by SIGKILL: what it saw must be in the file by then.
+	if err := l.lines.Flush(); err != nil {
+		fail(err)
+	}
+}
+
+func (l *requestLog) close() {
+	if l.enabled() {
+		l.lines.Close()
+	}
+}
+
+func encode(message any) string {
+	protobuf, ok := message.(proto.Message)
+	if !ok {
+		return ""
+	}
+	bytes, err := proto.MarshalOptions{Deterministic: true}.Marshal(protobuf)
+	if err != nil {
+		fail(err)
+	}
+	return base64.StdEncoding.EncodeToString(bytes)
+}
+
+// eventOf names the event that a request carries.
+func eventOf(method string, request any) string {
+	if change, ok := request.(*api.StateChangeEvent); ok {
+		name := ""
+		for _, word := range strings.Split(change.GetEvent().String(), "_") {
+			name += word[:1] + strings.ToLower(word[1:])
+		}
+		return name
+	}
+	return path.Base(method)
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command refplugin is a reference plugin on upstream's stub package. It takes part in every
+// event but validation and does nothing with it, unless told otherwise by a flag. It says on
+// stdout, one JSON object a line, what happens to its connection, and ends with that.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"github.com/containerd/ttrpc"
+	"github.com/sirupsen/logrus"
+
+	"nri-scope/interop/internal/jsonlines"
+)
+
+// settings come from flags or, where a runtime launches us without any, from the JSON object
+// that Configure brings.
+type settings struct {
+	YAML       string `json:"yaml"`        // file to log each event to, as YAML
+	Requests   string `json:"requests"`    // file for what was received, one JSON object a request
+	Delay      int    `json:"delay_ms"`    // wait so long before an answer …
+	DelayEvent string `json:"delay_event"` // … to this event
+	DelayAfter int    `json:"delay_after"` // … once it has come this often
+	Annotation string `json:"annotation"`  // key to set on containers that are created
+	Env        string `json:"env"`         // variable to set on containers that are created
+	Events     int    `json:"events"`      // mask of events to subscribe to; 0: all we know
+}
+
+type plugin struct {
+	settings
+	stub     stub.Stub
+	out      *jsonlines.Writer
+	log      *eventLog
+	requests *requestLog
+	seen     atomic.Int64
+}
+
+func main() {
+	p := &plugin{out: jsonlines.Stdout(), log: &eventLog{}, requests: &requestLog{}}
+	socket := flag.String("socket", api.DefaultSocketPath, "path of the NRI socket")
+	index := flag.String("index", "", "index to register with")
+	name := flag.String("name", "", "name to register with")
+	level := flag.String("log-level", "fatal", "for messages of the stub, on stderr")
+	flag.StringVar(&p.YAML, "yaml", "", "file to log each event to, as YAML")
+	flag.StringVar(&p.Requests, "requests", "", "file for what was received")
+	flag.IntVar(&p.Delay, "delay-ms", 0, "wait before an answer")
+	flag.StringVar(&p.DelayEvent, "delay-event", "", "the event whose answer waits")
+	flag.IntVar(&p.DelayAfter, "delay-after", 0, "how many of these events are answered at once")
+	flag.StringVar(&p.Annotation, "annotation", "", "annotation to set on new containers")
+	flag.StringVar(&p.Env, "env", "", "environment variable to set on new containers")
+	flag.IntVar(&p.Events, "events", 0, "mask of events to subscribe to")
+	flag.Parse()
+
+	parsed, err := logrus.ParseLevel(*level)
+	if err != nil {
+		fail(err)
+	}
+	logrus.SetLevel(parsed)
+	if err := p.open(); err != nil {
+		fail(err)
+	}
+	options := []stub.Option{
+		stub.WithSocketPath(*socket),
+		stub.WithOnClose(func() {}),
+		stub.WithTTRPCOptions(nil, []ttrpc.ServerOpt{ttrpc.WithUnaryServerInterceptor(p.intercept)}),
+	}
+	if *name != "" {
+		options = append(options, stub.WithPluginName(*name))
+	}
+	if *index != "" {
+		options = append(options, stub.WithPluginIdx(*index))
+	}
+	if p.stub, err = stub.New(p, options...); err != nil {
+		fail(err)
+	}
+	go p.obey()
+	err = p.stub.Run(context.Background())
+	p.log.close()
+	p.requests.close()
+	closed := map[string]any{"event": "closed", "error": ""}
+	if err != nil {
+		closed["error"] = err.Error()
+	}
+	p.out.Write(closed)
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "refplugin:", err)
+	os.Exit(1)
+}
+
+func (p *plugin) open() error {
+	if err := p.log.open(p.YAML); err != nil {
+		return err
+	}
+	return p.requests.open(p.Requests)
+}
+
+// obey commands on stdin: "update" asks the runtime to update a container, "stop" disconnects.
+// The end of stdin means nothing: launched plugins have none.
+func (p *plugin) obey() {
+	jsonlines.Read(os.Stdin, func(line []byte) bool {
+		var command struct {
+			Do        string `json:"do"`
+			Container string `json:"container"`
+		}
+		if err := json.Unmarshal(line, &command); err != nil {
+			fail(err)
+		}
+		if command.Do == "stop" {
+			p.stub.Stop()
+			return false
+		}
+		update := &api.ContainerUpdate{ContainerId: command.Container}
+		update.SetLinuxCPUShares(512)
+		failed, err := p.stub.UpdateContainers([]*api.ContainerUpdate{update})
+		updated := map[string]any{"event": "updated", "failed": len(failed), "error": ""}
+		if err != nil {
+			updated["error"] = err.Error()
+		}
+		p.out.Write(updated)
+		return true
+	})
+}
+
+// intercept every request; what only looks on is here, what answers is in the handlers.
+func (p *plugin) intercept(ctx context.Context, unmarshal ttrpc.Unmarshaler, info *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
+	if !p.requests.enabled() && p.Delay == 0 {
+		return method(ctx, unmarshal)
+	}
+	var request any
+	reply, err := method(ctx, func(into any) error {
+		request = into
+		return unmarshal(into)
+	})
+	if event := eventOf(info.FullMethod, request); p.Delay > 0 && event == p.DelayEvent {
+		if p.seen.Add(1) > int64(p.DelayAfter) {
+			time.Sleep(time.Duration(p.Delay) * time.Millisecond)
+		}
+	}
+	p.requests.write(info.FullMethod, request, reply)
+	return reply, err
+}
