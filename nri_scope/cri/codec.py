@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gRPC messages by betterproto2, with one type of error for what cannot be decoded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grpclib.encoding.proto import ProtoCodec
+
+from nri_scope.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from grpclib._typing import IProtoMessage
+
+
+class MessageCodec(ProtoCodec):
+    """The ``proto`` encoding of gRPC."""
+
+    def decode(self, data: bytes, message_type: type[IProtoMessage]) -> IProtoMessage:
+        """:raises RemoteProtocolError: ``data`` is no such message."""
+        try:
+            return super().decode(data, message_type)
+        # Malformed bytes make betterproto2 raise nearly anything, AttributeError and KeyError too.
+        except Exception as error:
+            name = message_type.__name__
+            raise RemoteProtocolError(f"{name} cannot be decoded: {error!r}") from error

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""grpclib's and the system's exceptions as the errors of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError, StreamTerminatedError
+from grpclib.exceptions import ProtocolError as GrpcProtocolError
+
+from nri_scope.errors import (
+    ConnectError,
+    ConnectionClosed,
+    DeadlineExceeded,
+    RemoteProtocolError,
+    RpcError,
+)
+
+_START = "start the runtime, or name its own socket, such as /run/containerd/containerd.sock"
+_WHERE = "name the runtime's own socket, such as /run/containerd/containerd.sock"
+
+
+@contextmanager
+def translated(path: str, method: str, timeout: float) -> Iterator[None]:
+    """Around one call of ``method`` with a deadline of ``timeout`` seconds."""
+    try:
+        yield
+    except GRPCError as error:
+        if error.status is Status.DEADLINE_EXCEEDED:
+            raise DeadlineExceeded(method, timeout) from error
+        raise RpcError(error.status.value, error.message or error.status.name) from error
+    except TimeoutError as error:
+        raise DeadlineExceeded(method, timeout) from error
+    except (StreamTerminatedError, ConnectionError) as error:
+        if isinstance(error, ConnectionRefusedError):
+            raise _cannot_connect(path, error) from error
+        raise ConnectionClosed(f"{method}: the runtime closed the connection") from error
+    except GrpcProtocolError as error:
+        raise RemoteProtocolError(f"{method}: {error}") from error
+    except OSError as error:
+        raise _cannot_connect(path, error) from error
+
+
+@contextmanager
+def first_contact(path: str, timeout: float) -> Iterator[None]:
+    """Around the first call on a socket: whatever fails there means that no CRI runtime listens."""
+    try:
+        yield
+    except DeadlineExceeded as error:
+        problem = f"accepts connections but no CRI runtime answered within {timeout:g} s"
+        raise ConnectError(path, problem, _WHERE) from error
+    except (ConnectionClosed, RemoteProtocolError) as error:
+        raise ConnectError(path, "whatever listens there does not speak gRPC", _WHERE) from error
+    except RpcError as error:
+        if error.code != Status.UNIMPLEMENTED.value:
+            raise
+        problem = "speaks gRPC but not CRI v1"
+        hint = "is the CRI plugin among disabled_plugins in the runtime's configuration?"
+        raise ConnectError(path, problem, hint) from error
+
+
+def _cannot_connect(path: str, error: OSError) -> ConnectError:
+    match error:
+        case FileNotFoundError():
+            return ConnectError(path, "no such socket", _START)
+        case PermissionError():
+            return ConnectError(path, "no permission to connect", "run as root")
+        case ConnectionRefusedError():
+            problem = "nobody listens there, or it is not a socket"
+            return ConnectError(path, problem, _START)
+        case _:
+            return ConnectError(path, error.strerror or str(error), _WHERE)

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+
+from nri_scope._gen.cri.runtime import v1
+from nri_scope.cri import ContainerSpec, ContainerState, CriClient, PodSpec, Resources, connect
+from nri_scope.errors import DeadlineExceeded, RemoteProtocolError, RpcError
+from tests.cri.fake_runtime import FakeRuntime, listening
+
+POD = PodSpec("web", "shop", annotations={"note": "grüße"})
+APP = ContainerSpec(
+    "app",
+    "localhost/busybox:1",
+    command=["sleep", "9"],
+    env={"DB_PASSWORD": "hunter2", "GREETING": "grüße"},
+    resources=Resources(cpu_shares=512, memory_limit=1 << 20),
+)
+
+
+@pytest.fixture
+def runtime() -> FakeRuntime:
+    return FakeRuntime()
+
+
+@pytest.fixture
+def socket(tmp_path: Path) -> Path:
+    return tmp_path / "c.sock"
+
+
+@pytest.fixture
+async def cri(runtime: FakeRuntime, socket: Path) -> AsyncIterator[CriClient]:
+    async with listening(runtime, socket), await connect(socket) as client:
+        yield client
+
+
+async def test_connect_learns_who_answers(cri: CriClient) -> None:
+    assert (cri.runtime.name, cri.runtime.version, cri.runtime.api_version) == (
+        "containerd",
+        "v1.7.24",
+        "v1",
+    )
+
+
+async def test_pods_are_asked_for_with_host_networking(
+    cri: CriClient, runtime: FakeRuntime
+) -> None:
+    assert await cri.run_pod(POD) == "pod-1"
+    (request,) = runtime.requests
+    assert isinstance(request, v1.RunPodSandboxRequest)
+    assert request.config and request.config.linux and request.config.linux.security_context
+    namespaces = request.config.linux.security_context.namespace_options
+    assert namespaces and namespaces.network is v1.NamespaceMode.NODE
+    assert request.config.annotations == {"note": "grüße"}
+    assert request.config.metadata == v1.PodSandboxMetadata(
+        name="web", namespace="shop", uid="shop-web-0"
+    )
+
+
+async def test_containers_carry_their_pod_env_and_limits(
+    cri: CriClient, runtime: FakeRuntime
+) -> None:
+    assert await cri.create_container("pod-1", POD, APP) == "container-1"
+    (request,) = runtime.requests
+    assert isinstance(request, v1.CreateContainerRequest)
+    assert request.sandbox_config == POD.to_message()
+    config = request.config
+    assert config and config.linux and config.linux.resources and config.image
+    assert {each.key: each.value.decode() for each in config.envs} == APP.env
+    assert config.linux.resources.memory_limit_in_bytes == 1 << 20
+    # CRI-O refuses the container otherwise.
+    assert config.image.user_specified_image == config.image.image
+
+
+async def test_listed_containers_are_plain_values(cri: CriClient) -> None:
+    known, strange = await cri.list_containers()
+    assert (known.id, known.pod_id, known.name, known.image) == (
+        "container-1",
+        "pod-1",
+        "app",
+        "localhost/busybox:1",
+    )
+    assert known.state is ContainerState.RUNNING
+    assert strange.state is ContainerState.UNKNOWN
+
+
+async def test_verbose_status_brings_the_runtime_spec_parsed(
+    cri: CriClient, runtime: FakeRuntime
+) -> None:
+    spec = {"ociVersion": "1.1.0", "process": {"args": ["sh"], "env": ["A=grüße"]}}
+    runtime.status_answer = v1.ContainerStatusResponse(
+        status=v1.ContainerStatus(id="container-1", exit_code=3),
+        info={"info": json.dumps({"pid": 7, "runtimeSpec": spec})},
+    )
+    details = await cri.container_status("container-1")
+    assert details.runtime_spec == spec
+    assert details.info["pid"] == 7
+    assert details.exit_code == 3
+
+
+async def test_status_without_a_spec_says_that_there_is_none(
+    cri: CriClient, runtime: FakeRuntime
+) -> None:
+    runtime.status_answer = v1.ContainerStatusResponse(status=v1.ContainerStatus(id="container-1"))
+    details = await cri.container_status("container-1", verbose=False)
+    assert details.runtime_spec is None
+    assert details.info == {}
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "nonsense", "[" * 100_000])
+async def test_status_info_that_is_no_json_object_is_the_peers_fault(
+    cri: CriClient, runtime: FakeRuntime, text: str
+) -> None:
+    runtime.status_answer = v1.ContainerStatusResponse(
+        status=v1.ContainerStatus(id="container-1"), info={"info": text}
+    )
+    with pytest.raises(RemoteProtocolError, match="ContainerStatus info"):
+        await cri.container_status("container-1")
+
+
+async def test_an_empty_status_answer_is_the_peers_fault(cri: CriClient) -> None:
+    with pytest.raises(RemoteProtocolError, match="without a status"):
+        await cri.container_status("container-1")
+
+
+async def test_an_error_status_keeps_the_runtimes_code_and_words(
+    cri: CriClient, runtime: FakeRuntime
+) -> None:
+    runtime.failure = GRPCError(Status.NOT_FOUND, "no such container")
+    with pytest.raises(RpcError) as caught:
+        await cri.stop_container("container-1")
+    assert (caught.value.code, caught.value.message) == (5, "no such container")
+
+
+async def test_a_late_answer_is_a_deadline_exceeded(cri: CriClient, runtime: FakeRuntime) -> None:
+    runtime.hang = True
+    with pytest.raises(DeadlineExceeded, match="RunPodSandbox"):
+        await cri.run_pod(POD, timeout=0.05)
+
+
+async def test_the_grace_period_adds_to_the_deadline(cri: CriClient, runtime: FakeRuntime) -> None:
+    runtime.hang = True
+    with pytest.raises(DeadlineExceeded) as caught:
+        await cri.stop_container("container-1", grace=1, timeout=-0.95)
+    assert caught.value.timeout == pytest.approx(0.05)
+    assert runtime.requests == [v1.StopContainerRequest(container_id="container-1", timeout=1)]
+
+
+async def test_a_late_answer_does_not_spoil_the_next_call(
+    cri: CriClient, runtime: FakeRuntime
+) -> None:
+    runtime.hang = True
+    with pytest.raises(DeadlineExceeded):
+        await cri.run_pod(POD, timeout=0.05)
+    runtime.hang = False
+    assert await cri.run_pod(POD) == "pod-1"
