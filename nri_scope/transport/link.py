@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One socket under asyncio: either end of an NRI connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic_ns
+
+from nri_scope.errors import ConnectionClosed, DeadlineExceeded, RpcError
+from nri_scope.wire import (
+    Connection,
+    ConnectionFailed,
+    FrameIgnored,
+    MessageIgnored,
+    MessageRejected,
+    PeerClosed,
+    RequestReceived,
+    ResponseReceived,
+)
+
+UNSENT_MAX = 16 << 20
+"""Bytes of answers a peer may leave unread before we stop reading its requests.
+
+Far above what a peer that waits for answers can cause: two ends that both stopped reading at a
+small limit would wait for each other for ever.
+"""
+
+Notice = FrameIgnored | MessageIgnored | MessageRejected
+"""What the peer did beside the rules without ending the connection."""
+
+RequestHandler = Callable[["Link", RequestReceived, int], None]
+"""Called with the link, the request and the monotonic time (ns) at which its last byte came.
+
+It runs inside the socket's read callback: what it does delays the answer.
+"""
+
+
+class Link(asyncio.Protocol):
+    """The asyncio shell around a `Connection`: moves bytes, waits for answers, and no more."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        on_request: RequestHandler,
+        on_notice: Callable[[Notice], None] | None = None,
+    ) -> None:
+        self._connection = connection
+        self._on_request = on_request
+        self._on_notice = on_notice
+        self._transport: asyncio.Transport | None = None
+        self._calls: dict[int, asyncio.Future[bytes]] = {}
+        self._closed = asyncio.get_running_loop().create_future()
+        self._reason = ""
+
+    # -- asyncio.Protocol -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is ours now."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=UNSENT_MAX)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came: hand requests on at once, wake whoever waits for an answer."""
+        arrived_ns = monotonic_ns()
+        self._connection.receive_data(data)
+        self._handle_events(arrived_ns)
+
+    def eof_received(self) -> None:
+        """The peer has closed its end; asyncio closes ours."""
+        self._connection.receive_eof()
+        self._handle_events(monotonic_ns())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone; whoever waits for an answer learns it."""
+        self._connection.receive_eof()
+        self._handle_events(monotonic_ns())
+        if exc is not None and not self._reason:
+            self._reason = f"connection lost: {exc}"
+        reason = self._reason or "connection closed"
+        for future in self._calls.values():
+            if not future.done():
+                future.set_exception(ConnectionClosed(reason))
+        self._calls.clear()
+        if not self._closed.done():
+            self._closed.set_result(reason)
+
+    def pause_writing(self) -> None:
+        """The peer does not read our answers: take no more of its requests meanwhile."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # -- what the owner calls ---------------------------------------------------------------
+
+    def respond(self, stream_id: int, payload: bytes = b"") -> None:
+        """Answer a request; the bytes are with the socket when this returns."""
+        self._connection.send_response(stream_id, payload)
+        self._flush()
+
+    def respond_error(self, stream_id: int, code: int, message: str) -> None:
+        """Answer a request with an error status."""
+        self._connection.send_error(stream_id, code, message)
+        self._flush()
+
+    async def call(
+        self, service: str, method: str, payload: bytes, *, timeout: float | None = None
+    ) -> bytes:
+        """Call the peer and return the reply's payload. ``timeout`` in seconds, sent along.
+
+        Raises `RpcError` for an error status, `DeadlineExceeded`, or `ConnectionClosed`.
+        """
+        if self.closed:
+            raise ConnectionClosed(self._reason or "connection closed")
+        stream_id = self._connection.send_request(
+            service, method, payload, timeout_ns=int((timeout or 0) * 1e9)
+        )
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._calls[stream_id] = future
+        self._flush()
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError as error:
+            raise DeadlineExceeded(method, timeout or 0) from error
+        finally:
+            self._calls.pop(stream_id, None)
+            self._connection.forget_request(stream_id)
+
+    @property
+    def closed(self) -> bool:
+        """Nothing can be sent any more."""
+        return self._transport is None or self._transport.is_closing()
+
+    def close(self, reason: str = "closed by us") -> None:
+        """Close after what is queued was written."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._reason = self._reason or reason
+            self._transport.close()
+
+    def abort(self, reason: str = "closed by us") -> None:
+        """Close at once; what is queued is lost."""
+        if self._transport is not None:
+            self._reason = self._reason or reason
+            self._transport.abort()
+
+    async def wait_closed(self) -> str:
+        """Why the connection ended, in words, once it has."""
+        return await asyncio.shield(self._closed)
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        data = self._connection.data_to_send()
+        if data and self._transport is not None:
+            self._transport.write(data[0] if len(data) == 1 else b"".join(data))
+
+    def _handle_events(self, arrived_ns: int) -> None:
+        for event in self._connection.events_received():
+            match event:
+                case RequestReceived():
+                    if not self.closed:
+                        self._on_request(self, event, arrived_ns)
+                case ResponseReceived(stream_id, code, message, payload):
+                    future = self._calls.get(stream_id)
+                    if future is None or future.done():
+                        continue
+                    if code:
+                        future.set_exception(RpcError(code, message))
+                    else:
+                        future.set_result(payload)
+                case ConnectionFailed(error):
+                    self.abort(f"protocol error of the peer: {error}")
+                case PeerClosed(mid_message):
+                    if mid_message and not self._reason:
+                        self._reason = "closed by the peer in the middle of a message"
+                    self._reason = self._reason or "closed by the peer"
+                case _:
+                    if self._on_notice is not None:
+                        self._on_notice(event)
+        self._flush()

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where links come from: a path to connect to, an inherited descriptor, a path to listen on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from nri_scope.errors import ConnectError
+from nri_scope.wire import Connection
+
+from .link import Link, Notice, RequestHandler
+
+UNIX_PATH_MAX = 107
+"""sockaddr_un.sun_path holds 108 bytes, one of them the final zero."""
+
+LinkFactory = Callable[[], Link]
+
+
+def check_path(path: str | Path) -> str:
+    """``path`` as a string that fits a unix socket address; `ConnectError` otherwise."""
+    text = os.fspath(path)
+    length = len(os.fsencode(text))
+    if length > UNIX_PATH_MAX:
+        raise ConnectError(
+            text,
+            f"the path has {length} bytes, a unix socket's at most {UNIX_PATH_MAX}",
+            "use a shorter one, or a symbolic link to its folder",
+        )
+    if "\0" in text or not text:
+        raise ConnectError(text, "not a path")
+    return text
+
+
+async def connect_unix(
+    path: str | Path,
+    *,
+    serves: int,
+    calls: int,
+    on_request: RequestHandler,
+    on_notice: Callable[[Notice], None] | None = None,
+) -> Link:
+    """Connect to a listening unix socket; `ConnectError` says why that cannot be."""
+    text = check_path(path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        # Asked first, because connecting to an ordinary file is "refused" like a dead socket.
+        if not stat.S_ISSOCK(_status(text).st_mode):
+            raise ConnectError(text, "not a socket", "give the socket's path with --socket")
+        await asyncio.get_running_loop().sock_connect(sock, text)
+    except ConnectError:
+        sock.close()
+        raise
+    except OSError as error:
+        sock.close()
+        raise ConnectError(text, _words(error)) from error
+    return await _adopt(sock, serves, calls, on_request, on_notice)
+
+
+async def adopt_descriptor(
+    descriptor: int,
+    *,
+    serves: int,
+    calls: int,
+    on_request: RequestHandler,
+    on_notice: Callable[[Notice], None] | None = None,
+) -> Link:
+    """Take over a connected stream socket that a parent process left us."""
+    name = f"descriptor {descriptor}"
+    try:
+        sock = socket.socket(fileno=descriptor)
+    except OSError as error:
+        raise ConnectError(name, "not a socket") from error
+    if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM:
+        sock.detach()
+        raise ConnectError(name, "not a unix stream socket")
+    sock.setblocking(False)
+    # Whatever this process starts must not keep the connection open after us.
+    sock.set_inheritable(False)
+    return await _adopt(sock, serves, calls, on_request, on_notice)
+
+
+async def memory_pair(
+    first: tuple[int, int, RequestHandler], second: tuple[int, int, RequestHandler]
+) -> tuple[Link, Link]:
+    """Two links inside this process, each ``(serves, calls, on_request)``."""
+    sockets = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    links = []
+    for sock, (serves, calls, on_request) in zip(sockets, (first, second), strict=True):
+        sock.setblocking(False)
+        links.append(await _adopt(sock, serves, calls, on_request, None))
+    return links[0], links[1]
+
+
+async def _adopt(
+    sock: socket.socket,
+    serves: int,
+    calls: int,
+    on_request: RequestHandler,
+    on_notice: Callable[[Notice], None] | None,
+) -> Link:
+    _, link = await asyncio.get_running_loop().create_unix_connection(
+        lambda: Link(Connection(serves=serves, calls=calls), on_request, on_notice), sock=sock
+    )
+    return link
+
+
+class Server:
+    """A listening unix socket; closing it removes the path."""
+
+    def __init__(self, server: asyncio.AbstractServer, path: str, inode: int) -> None:
+        self._server = server
+        self._inode = inode
+        self.path = path
+
+    async def close(self) -> None:
+        """Stop listening. Links that were accepted live on."""
+        self._server.close()
+        _remove_own(self.path, self._inode)
+
+
+async def listen_unix(path: str | Path, new_link: LinkFactory) -> Server:
+    """Listen on ``path`` (0600) in a folder that exists; ``new_link`` makes the link of a peer.
+
+    A socket nobody listens on any more is replaced; anything else at that path is left alone.
+    """
+    text = check_path(path)
+    _remove_stale(text)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)
+    try:
+        sock.bind(text)
+        # A backlog of our own: uvloop's default differs from asyncio's.
+        sock.listen(128)
+    except OSError as error:
+        sock.close()
+        raise ConnectError(text, f"cannot listen here: {_words(error)}") from error
+    finally:
+        os.umask(mask)
+    inode = _status(text).st_ino
+    server = await asyncio.get_running_loop().create_unix_server(new_link, sock=sock)
+    return Server(server, text, inode)
+
+
+def _status(path: str) -> os.stat_result:
+    return Path(path).stat()
+
+
+def _remove_own(path: str, inode: int) -> None:
+    # Somebody else may have put a socket of its own there meanwhile.
+    with contextlib.suppress(FileNotFoundError):
+        if _status(path).st_ino == inode:
+            Path(path).unlink()
+
+
+def _remove_stale(path: str) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise ConnectError(path, "something that is no socket is there already", "choose another")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink()
+            return
+        except OSError as error:
+            raise ConnectError(path, f"cannot listen here: {_words(error)}") from error
+    raise ConnectError(path, "somebody listens there already", "choose another")
+
+
+def _words(error: OSError) -> str:
+    match error:
+        case FileNotFoundError():
+            return "no such socket"
+        case ConnectionRefusedError():
+            return "nobody listens on this socket"
+        case PermissionError():
+            return "permission denied"
+        case NotADirectoryError():
+            return "a part of the path is not a folder"
+        case _:
+            return (error.strerror or str(error)).lower()
