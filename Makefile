@@ -79,8 +79,9 @@ lint-mypy:
 	@echo "== mypy"; $(BIN)/mypy $(CODE)
 lint-ruff:
 	@echo "== ruff"; $(BIN)/ruff check --quiet --output-format concise . && $(BIN)/ruff format --check --quiet .
+# Without its cache, which keeps what an import meant before a package was added.
 lint-imports:
-	@echo "== import-linter"; $(BIN)/lint-imports --no-logo
+	@echo "== import-linter"; $(BIN)/lint-imports --no-logo --no-cache
 lint-generated:
 	@echo "== generated code"; $(BIN)/python -m scripts.generate --check
 lint-docs:
@@ -110,5 +111,5 @@ lock: $(STAMP) ## choose the newest development dependencies anew
 
 .PHONY: clean
 clean: ## remove .venv, caches and build products
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
