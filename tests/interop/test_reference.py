@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The yardstick itself: the reference runtime against the reference plugin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.interop.build import Variant
+from tests.interop.messages import exchanges
+from tests.interop.reference import ReferencePlugin, ReferenceRuntime, read_requests
+
+SIZES = (100, 4095, 4096, 4097, 100_000, 3_000_000)
+
+
+async def test_the_plugin_receives_what_the_runtime_sends(
+    variant: Variant, folder: Path, socket: Path
+) -> None:
+    sent, received = folder / "sent", folder / "received"
+    async with (
+        await ReferenceRuntime.listen(socket, variant, sent=sent, state=3) as runtime,
+        await ReferencePlugin.connect(socket, variant, requests=received) as plugin,
+    ):
+        await runtime.admit()
+        played = await runtime.play(lifecycles=5)
+        await runtime.stop()
+        await plugin.ended()
+
+    assert played.events == played.requests == 55
+    assert played.errors == ()
+    # Configure, Synchronize and the events.
+    assert len(read_requests(sent)) == 57
+    assert exchanges(read_requests(received)) == exchanges(read_requests(sent))
+
+
+async def test_messages_have_the_very_length_that_was_asked_for(
+    variant: Variant, folder: Path, socket: Path
+) -> None:
+    sent = folder / "sent"
+    async with (
+        await ReferenceRuntime.listen(socket, variant, sent=sent) as runtime,
+        await ReferencePlugin.connect(socket, variant) as plugin,
+    ):
+        await runtime.admit()
+        played = await runtime.play(sizes=SIZES)
+        await runtime.stop()
+        await plugin.ended()
+
+    assert played.failures == 0
+    lengths = [item.message_bytes for item in read_requests(sent)[2:]]
+    assert lengths == [size for size in SIZES for _ in range(11)]
+
+
+async def test_a_large_state_is_split(variant: Variant, folder: Path, socket: Path) -> None:
+    sent = folder / "sent"
+    async with (
+        await ReferenceRuntime.listen(socket, variant, sent=sent, state=2000) as runtime,
+        await ReferencePlugin.connect(socket, variant) as plugin,
+    ):
+        await runtime.admit()
+        await runtime.stop()
+        await plugin.ended()
+
+    synchronized = plugin.said("synchronized")
+    assert (synchronized["pods"], synchronized["containers"]) == (2000, 2000)
+    parts = [item for item in read_requests(sent) if item.method == "Synchronize"]
+    assert len([part for part in parts if not part.error]) > 1
