@@ -61,7 +61,7 @@ bench: $(STAMP) ## compare with the Go reference in the same run; BENCH_ARGS=--s
 # ------------------------------------------------------------------------- lint
 # Independent checks run side by side, each one's output kept together; all run, whichever fails.
 CODE = $(wildcard nri_scope tests scripts benchmarks)
-LINTS := lint-ruff lint-mypy lint-pyright lint-imports lint-generated lint-docs
+LINTS := lint-ruff lint-mypy lint-pyright lint-imports lint-lock lint-generated lint-docs
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
@@ -82,6 +82,9 @@ lint-ruff:
 # Without its cache, which keeps what an import meant before a package was added.
 lint-imports:
 	@echo "== import-linter"; $(BIN)/lint-imports --no-logo --no-cache
+# It names no host or folder, and gives all that the project says it needs.
+lint-lock:
+	@echo "== lock"; ! grep -nE '://|--(extra-)?index|--find-links' $(LOCK) && $(BIN)/uv pip check --quiet --python $(BIN)/python
 lint-generated:
 	@echo "== generated code"; $(BIN)/python -m scripts.generate --check
 lint-docs:
