@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run every benchmark once and print what was measured beside what is wanted."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks import latency, size, startup, sustained
+from benchmarks.findings import Finding, findings_table
+from benchmarks.latency import Latency, latency_table
+from tests.interop.build import Unavailable, Variant, build
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of everything."""
+
+    rounds: int
+    lifecycles: int
+    seconds: float
+    lifecycles_all_different: int
+    events: int
+    starts: int
+
+
+FULL = Scale(7, 500, 60, 1000, 10_000, 15)
+SHORT = Scale(3, 100, 8, 200, 2_000, 5)
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything measured."""
+
+    latencies: dict[str, Latency]
+    findings: list[Finding]
+
+    @property
+    def reached(self) -> bool:
+        """Whether nothing wanted was missed."""
+        return all(finding.reached is not False for finding in self.findings)
+
+    def text(self) -> str:
+        """For people."""
+        details = [f"{one.name}: {one.detail}" for one in self.findings if one.detail]
+        return "\n\n".join(
+            [latency_table(self.latencies), findings_table(self.findings), "\n".join(details)]
+        )
+
+    def json(self, *, short: bool) -> str:
+        """For programs."""
+        document = {
+            "schema_version": 1,
+            "short": short,
+            "machine": {
+                "cpus": len(os.sched_getaffinity(0)),
+                "kernel": platform.release(),
+                "python": platform.python_version(),
+            },
+            "latency_us": {name: asdict(one) for name, one in self.latencies.items()},
+            "findings": [finding.as_json() for finding in self.findings],
+        }
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+async def run(scale: Scale, folder: Path) -> Results:
+    """Measure everything, one thing after the other."""
+
+    def say(what: str) -> None:
+        print(f"… {what}", file=sys.stderr, flush=True)
+
+    say(f"latency: {scale.rounds} rounds of {scale.lifecycles} lifecycles")
+    latencies = await latency.measure(folder, rounds=scale.rounds, lifecycles=scale.lifecycles)
+    findings = latency.findings(latencies)
+    say(f"{sustained.RATE:,} events/s for {scale.seconds:g} s")
+    findings += await sustained.measure(folder, seconds=scale.seconds)
+    findings.append(
+        await sustained.measure_all_different(folder, lifecycles=scale.lifecycles_all_different)
+    )
+    say(f"{scale.events:,} events of each runtime's real traffic")
+    findings += await size.measure(folder, events=scale.events)
+    findings.append(startup.measure(scale.starts))
+    return Results(latencies, findings)
+
+
+def main() -> int:
+    """Return the exit status: 1 where something wanted was missed and ``--strict`` was given."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="less of everything: about a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there, too")
+    parser.add_argument("--strict", action="store_true", help="exit 1 if a value is not reached")
+    parser.add_argument("--folder", type=Path, help="for the files written (a disk, not a tmpfs)")
+    options = parser.parse_args()
+    try:
+        for variant in Variant:
+            build(variant)
+    except Unavailable as error:
+        print(f"benchmarks: the Go reference cannot be built: {error}", file=sys.stderr)
+        return 2
+    # A short path: sockets have names of 107 bytes at most.
+    with tempfile.TemporaryDirectory(prefix="nri-", dir=options.folder) as folder:
+        results = asyncio.run(run(SHORT if options.short else FULL, Path(folder)))
+    print(results.text())
+    if options.json is not None:
+        options.json.write_text(results.json(short=options.short))
+    return 1 if options.strict and not results.reached else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was measured, beside what is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One measured number and the limit it should keep, if there is one."""
+
+    name: str
+    value: float
+    unit: str = ""
+    limit: float | None = None
+    sense: Literal["at most", "at least"] = "at most"
+    detail: str = ""
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the limit is kept; None where there is none."""
+        if self.limit is None:
+            return None
+        return self.value <= self.limit if self.sense == "at most" else self.value >= self.limit
+
+    @property
+    def verdict(self) -> str:
+        """Whether the limit is kept, in a word."""
+        return {None: "", True: "reached", False: "NOT REACHED"}[self.reached]
+
+    def as_json(self) -> dict[str, object]:
+        """The finding as plain data."""
+        return {**asdict(self), "reached": self.reached}
+
+
+def number(value: float) -> str:
+    """Three digits that mean something, and no exponent."""
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def table(rows: list[tuple[str, ...]]) -> str:
+    """Columns of text: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def findings_table(findings: list[Finding]) -> str:
+    """All findings with what is wanted and whether it is reached."""
+    rows: list[tuple[str, ...]] = [("", "measured", "wanted", "")]
+    for finding in findings:
+        wanted = ""
+        if finding.limit is not None:
+            sign = "≤" if finding.sense == "at most" else "≥"
+            wanted = f"{sign} {number(finding.limit)} {finding.unit}".rstrip()
+        measured = f"{number(finding.value)} {finding.unit}".rstrip()
+        rows.append((finding.name, measured, wanted, finding.verdict))
+    return table(rows)

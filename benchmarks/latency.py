@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The time that a plugin adds to an event: record beside Go plugins, in turns.
+
+Each plugin has a reference runtime of its own, which sends full lifecycles to it, one event at
+a time as every runtime does, and measures how long each event call takes. The turns are
+interleaved, so that a disturbance of the machine meets all alike; a number is the median of the
+rounds. The next turn begins when everything that the last one caused is on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from benchmarks.findings import Finding, number, table
+from benchmarks.recorder import Record
+from tests.interop.reference import Played, ReferencePlugin, ReferenceRuntime
+
+NOTHING = "no plugin"
+NOOP = "Go, does nothing"
+YAML = "Go, logs YAML"
+RECORD = "nri-scope record"
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Medians of the rounds of one plugin, in µs and events/s."""
+
+    p50: float
+    p99: float
+    rate: float
+    slowest: float
+    rounds: int
+
+
+@dataclass
+class Contestant:
+    """A plugin with a runtime of its own."""
+
+    runtime: ReferenceRuntime
+    settle: Callable[[int], Awaitable[float]] | None = None
+    """Wait until the effects of so many events, since the start, are on disk."""
+    events: int = 0
+
+    async def turn(self, lifecycles: int) -> Played:
+        """Play one round."""
+        played = await self.runtime.play(lifecycles)
+        self.events += played.events
+        if self.settle is not None:
+            await self.settle(self.events)
+        return played
+
+
+async def measure(folder: Path, *, rounds: int, lifecycles: int) -> dict[str, Latency]:
+    """Play ``rounds`` rounds of ``lifecycles`` lifecycles to each, after one to warm up."""
+    async with AsyncExitStack() as stack:
+        contestants = await _contestants(stack, folder)
+        turns: dict[str, list[Played]] = {name: [] for name in contestants}
+        for number_of_round in range(rounds + 1):
+            for name, contestant in contestants.items():
+                played = await contestant.turn(lifecycles)
+                if played.failures or (played.requests < played.events and name != NOTHING):
+                    raise RuntimeError(f"{name} was lost: {played}")
+                if number_of_round:
+                    turns[name].append(played)
+        for contestant in contestants.values():
+            await contestant.runtime.stop()
+    return {name: _medians(played) for name, played in turns.items()}
+
+
+async def _contestants(stack: AsyncExitStack, folder: Path) -> dict[str, Contestant]:
+    async def runtime(name: str) -> tuple[ReferenceRuntime, Path]:
+        socket = folder / f"{name}.sock"
+        return await stack.enter_async_context(await ReferenceRuntime.listen(socket)), socket
+
+    bare, _ = await runtime("bare")
+    contestants = {NOTHING: Contestant(bare)}
+    for name, yaml in ((NOOP, None), (YAML, folder / "events.yaml")):
+        peer, socket = await runtime("yaml" if yaml else "noop")
+        await stack.enter_async_context(await ReferencePlugin.connect(socket, yaml=yaml))
+        await peer.admit()
+        contestants[name] = Contestant(peer)
+
+    peer, socket = await runtime("record")
+    recording = folder / "latency.nriscope.db"
+    record = await stack.enter_async_context(await Record.start(socket, recording))
+    await peer.admit()
+    # The beginning of the session may be rows too: the wait can end so few events too early.
+    contestants[RECORD] = Contestant(peer, record.drained)
+    return contestants
+
+
+def _medians(rounds: list[Played]) -> Latency:
+    return Latency(
+        p50=median(played.p50_ns for played in rounds) / 1000,
+        p99=median(played.p99_ns for played in rounds) / 1000,
+        rate=median(played.events_per_s for played in rounds),
+        slowest=max(played.max_ns for played in rounds) / 1000,
+        rounds=len(rounds),
+    )
+
+
+def findings(latencies: dict[str, Latency]) -> list[Finding]:
+    """The ratios that count."""
+    record, noop, yaml = (latencies[name] for name in (RECORD, NOOP, YAML))
+    return [
+        Finding(name="p50, record ÷ no-op", value=record.p50 / noop.p50, limit=0.6),
+        Finding(name="p50, record ÷ YAML logger", value=record.p50 / yaml.p50, limit=0.1),
+        Finding(name="p99, record ÷ no-op", value=record.p99 / noop.p99, limit=1.0),
+    ]
+
+
+def latency_table(latencies: dict[str, Latency]) -> str:
+    """One line for each plugin."""
+    rows: list[tuple[str, ...]] = [
+        ("time of an event call", "p50 µs", "p99 µs", "max µs", "events/s")
+    ]
+    for name, one in latencies.items():
+        numbers = (one.p50, one.p99, one.slowest, one.rate)
+        rows.append((name, *map(number, map(round, numbers))))
+    return table(rows)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real `nri-scope record` process, watched from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sqlite3
+import sys
+import time
+from asyncio.subprocess import DEVNULL, Process
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+# What is still queued reaches the disk within this time, or something hangs.
+_PATIENCE = 60.0
+
+
+def command() -> str:
+    """Path of the installed `nri-scope`."""
+    beside = Path(sys.executable).with_name("nri-scope")
+    found = str(beside) if beside.exists() else shutil.which("nri-scope")
+    if found is None:
+        raise FileNotFoundError("nri-scope is not installed in this environment")
+    return found
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a recording holds."""
+
+    events: int
+    gaps: int
+    lost: int
+    """Events that the gaps say were lost."""
+
+
+def stored(recording: Path) -> Stored:
+    """Count what is in a recording, which may be written to at this moment."""
+    if not recording.exists():
+        return Stored(0, 0, 0)
+    uri = f"file:{recording}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, timeout=10)) as connection:
+        (events,) = connection.execute("SELECT count(*) FROM event").fetchone()
+        gaps, lost = connection.execute("SELECT count(*), total(lost) FROM gap").fetchone()
+    return Stored(events, gaps, int(lost))
+
+
+def size_on_disk(recording: Path) -> int:
+    """Bytes of the recording and of what SQLite keeps beside it."""
+    return sum(path.stat().st_size for path in recording.parent.glob(recording.name + "*"))
+
+
+class Record:
+    """`nri-scope record` connected to a runtime."""
+
+    def __init__(self, process: Process, recording: Path) -> None:
+        self.process = process
+        self.recording = recording
+
+    @classmethod
+    async def start(cls, socket: Path, recording: Path) -> Self:
+        """Start it; it ends when the runtime goes away."""
+        process = await asyncio.create_subprocess_exec(
+            command(),
+            "record",
+            *("--socket", str(socket), "-o", str(recording), "--index", "10", "--once"),
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+        )
+        return cls(process, recording)
+
+    async def drained(self, events: int) -> float:
+        """Wait until so many events are on disk; returns how long it took, in seconds."""
+        begin = time.monotonic()
+        while stored(self.recording).events < events:
+            if time.monotonic() - begin > _PATIENCE:
+                raise TimeoutError(f"{stored(self.recording)} instead of {events} events on disk")
+            await asyncio.sleep(0.05)
+        return time.monotonic() - begin
+
+    def peak_memory(self) -> float:
+        """The most memory the process ever had resident, in MiB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) / 1024
+
+    async def stop(self) -> None:
+        """Ask it to end, as a user would with Ctrl-C."""
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGINT)
+        if status := await asyncio.wait_for(self.process.wait(), _PATIENCE):
+            raise RuntimeError(f"nri-scope record ended with exit status {status}")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()

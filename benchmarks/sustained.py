@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Thousands of events a second for a long time: gaps, memory, and the size of the recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.findings import Finding
+from benchmarks.recorder import Record, size_on_disk, stored
+from tests.interop.reference import Played, ReferenceRuntime
+
+RATE = 5000
+# The Go side's timer and the last, incomplete second make exactly 5,000 impossible.
+_RATE_TOLERANCE = 0.99
+# More environments than there are containers: no two containers have a value in common.
+_ALL_DIFFERENT = 1_000_000
+
+
+async def measure(folder: Path, *, seconds: float) -> list[Finding]:
+    """Play full lifecycles to `record` at a set rate."""
+    recording = folder / "sustained.nriscope.db"
+    socket = folder / "sustained.sock"
+    async with (
+        await ReferenceRuntime.listen(socket) as runtime,
+        await Record.start(socket, recording) as record,
+    ):
+        await runtime.admit()
+        played = await runtime.play(seconds=seconds, rate=RATE)
+        drained = await record.drained(played.events)
+        memory = record.peak_memory()
+        await record.stop()
+        await runtime.stop()
+    found = stored(recording)
+    where = f"at {RATE:,} events/s for {seconds:g} s"
+    return [
+        Finding(
+            name=f"events/s {where}",
+            value=played.events_per_s,
+            limit=RATE * _RATE_TOLERANCE,
+            sense="at least",
+            detail=f"at worst {played.lag_ns / 1e6:.0f} ms behind the schedule",
+        ),
+        Finding(
+            name=f"gaps {where}",
+            value=found.gaps,
+            limit=0,
+            detail=f"{played.requests} sent, {found.events} rows, {found.lost} said to be lost",
+        ),
+        Finding(name=f"failed requests {where}", value=played.failures, limit=0),
+        Finding(name="peak memory of record", value=memory, unit="MiB", limit=100),
+        Finding(name="last event on disk after", value=drained, unit="s"),
+        size_finding("disk ÷ wire, this workload", recording, played),
+    ]
+
+
+async def measure_all_different(folder: Path, *, lifecycles: int) -> Finding:
+    """The size when containers have nothing but their shape in common."""
+    recording = folder / "different.nriscope.db"
+    socket = folder / "different.sock"
+    async with (
+        await ReferenceRuntime.listen(socket) as runtime,
+        await Record.start(socket, recording) as record,
+    ):
+        await runtime.admit()
+        played = await runtime.play(lifecycles, workloads=_ALL_DIFFERENT)
+        await record.drained(played.events)
+        await record.stop()
+        await runtime.stop()
+    return size_finding("disk ÷ wire, every environment different", recording, played)
+
+
+def size_finding(name: str, recording: Path, played: Played, limit: float = 0.1) -> Finding:
+    """Bytes on disk, after the end, over bytes that the runtime wrote to the socket."""
+    disk = size_on_disk(recording)
+    return Finding(
+        name=name,
+        value=disk / played.wire_bytes,
+        limit=limit,
+        detail=f"{disk:,} bytes for {played.wire_bytes:,} bytes of {played.events:,} events",
+    )

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real traffic of any length: a captured stream repeated with fresh ids, names and times."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import random
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from google.protobuf.message import Message
+
+from tests.interop.messages import parse
+
+CAPTURES = Path(__file__).parents[1] / "tests" / "data" / "captures"
+
+# Images keep their digests: the same images run again and again on a node.
+_ID = re.compile(
+    r"(?<!sha256:)(?<![0-9a-f])(?:[0-9a-f]{64}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+    r"(?![0-9a-f])"
+)
+_PROCESS = re.compile(r"(?<=/proc/)\d+(?=/)")
+_TIME = re.compile(r"\b(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{9})Z")
+_TIMES = frozenset({"created_at", "started_at", "finished_at"})
+_NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_HEX = "0123456789abcdef"
+
+
+class Sent(NamedTuple):
+    """One request."""
+
+    method: str
+    message: Message
+
+
+def captured(file: Path, plugin: str) -> list[Sent]:
+    """The events that one plugin got; without those that only a validator gets."""
+    stream = []
+    with gzip.open(file, "rt") as lines:
+        for line in lines:
+            item = json.loads(line)
+            method = item["method"]
+            if item["plugin"] == plugin and method not in {
+                "Configure",
+                "Synchronize",
+                "ValidateContainerAdjustment",
+            }:
+                stream.append(Sent(method, parse(method, base64.b64decode(item["request_b64"]))))
+    return stream
+
+
+def repeated(stream: list[Sent], events: int, seed: int = 1) -> Iterator[Sent]:
+    """So many events: the stream again and again, each time with other identities."""
+    chance = random.Random(seed)
+    count = round_number = 0
+    while count < events:
+        fresh = _Fresh(chance, stream, round_number)
+        for method, original in stream:
+            if count == events:
+                return
+            message = type(original)()
+            message.CopyFrom(original)
+            fresh.rewrite(message)
+            yield Sent(method, message)
+            count += 1
+        round_number += 1
+
+
+def write(stream: Iterator[Sent], file: Path) -> None:
+    """Write it as the reference runtime reads it."""
+    with file.open("w") as lines:
+        for method, message in stream:
+            request = base64.b64encode(message.SerializeToString()).decode()
+            lines.write(json.dumps({"method": method, "request_b64": request}) + "\n")
+
+
+class _Fresh:
+    """The identities of one round."""
+
+    def __init__(self, chance: random.Random, stream: list[Sent], round_number: int) -> None:
+        self._chance = chance
+        self._ids: dict[str, str] = {}
+        # Rounds follow each other as they would, though never at the same fraction of a second.
+        self._shift_ns = round_number * 30 * 10**9 + chance.randrange(10**9)
+        self._process_shift = chance.randrange(1, 30_000)
+        suffix = "-" + "".join(chance.choices(_NAME_LETTERS, k=5))
+        names = {name for _, message in stream for name in _names(message)}
+        self._names = {name: name + suffix for name in names}
+        # A name within a text: as part of a path, of CRI-O's longer names, or of JSON.
+        alternatives = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+        self._name = re.compile(rf'(?<=[_"/])(?:{alternatives})(?=[_"/.]|$)')
+
+    def rewrite(self, message: Message) -> None:
+        """Change every identity in a message, in place."""
+        for field, value in message.ListFields():
+            # Maps keep their keys; protobuf's types do not tell what a value is.
+            item: Any = value
+            if field.message_type is not None and field.message_type.GetOptions().map_entry:
+                if field.message_type.fields_by_name["value"].message_type is None:
+                    for key in list(item):
+                        # These labels are a workload's own, the same for all its pods.
+                        if key not in {"app", "k8s-app", "tier"}:
+                            item[key] = self._text(item[key])
+            elif field.message_type is not None:
+                for one in item if field.is_repeated else [item]:
+                    self.rewrite(one)
+            elif field.name in _TIMES:
+                setattr(message, field.name, item + self._shift_ns)
+            elif field.name == "pid":
+                setattr(message, field.name, item + self._process_shift)
+            elif field.type == field.TYPE_STRING and field.is_repeated:
+                item[:] = [self._text(one) for one in item]
+            elif field.type == field.TYPE_STRING:
+                setattr(message, field.name, self._text(item))
+
+    def _text(self, text: str) -> str:
+        if text in self._names:
+            return self._names[text]
+        text = _ID.sub(lambda match: self._id(match[0]), text)
+        text = _PROCESS.sub(lambda match: str(int(match[0]) + self._process_shift), text)
+        text = _TIME.sub(self._time, text)
+        return self._name.sub(lambda match: self._names[match[0]], text)
+
+    def _id(self, old: str) -> str:
+        if old not in self._ids:
+            self._ids[old] = "".join(
+                letter if letter == "-" else self._chance.choice(_HEX) for letter in old
+            )
+        return self._ids[old]
+
+    def _time(self, match: re.Match[str]) -> str:
+        nanoseconds = int(match[2]) + self._shift_ns
+        moment = datetime.fromisoformat(match[1]) + timedelta(seconds=nanoseconds // 10**9)
+        return f"{moment.isoformat()}.{nanoseconds % 10**9:09d}Z"
+
+
+def _names(message: Message) -> Iterator[str]:
+    """Names of the pod and the container that a request is about."""
+    for part in ("pod", "container"):
+        subject: Any = getattr(message, part, None)
+        if subject is not None and subject.name:
+            yield subject.name
