@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NRI events, their names, and the bit masks in which a plugin subscribes to them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from enum import IntEnum
+
+from nri_scope.errors import UsageError
+
+
+class Event(IntEnum):
+    """An NRI event by its number in the protocol.
+
+    Members bear the name of the event's own RPC (NRI 0.12), which is also what users type.
+    """
+
+    RunPodSandbox = 1
+    StopPodSandbox = 2
+    RemovePodSandbox = 3
+    CreateContainer = 4
+    PostCreateContainer = 5
+    StartContainer = 6
+    PostStartContainer = 7
+    UpdateContainer = 8
+    PostUpdateContainer = 9
+    StopContainer = 10
+    RemoveContainer = 11
+    UpdatePodSandbox = 12
+    PostUpdatePodSandbox = 13
+    ValidateContainerAdjustment = 14
+
+    @property
+    def bit(self) -> int:
+        """The event's bit in a mask: event n is bit n-1."""
+        return 1 << (self.value - 1)
+
+    @property
+    def is_pod_event(self) -> bool:
+        """True where the event is about a pod as a whole and carries no container."""
+        return self in POD_EVENTS
+
+
+POD_EVENTS = frozenset(
+    {
+        Event.RunPodSandbox,
+        Event.StopPodSandbox,
+        Event.RemovePodSandbox,
+        Event.UpdatePodSandbox,
+        Event.PostUpdatePodSandbox,
+    }
+)
+
+PASSIVE_EVENTS = frozenset(Event) - {Event.ValidateContainerAdjustment}
+"""What can be observed without risk. A validator that errs, is late or vanishes makes container
+creation fail, so that event is never part of a group and has to be asked for by its name."""
+
+CONTAINER_EVENTS = PASSIVE_EVENTS - POD_EVENTS
+
+_GROUPS = {
+    "all": PASSIVE_EVENTS,
+    "pod": POD_EVENTS,
+    "podsandbox": POD_EVENTS,
+    "container": CONTAINER_EVENTS,
+}
+_BY_NAME = {event.name.lower(): event for event in Event}
+
+
+def mask_of(events: Iterable[Event]) -> int:
+    """The mask with the bits of `events`.
+
+    No events give 0, which must never be sent: a runtime takes it as "every event, validation
+    included".
+    """
+    mask = 0
+    for event in events:
+        mask |= event.bit
+    return mask
+
+
+def events_in(mask: int) -> tuple[Event, ...]:
+    """The known events in `mask`, in the order of their numbers; unknown bits are left out."""
+    return tuple(event for event in Event if mask & event.bit)
+
+
+def parse_events(text: str) -> frozenset[Event]:
+    """Read a user's choice of events.
+
+    A comma-separated list of event names and of the groups ``all``, ``pod`` and ``container``;
+    case, underscores and inner dashes do not matter. A leading ``-`` takes away from what the rest
+    of the list gives, in any order; a list of nothing but such terms takes away from ``all``.
+    ValidateContainerAdjustment is in no group.
+
+    Raises UsageError for a name that is no event (naming the nearest) and for an empty choice.
+    """
+    added: set[Event] = set()
+    removed: set[Event] = set()
+    anything_added = False
+    for term in text.split(","):
+        term = term.strip()
+        if term.startswith("-"):
+            removed |= _events_named(term[1:])
+        elif term:
+            added |= _events_named(term)
+            anything_added = True
+    chosen = frozenset((added if anything_added or not removed else PASSIVE_EVENTS) - removed)
+    if not chosen:
+        raise UsageError(
+            f"the choice of events {text!r} is empty",
+            "name events such as CreateContainer, or all, pod or container",
+        )
+    return chosen
+
+
+def _events_named(name: str) -> frozenset[Event]:
+    key = name.strip().lower().replace("_", "").replace("-", "")
+    group = _GROUPS.get(key)
+    if group is not None:
+        return group
+    event = _BY_NAME.get(key)
+    if event is not None:
+        return frozenset({event})
+    nearest = difflib.get_close_matches(key, [*_BY_NAME, *_GROUPS], n=1, cutoff=0.5)
+    if nearest:
+        match = _BY_NAME.get(nearest[0])
+        hint = f"did you mean {match.name if match else nearest[0]}?"
+    else:
+        hint = "events are " + ", ".join(event.name for event in Event) + ", or all, pod, container"
+    raise UsageError(f"there is no event {name.strip()!r}", hint)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request is about: its event, pod and container, from the bytes that were on the wire."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, cast
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope._gen.nri import api_pb2 as api
+
+from .events import Event
+from .methods import METHODS
+
+MALFORMED = "malformed"
+UNKNOWN = "unknown"
+
+_EVENT_NAMES = {event.value: event.name for event in Event}
+_WITH_POD = frozenset(
+    name for name, m in METHODS.items() if "pod" in m.request.DESCRIPTOR.fields_by_name
+)
+_WITH_CONTAINER = frozenset(
+    name for name, m in METHODS.items() if "container" in m.request.DESCRIPTOR.fields_by_name
+)
+
+
+class _WithPod(Protocol):
+    @property
+    def pod(self) -> api.PodSandbox: ...
+
+
+class _WithContainer(Protocol):
+    @property
+    def container(self) -> api.Container: ...
+
+
+class Decoded(NamedTuple):
+    """A request as far as it could be understood."""
+
+    method: str
+    event: str
+    """As `event_name` gives it."""
+    message: Message | None
+    """None exactly where `mark` is set."""
+    pod: api.PodSandbox | None
+    """None where the request has none. It may be as little as an id (iSulad's StopContainer)."""
+    container: api.Container | None
+    mark: str
+    """"" for an ordinary request; `MALFORMED` where the bytes are no such message, `UNKNOWN` where
+    the method is none we know or belongs to another service."""
+
+
+def decode_request(method: str, payload: bytes, service: str = "") -> Decoded:
+    """Decode one request of either service; never raises.
+
+    Unknown fields stay in the message. `service` is the ttRPC service that was named, "" the usual
+    one of the method.
+    """
+    known = METHODS.get(method)
+    if known is None or (service and service != known.service):
+        return Decoded(method, method, None, None, None, UNKNOWN)
+    try:
+        message = known.request.FromString(payload)
+    except DecodeError:
+        return Decoded(method, method, None, None, None, MALFORMED)
+    pod = pod_of(method, message)
+    container = container_of(method, message)
+    return Decoded(method, event_name(method, message), message, pod, container, "")
+
+
+def pod_of(method: str, message: Message) -> api.PodSandbox | None:
+    """The pod a request is about; None where the method has none or the request leaves it out."""
+    if method in _WITH_POD and message.HasField("pod"):
+        return cast("_WithPod", message).pod
+    return None
+
+
+def container_of(method: str, message: Message) -> api.Container | None:
+    """The container a request is about; None where there is none."""
+    if method in _WITH_CONTAINER and message.HasField("container"):
+        return cast("_WithContainer", message).container
+    return None
+
+
+def event_name(method: str, message: Message | None) -> str:
+    """What happened: the event inside a StateChange, else the method's own name.
+
+    An event number that we do not know gives ``StateChange(99)``; a StateChange that could not be
+    decoded is just ``StateChange``.
+    """
+    if isinstance(message, api.StateChangeEvent):
+        number = int(message.event)
+        return _EVENT_NAMES.get(number) or f"StateChange({number})"
+    return method
+
+
+def decode_reply(method: str, payload: bytes) -> Message | None:
+    """Decode the reply to `method`; None for an unknown method or malformed bytes. Never raises."""
+    known = METHODS.get(method)
+    if known is None:
+        return None
+    try:
+        return known.reply.FromString(payload)
+    except DecodeError:
+        return None

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NRI versions: what each of them can do, and which one a runtime speaks that does not say."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import total_ordering
+
+from .events import Event, mask_of
+from .semver import SortKey, sort_key
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True, eq=False)
+class NriVersion:
+    """A version of NRI, comparable by semantic versioning; ``str()`` gives it without a ``v``."""
+
+    text: str
+    key: SortKey
+
+    @classmethod
+    def parse(cls, text: str) -> NriVersion | None:
+        """Read what a peer put into ``NRI_version``; None where that tells nothing.
+
+        That is "" (before 0.12), and what a Go build without module information says: ``(devel)``
+        and ``0.0.0-unknown``.
+        """
+        key = sort_key(text)
+        if key is None or key[:3] == (0, 0, 0):
+            return None
+        return cls(text.strip().removeprefix("v"), key)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return self.key == other.key if isinstance(other, NriVersion) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __lt__(self, other: NriVersion) -> bool:
+        return self.key < other.key
+
+
+def _known(text: str) -> NriVersion:
+    version = NriVersion.parse(text)
+    assert version is not None, text
+    return version
+
+
+V0_7 = _known("0.7.0")
+V0_9_1_UPDATE_POD = _known("0.9.1-0.20250213175540-000000000000")
+"""The development version that brought UpdatePodSandbox; CRI-O 1.33 has a slightly later one."""
+V0_10 = _known("0.10.0")
+V0_11 = _known("0.11.0")
+V0_12 = _known("0.12.0")
+V0_12_2 = _known("0.12.2")
+
+CONSERVATIVE_MASK = mask_of(event for event in Event if event <= Event.RemoveContainer)
+"""0x07ff, the events that every NRI version with this protocol has."""
+_MASK_0_9_1 = CONSERVATIVE_MASK | Event.UpdatePodSandbox.bit | Event.PostUpdatePodSandbox.bit
+_MASK_0_10 = _MASK_0_9_1 | Event.ValidateContainerAdjustment.bit
+
+
+def valid_mask(version: NriVersion | None) -> int:
+    """Every bit a runtime of this version knows, ValidateContainerAdjustment included.
+
+    A single bit beyond these makes the runtime drop the plugin, *after* it took the Configure
+    reply as if nothing were wrong. So an unknown version gives what all of them know.
+    """
+    if version is None or version < V0_9_1_UPDATE_POD:
+        return CONSERVATIVE_MASK
+    return _MASK_0_9_1 if version < V0_10 else _MASK_0_10
+
+
+def has_split_sync(version: NriVersion | None) -> bool:
+    """Whether a Synchronize over 4 MiB is sent in parts (``more``)."""
+    return version is not None and version >= V0_7
+
+
+def has_timeouts(version: NriVersion | None) -> bool:
+    """Whether Configure tells the registration and request timeouts."""
+    return version is not None and version >= V0_7
+
+
+def has_owners(version: NriVersion | None) -> bool:
+    """Whether a validator is told who set what."""
+    return version is not None and version >= V0_10
+
+
+def has_dedicated_rpcs(version: NriVersion | None) -> bool:
+    """Whether every event comes as its own RPC rather than as StateChange."""
+    return version is not None and version >= V0_12
+
+
+def sends_nri_version(version: NriVersion | None) -> bool:
+    """Whether RegisterPlugin and Configure carry ``NRI_version``."""
+    return version is not None and version >= V0_12
+
+
+def has_image(version: NriVersion | None) -> bool:
+    """Whether a container's image is told."""
+    return version is not None and version >= V0_12_2
+
+
+# The NRI module that each release was built with, from the runtimes' go.mod at their tags: one
+# line where it changes. Entries are ordered; a version between two lines has the earlier line's.
+_CONTAINERD = (
+    ("1.7.0-beta.1", "0.2.0"),
+    ("1.7.0-rc.0", "0.3.0"),
+    ("1.7.7", "0.4.0"),
+    ("1.7.14", "0.6.0"),
+    ("1.7.16", "0.6.1"),
+    ("1.7.26", "0.8.0"),
+    ("2.0.0-beta.0", "0.5.0"),
+    ("2.0.0-rc.0", "0.6.0"),
+    ("2.0.0-rc.1", "0.6.1"),
+    ("2.0.0-rc.6", "0.7.0"),
+    ("2.0.0", "0.8.0"),
+    ("2.2.0-beta.0", "0.10.0"),
+    ("2.2.1", "0.11.0"),
+    ("2.3.0-rc.1", "0.12.0"),
+    ("2.4.0-beta.0", "0.12.1"),
+)
+_CRI_O = (
+    ("1.26.0", "0.2.0"),
+    ("1.26.2", "0.3.0"),
+    ("1.26.4", "0.3.1-0.20230504231226-94185418e253"),
+    ("1.27.0", "0.3.0"),
+    ("1.27.1", "0.3.1-0.20230504231226-94185418e253"),
+    ("1.29.0", "0.5.0"),
+    ("1.29.2", "0.6.0"),
+    ("1.31.0", "0.6.1"),
+    ("1.32.0", "0.9.0"),
+    ("1.33.0", "0.9.1-0.20250219030224-e597e7849f24"),
+    ("1.34.0", "0.10.0"),
+    ("1.35.0", "0.11.0"),
+    ("1.37.0", "0.12.0"),
+)
+# iSulad has the API of 0.6.1 and, whatever its own version, says "v2" "2.0.0-beta.2+unknown".
+_ISULAD = (("0.0", "0.6.1"),)
+
+_Table = tuple[tuple[SortKey, ...], tuple[NriVersion, ...]]
+
+
+def _table(lines: tuple[tuple[str, str], ...]) -> _Table:
+    keys = tuple(key for key in (sort_key(runtime) for runtime, _ in lines) if key is not None)
+    assert len(keys) == len(lines) and list(keys) == sorted(keys)
+    return keys, tuple(_known(nri) for _, nri in lines)
+
+
+_RUNTIMES = {
+    "containerd": _table(_CONTAINERD),
+    "cri-o": _table(_CRI_O),
+    "isulad": _table(_ISULAD),
+}
+
+_ALIASES = {"v2": "isulad", "crio": "cri-o"}
+_TITLES = {"containerd": "containerd", "cri-o": "CRI-O", "isulad": "iSulad"}
+
+
+def runtime_title(runtime_name: str) -> str:
+    """The runtime's usual name for humans: ``v2`` is what iSulad calls itself."""
+    name = runtime_name.lower()
+    return _TITLES.get(_ALIASES.get(name, name), runtime_name)
+
+
+def infer(runtime_name: str, runtime_version: str) -> NriVersion | None:
+    """The NRI version of a runtime by its name and version; None when unknown.
+
+    Unknown are other runtimes, versions that cannot be read and those from before NRI had this
+    protocol. A release newer than this table gets the newest entry that is older than it.
+    """
+    name = runtime_name.lower()
+    table = _RUNTIMES.get(_ALIASES.get(name, name))
+    key = sort_key(runtime_version)
+    if table is None or key is None:
+        return None
+    keys, versions = table
+    position = bisect_right(keys, key)
+    return versions[position - 1] if position else None

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
+from nri_scope.nri.events import (
+    CONTAINER_EVENTS,
+    PASSIVE_EVENTS,
+    POD_EVENTS,
+    Event,
+    events_in,
+    mask_of,
+    parse_events,
+)
+
+
+def test_numbers_are_those_of_the_protocol() -> None:
+    protocol = {
+        value.name.replace("_", "").lower(): value.number for value in api.Event.DESCRIPTOR.values
+    }
+    del protocol["unknown"], protocol["last"]
+    assert {event.name.lower(): event.value for event in Event} == protocol
+
+
+def test_event_n_is_bit_n_minus_1() -> None:
+    assert mask_of([Event.RunPodSandbox, Event.CreateContainer]) == 0b1001
+    assert mask_of(Event) == 0x3FFF
+
+
+@given(st.frozensets(st.sampled_from(Event)))
+def test_a_mask_gives_its_events_back(events: frozenset[Event]) -> None:
+    assert events_in(mask_of(events)) == tuple(sorted(events))
+    assert events_in(mask_of(events) | 1 << 20) == tuple(sorted(events))
+
+
+def test_pod_and_container_events_are_all_passive_ones() -> None:
+    assert POD_EVENTS | CONTAINER_EVENTS == PASSIVE_EVENTS == parse_events("all")
+    assert {event for event in Event if event.is_pod_event} == POD_EVENTS
+    assert Event.ValidateContainerAdjustment not in PASSIVE_EVENTS
+
+
+@pytest.mark.parametrize(
+    ("text", "events"),
+    [
+        ("CreateContainer", {Event.CreateContainer}),
+        ("createcontainer, START_CONTAINER", {Event.CreateContainer, Event.StartContainer}),
+        ("stop-pod-sandbox", {Event.StopPodSandbox}),
+        ("pod", POD_EVENTS),
+        ("Container", CONTAINER_EVENTS),
+        ("-RunPodSandbox", PASSIVE_EVENTS - {Event.RunPodSandbox}),
+        ("-pod,-RemoveContainer", CONTAINER_EVENTS - {Event.RemoveContainer}),
+        ("-StopPodSandbox,pod", POD_EVENTS - {Event.StopPodSandbox}),
+        ("all,ValidateContainerAdjustment", set(Event)),
+    ],
+)
+def test_choices(text: str, events: set[Event]) -> None:
+    assert parse_events(text) == events
+
+
+@pytest.mark.parametrize("text", ["", " , ", "pod,-pod", "-all"])
+def test_an_empty_choice_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is empty"):
+        parse_events(text)
+
+
+def test_a_wrong_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="'CreateContiner'; did you mean CreateContainer"):
+        parse_events("pod,CreateContiner")
+    with pytest.raises(UsageError, match="events are RunPodSandbox"):
+        parse_events("xyzzy")

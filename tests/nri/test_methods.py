@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import (
+    METHODS,
+    PLUGIN_SERVICE,
+    RUNTIME_SERVICE,
+    STATE_CHANGE_EVENTS,
+    is_known,
+)
+
+
+def test_the_table_is_that_of_the_services() -> None:
+    declared = {
+        (service.full_name, method.name): (
+            method.input_type.full_name,
+            method.output_type.full_name,
+        )
+        for service in map(api.DESCRIPTOR.services_by_name.__getitem__, ("Plugin", "Runtime"))
+        for method in service.methods
+    }
+    ours = {
+        (method.service, method.name): (
+            method.request.DESCRIPTOR.full_name,
+            method.reply.DESCRIPTOR.full_name,
+        )
+        for method in METHODS.values()
+    }
+    assert ours == declared
+
+
+def test_every_event_has_a_method_of_its_name() -> None:
+    assert {m.event: m.name for m in METHODS.values() if m.event} == {e: e.name for e in Event}
+
+
+def test_nine_events_travelled_as_state_change() -> None:
+    assert {int(event) for event in STATE_CHANGE_EVENTS} == {1, 2, 3, 5, 6, 7, 9, 11, 13}
+
+
+def test_a_method_is_known_under_its_own_service_only() -> None:
+    assert is_known("StartContainer")
+    assert is_known("StartContainer", PLUGIN_SERVICE)
+    assert not is_known("StartContainer", RUNTIME_SERVICE)
+    assert not is_known("CheckpointContainer")
