@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.runtime.testbed.containerd import Containerd, running
+from tests.runtime.testbed.driver import Driver
+from tests.runtime.testbed.packages import (
+    BEST_EFFORT,
+    SUITES,
+    Binaries,
+    SeriesUnavailable,
+    TestbedError,
+    check_machine,
+    containerd_binaries,
+)
+
+
+@pytest.fixture(scope="session", params=list(SUITES), ids=lambda series: f"containerd-{series}")
+def binaries(request: pytest.FixtureRequest) -> Binaries:
+    """Each containerd series in turn; one that cannot be had is skipped only if that may be."""
+    try:
+        check_machine()
+    except TestbedError as error:
+        pytest.exit(str(error), returncode=1)
+    series = str(request.param)
+    try:
+        return containerd_binaries(series)
+    except SeriesUnavailable as error:
+        if series in BEST_EFFORT:
+            pytest.skip(str(error))
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture
+async def containerd(binaries: Binaries) -> AsyncIterator[Containerd]:
+    async with running(binaries) as containerd:
+        yield containerd
+
+
+@pytest.fixture
+def driver(containerd: Containerd) -> Driver:
+    return Driver(containerd)

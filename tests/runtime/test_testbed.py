@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The testbed itself, and the CRI client against a real runtime."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cri import ContainerState, Resources
+from nri_scope.errors import RpcError
+from tests.runtime.testbed import leftovers
+from tests.runtime.testbed.containerd import Containerd, running
+from tests.runtime.testbed.driver import Driver
+from tests.runtime.testbed.packages import Binaries, TestbedError
+
+pytestmark = pytest.mark.runtime
+
+
+async def test_the_runtime_spec_is_the_one_that_was_used(
+    containerd: Containerd, driver: Driver
+) -> None:
+    pod = await driver.run_pod("shop", "web", {"note": "grüße"})
+    container = await driver.create(pod, "app", env={"FOO": "bar"})
+    await driver.start(container)
+    await driver.update(container, Resources(cpu_shares=512))
+    details = await containerd.cri.container_status(container.id)
+    assert details.state is ContainerState.RUNNING
+    assert details.runtime_spec is not None
+    process = details.runtime_spec["process"]
+    assert isinstance(process, dict)
+    environment = process["env"]
+    assert isinstance(environment, list)
+    assert process["args"] == ["sleep", "1000000"]
+    assert "FOO=bar" in environment
+
+
+async def test_a_failed_start_leaves_the_reason_in_the_status(
+    containerd: Containerd, driver: Driver
+) -> None:
+    pod = await driver.run_pod("jobs", "batch")
+    broken = await driver.create(pod, "broken", ("/no/such/binary",))
+    error = await driver.fail_to_start(broken)
+    assert "/no/such/binary" in error.message
+    details = await containerd.cri.container_status(broken.id)
+    assert details.state is ContainerState.EXITED
+    assert "/no/such/binary" in details.message
+
+
+async def test_an_unknown_container_is_a_status_not_found(containerd: Containerd) -> None:
+    with pytest.raises(RpcError) as caught:
+        await containerd.cri.container_status("nope")
+    assert caught.value.code == 5
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["orderly", "killed"])
+async def test_pods_live_on_when_containerd_restarts(
+    containerd: Containerd, driver: Driver, kill: bool
+) -> None:
+    pod = await driver.run_pod("shop", "web")
+    container = await driver.run(pod, "app")
+    before = containerd.pid
+    await containerd.restart(kill=kill)
+    assert containerd.pid != before
+    assert [each.id for each in await containerd.cri.list_pods()] == [pod.id]
+    (summary,) = await containerd.cri.list_containers()
+    assert (summary.id, summary.state) == (container.id, ContainerState.RUNNING)
+    await driver.stop(container)
+    await driver.live("shop", "another")
+
+
+@pytest.mark.parametrize("how", ["fails", "is cancelled", "kills containerd"])
+async def test_nothing_is_left_behind_when_a_test(binaries: Binaries, how: str) -> None:
+    used: list[Containerd] = []
+    sockets: set[Path] = set()
+    set_up = asyncio.Event()
+
+    async def use() -> None:
+        async with running(binaries) as containerd:
+            used.append(containerd)
+            driver = Driver(containerd)
+            await driver.run(await driver.run_pod("shop", "web"), "app")
+            sockets.update(leftovers.shim_sockets(containerd.layout))
+            assert len(leftovers.find(containerd.layout, sockets)) > 5
+            set_up.set()
+            if how == "kills containerd":
+                await containerd.stop(kill=True)
+            if how == "is cancelled":
+                await asyncio.Event().wait()
+            raise AssertionError("as a failed test does")
+
+    task = asyncio.ensure_future(use())
+    if how == "is cancelled":
+        await set_up.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    else:
+        with pytest.raises(AssertionError, match="as a failed test does"):
+            await task
+    assert sockets
+    assert leftovers.find(used[0].layout, sockets) == []
+
+
+async def test_a_containerd_that_does_not_come_up_says_why(binaries: Binaries) -> None:
+    async with running(binaries, start=False) as containerd:
+        containerd.layout.config.write_text("version = nonsense\n")
+        with pytest.raises(TestbedError, match=r"did not come up[\s\S]*TOML"):
+            await containerd.start()

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real containerd with NRI, in a folder of its own, as a child of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from nri_scope.cri import CriClient, connect
+from nri_scope.errors import NriScopeError
+
+from . import leftovers
+from .config import Layout, render
+from .images import BUSYBOX, PAUSE, write_images
+from .packages import Binaries, TestbedError
+
+BOOT_TIMEOUT = 30.0
+"""Seconds for containerd to say that it serves; it takes well under one."""
+
+STOP_TIMEOUT = 20.0
+"""Seconds between SIGTERM and SIGKILL."""
+
+
+class Containerd:
+    """One containerd; start it with :func:`running`.
+
+    ``plugins`` and ``plugin_configs`` of :attr:`layout` may be filled before :meth:`start` or
+    between :meth:`stop` and :meth:`start`: containerd reads them when it starts.
+    """
+
+    def __init__(self, binaries: Binaries, folder: Path) -> None:
+        self.binaries = binaries
+        self.layout = Layout(folder)
+        self._process: asyncio.subprocess.Process | None = None
+        self._cri: CriClient | None = None
+        self._shim_sockets: set[Path] = set()
+        for path in (self.layout.plugins, self.layout.plugin_configs):
+            path.mkdir()
+        self.layout.config.write_text(render(binaries.series, self.layout))
+
+    @property
+    def cri(self) -> CriClient:
+        """The CRI client; it is the same one across restarts."""
+        if self._cri is None:
+            raise TestbedError("containerd has not been started yet")
+        return self._cri
+
+    @property
+    def nri_socket(self) -> Path:
+        return self.layout.nri_socket
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise TestbedError("containerd does not run")
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Start containerd; returns when it serves CRI and NRI and has the images."""
+        process = await self._boot()
+        self._process = process
+        if self._cri is None:
+            self._cri = await connect(self.layout.cri_socket)
+            await self._import_images()
+        if not await self.cri.ready():
+            raise self._failure("containerd serves, but says that it is not ready")
+
+    async def stop(self, *, kill: bool = False) -> None:
+        """End containerd alone, as an upgrade does: pods and containers live on in their shims."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        self._shim_sockets |= leftovers.shim_sockets(self.layout)
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), STOP_TIMEOUT)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    async def restart(self, *, kill: bool = False) -> None:
+        """Stop and start again, with the same state, plugins and drop-in configuration."""
+        await self.stop(kill=kill)
+        await self.start()
+
+    async def remove_pods(self) -> None:
+        """Stop and remove every pod, with all containers in it."""
+        for pod in await self.cri.list_pods():
+            await self.cri.stop_pod(pod.id)
+            await self.cri.remove_pod(pod.id)
+
+    async def take_down(self) -> None:
+        """End everything and remove the folder, whatever state it is in.
+
+        :raises TestbedError: something is still there afterwards.
+        """
+        with contextlib.suppress(NriScopeError):  # what it did not stop is killed below
+            if self._process is not None and self._process.returncode is None:
+                await self.remove_pods()
+        await self.stop()
+        if self._cri is not None:
+            self._cri.close()
+        self._shim_sockets |= leftovers.shim_sockets(self.layout)
+        leftovers.clear(self.layout, self._shim_sockets)
+        shutil.rmtree(self.layout.folder)
+        if left := leftovers.find(self.layout, self._shim_sockets):
+            raise TestbedError(f"left behind: {'; '.join(left)}")
+
+    async def _boot(self) -> asyncio.subprocess.Process:
+        """Start the process and wait for its own word (sd_notify) that it serves."""
+        self.layout.notify_socket.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as ready:
+            ready.bind(str(self.layout.notify_socket))
+            # containerd finds its shim, and the shim finds runc, by PATH.
+            path = os.pathsep.join((str(self.binaries.bin), os.environ.get("PATH", os.defpath)))
+            with self.layout.log.open("ab") as log:
+                process = await asyncio.create_subprocess_exec(
+                    *(self.binaries.bin / "containerd", "--config", self.layout.config),
+                    env={"PATH": path, "NOTIFY_SOCKET": str(self.layout.notify_socket)},
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    # Ctrl-C belongs to the test; it takes containerd down in good order.
+                    start_new_session=True,
+                )
+            try:
+                await asyncio.wait_for(_told_ready(ready, process), BOOT_TIMEOUT)
+            except (TimeoutError, TestbedError):
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
+                raise self._failure("containerd did not come up") from None
+        return process
+
+    async def _import_images(self) -> None:
+        archive = self.layout.folder / "images.tar"
+        write_images(archive)
+        command = [
+            *(self.binaries.bin / "ctr", "--address", self.layout.cri_socket),
+            # --no-unpack: CRI unpacks into its own snapshotter when it needs the image.
+            *("--namespace", "k8s.io", "images", "import", "--no-unpack"),
+            # The transfer service of 2.x would unpack for another snapshotter all the same.
+            *(() if self.binaries.series.startswith("1.") else ("--local",)),
+            archive,
+        ]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        output, _ = await process.communicate()
+        if process.returncode:
+            raise self._failure(f"ctr images import: {output.decode(errors='replace').strip()}")
+        archive.unlink()
+        # CRI learns of imported images by an event, a moment later.
+        async with asyncio.timeout(BOOT_TIMEOUT):
+            while not {BUSYBOX, PAUSE} <= set(await self.cri.list_images()):
+                await asyncio.sleep(0.01)
+
+    def _failure(self, problem: str) -> TestbedError:
+        lines = self.layout.log.read_text(errors="replace").splitlines()
+        return TestbedError("\n".join([problem, *lines[-15:]]))
+
+
+@asynccontextmanager
+async def running(binaries: Binaries, *, start: bool = True) -> AsyncIterator[Containerd]:
+    """A containerd for the length of a block; nothing of it is left afterwards.
+
+    ``start=False``: it is made but not started, so that plugins can be put in place before.
+    """
+    # Not $TMPDIR: a unix socket's path ends at 107 bytes.
+    containerd = Containerd(binaries, Path(tempfile.mkdtemp(prefix="nst-", dir="/tmp")))
+    try:
+        if start:
+            await containerd.start()
+        yield containerd
+    finally:
+        # Shielded: a cancelled test must not leave containers behind.
+        await asyncio.shield(asyncio.ensure_future(containerd.take_down()))
+
+
+async def _told_ready(ready: socket.socket, process: asyncio.subprocess.Process) -> None:
+    """Returns at READY=1; :raises TestbedError: the process ended before it said so."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.ensure_future(process.wait())
+    try:
+        while True:
+            message = asyncio.ensure_future(loop.sock_recv(ready, 4096))
+            await asyncio.wait({ended, message}, return_when=asyncio.FIRST_COMPLETED)
+            if not message.done():
+                message.cancel()
+                raise TestbedError("ended")
+            if b"READY=1" in message.result().split(b"\n"):
+                return
+    finally:
+        ended.cancel()

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drives pods through CRI and keeps, in order, what a passive plugin must have been told.
+
+The rules are containerd's, the same in 1.7 and 2.1: a container is told to have stopped exactly
+once, at its end or at the latest before its removal, even if it never ran; a pod is stopped before
+it is removed; of pods older than containerd's last start no end is told, but of their containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nri_scope.cri import ContainerSpec, PodSpec, Resources
+from nri_scope.errors import RpcError
+
+from .containerd import Containerd
+from .happened import Happened, Step, Unordered
+from .images import BUSYBOX
+from .packages import TestbedError
+
+FOREVER = ("sleep", "1000000")
+
+
+@dataclass(eq=False)
+class Pod:
+    """A pod that was run, and the containers in it that have not been removed."""
+
+    spec: PodSpec
+    id: str
+    containers: list[Container] = field(default_factory=list)
+    stopped: bool = False
+    is_older: bool = False
+    """Than the last start of containerd."""
+
+    def happened(self, event: str) -> Happened:
+        return Happened(event, self.spec.namespace, self.spec.name, "", self.id, "")
+
+
+@dataclass(eq=False)
+class Container:
+    """A container that was created."""
+
+    pod: Pod
+    name: str
+    id: str
+    runs: bool = False
+    stop_told: bool = False
+
+    def happened(self, event: str) -> Happened:
+        spec = self.pod.spec
+        return Happened(event, spec.namespace, spec.name, self.name, self.pod.id, self.id)
+
+
+class Driver:
+    """Each method makes one CRI call and adds to :attr:`steps` the NRI events that it causes."""
+
+    def __init__(self, containerd: Containerd) -> None:
+        self._containerd = containerd
+        self._pods: list[Pod] = []
+        self.steps: list[Step] = []
+
+    async def run_pod(
+        self, namespace: str, name: str, annotations: Mapping[str, str] | None = None
+    ) -> Pod:
+        spec = PodSpec(
+            name,
+            namespace,
+            labels={"app": name},
+            annotations=annotations or {},
+            cgroup_parent=self._containerd.layout.cgroup,
+        )
+        pod = Pod(spec, await self._containerd.cri.run_pod(spec))
+        self._pods.append(pod)
+        self.steps.append(pod.happened("RunPodSandbox"))
+        return pod
+
+    async def create(
+        self,
+        pod: Pod,
+        name: str,
+        command: Sequence[str] = FOREVER,
+        env: Mapping[str, str] | None = None,
+    ) -> Container:
+        spec = ContainerSpec(
+            name, BUSYBOX, command=command, env=env or {}, labels={"app": pod.spec.name}
+        )
+        container_id = await self._containerd.cri.create_container(pod.id, pod.spec, spec)
+        container = Container(pod, name, container_id)
+        pod.containers.append(container)
+        self._happened(container, "CreateContainer", "PostCreateContainer")
+        return container
+
+    async def start(self, container: Container) -> None:
+        await self._containerd.cri.start_container(container.id)
+        container.runs = True
+        self._happened(container, "StartContainer", "PostStartContainer")
+
+    async def run(self, pod: Pod, name: str, command: Sequence[str] = FOREVER) -> Container:
+        container = await self.create(pod, name, command)
+        await self.start(container)
+        return container
+
+    async def fail_to_start(self, container: Container) -> RpcError:
+        """Start a container that cannot run: NRI is asked only after its process was prepared.
+
+        :raises TestbedError: it could be started.
+        """
+        try:
+            await self._containerd.cri.start_container(container.id)
+        except RpcError as error:
+            return error
+        raise TestbedError(f"{container.name} was expected not to start, and did")
+
+    def exited(self, container: Container) -> Happened:
+        """A container has ended by itself; returns what NRI tells of it, some time later."""
+        (event,) = self._stop_events(container)
+        self.steps.append(event)
+        return event
+
+    async def update(self, container: Container, resources: Resources) -> None:
+        await self._containerd.cri.update_container(container.id, resources)
+        self._happened(container, "UpdateContainer", "PostUpdateContainer")
+
+    async def stop(self, container: Container) -> None:
+        await self._containerd.cri.stop_container(container.id)
+        self.steps += self._stop_events(container)
+
+    async def remove(self, container: Container) -> None:
+        """Remove a container; one that runs is ended by the runtime."""
+        await self._containerd.cri.remove_container(container.id)
+        self.steps += self._stop_events(container)
+        self._happened(container, "RemoveContainer")
+        container.pod.containers.remove(container)
+
+    async def stop_pod(self, pod: Pod) -> None:
+        """Stop a pod; containers that still run are ended by the runtime along with it."""
+        await self._containerd.cri.stop_pod(pod.id)
+        self.steps.append(self._stop_pod_events(pod))
+
+    async def remove_pod(self, pod: Pod) -> None:
+        """Remove a pod; the runtime stops it, and ends and removes its containers, as needed."""
+        await self._containerd.cri.remove_pod(pod.id)
+        self.steps.append(self._stop_pod_events(pod))
+        removed: list[Happened] = []
+        for container in pod.containers:
+            removed += self._stop_events(container)
+            removed.append(container.happened("RemoveContainer"))
+        self.steps.append(Unordered(removed))
+        if not pod.is_older:
+            self.steps.append(pod.happened("RemovePodSandbox"))
+        self._pods.remove(pod)
+
+    async def restart_containerd(self, *, kill: bool = False) -> None:
+        await self._containerd.restart(kill=kill)
+        for pod in self._pods:
+            pod.is_older = True
+
+    async def live(self, namespace: str, name: str) -> None:
+        """One whole pod lifecycle in good order."""
+        pod = await self.run_pod(namespace, name)
+        container = await self.run(pod, "app")
+        await self.update(container, Resources(cpu_shares=512))
+        await self.stop(container)
+        await self.remove(container)
+        await self.stop_pod(pod)
+        await self.remove_pod(pod)
+
+    def _happened(self, container: Container, *events: str) -> None:
+        self.steps += [container.happened(event) for event in events]
+
+    def _stop_events(self, container: Container) -> list[Happened]:
+        container.runs = False
+        if container.stop_told:
+            return []
+        container.stop_told = True
+        return [container.happened("StopContainer")]
+
+    def _stop_pod_events(self, pod: Pod) -> Unordered:
+        if pod.stopped:
+            return Unordered()
+        pod.stopped = True
+        events = [] if pod.is_older else [pod.happened("StopPodSandbox")]
+        for container in pod.containers:
+            if container.runs:
+                events += self._stop_events(container)
+        return Unordered(events)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a containerd leaves behind when it is not taken down well, and how to get rid of it.
+
+Everything is found by the testbed's own folder or cgroup, so a containerd that the machine runs
+for itself is never touched.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from .config import Layout
+
+SHIM_SOCKETS = Path("/run/containerd/s")
+"""Where every shim puts its socket, whatever state folder its containerd was given."""
+
+
+def find(layout: Layout, sockets: set[Path]) -> list[str]:
+    """What is left of the containerd at ``layout``, in words; empty when all is clean.
+
+    ``sockets``: shim sockets known to have been there, from :func:`shim_sockets`.
+    """
+    left = [f"process {pid}: {command}" for pid, command in _processes(layout)]
+    left += [f"process {pid} in cgroup {layout.cgroup}" for pid in _cgroup_processes(layout)]
+    left += [f"mount {path}" for path in _mounts(layout)]
+    left += [f"cgroup {path}" for path in _cgroups(layout)]
+    left += [f"socket {path}" for path in sorted(sockets) if path.exists()]
+    if layout.folder.exists():
+        left.append(f"folder {layout.folder}")
+    return left
+
+
+def clear(layout: Layout, sockets: set[Path]) -> None:
+    """End, unmount and remove everything that :func:`find` finds but the folder itself."""
+    for pid in [*(pid for pid, _ in _processes(layout)), *_cgroup_processes(layout)]:
+        _kill(pid)
+    for mount in reversed(_mounts(layout)):
+        subprocess.run(["umount", "--lazy", mount], check=False)
+    for cgroup in _cgroups(layout):
+        _remove_cgroup(cgroup)
+    for socket in sockets:
+        socket.unlink(missing_ok=True)
+
+
+def shim_sockets(layout: Layout) -> set[Path]:
+    """The sockets below :data:`SHIM_SOCKETS` on which this containerd's shims listen now."""
+    listening: dict[str, Path] = {}
+    for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
+        words = line.split()
+        if len(words) == 8 and words[7].startswith(f"{SHIM_SOCKETS}/"):
+            listening[f"socket:[{words[6]}]"] = Path(words[7])
+    return {
+        listening[target]
+        for pid, _ in _processes(layout)
+        for target in _descriptors(pid)
+        if target in listening
+    }
+
+
+def _processes(layout: Layout) -> list[tuple[int, str]]:
+    """Living processes whose command line names the folder: containerd itself and its shims."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue  # it ended meanwhile
+        program = Path(words[0]).name
+        if program.startswith("containerd") and any(str(layout.folder) in word for word in words):
+            found.append((int(entry.name), " ".join(words).strip()))
+    return found
+
+
+def _descriptors(pid: int) -> Iterator[str]:
+    try:
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            yield str(entry.readlink())
+    except OSError:
+        return
+
+
+def _cgroups(layout: Layout) -> list[Path]:
+    """The testbed's cgroup folders in every hierarchy, children before their parents."""
+    base = Path("/sys/fs/cgroup")
+    name = layout.cgroup.lstrip("/")
+    tops = [base / name, *(each / name for each in base.iterdir())]
+    found: list[Path] = []
+    for top in tops:
+        # Controllers mounted together are links to one folder: look at each only once.
+        if top.is_dir() and not top.parent.is_symlink():
+            found += [Path(folder) for folder, _, _ in os.walk(top, topdown=False)]
+    return found
+
+
+def _cgroup_processes(layout: Layout) -> list[int]:
+    pids: set[int] = set()
+    for folder in _cgroups(layout):
+        try:
+            pids.update(int(word) for word in (folder / "cgroup.procs").read_text().split())
+        except OSError:
+            continue
+    return sorted(pids)
+
+
+def _remove_cgroup(path: Path) -> None:
+    """A cgroup stays busy until its killed processes have been reaped, a moment later."""
+    for _ in range(200):
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.01)
+
+
+def _mounts(layout: Layout) -> list[str]:
+    """Mount points below the folder, in the order in which they were mounted."""
+    prefix = f"{layout.folder}/"
+    points = (
+        line.split()[4].encode().decode("unicode_escape")
+        for line in Path("/proc/self/mountinfo").read_text().splitlines()
+    )
+    return [point for point in points if point.startswith(prefix)]
+
+
+def _kill(pid: int) -> None:
+    """SIGKILL, and wait until it is gone; it may or may not be a child of ours."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        select.select([descriptor], [], [], 10)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(descriptor)
