@@ -17,6 +17,10 @@ from tests.interop.build import Variant, build
 # A program that says nothing for so long hangs; everything it is asked for takes seconds.
 PATIENCE = 120.0
 
+# Lengths of ttRPC messages, header included, at which implementations break: the least, those
+# around the buffer of Go's ttRPC, and large ones below the limit of 4 MiB.
+SIZES = (100, 4095, 4096, 4097, 100_000, 3_000_000)
+
 Report = Mapping[str, object]
 
 

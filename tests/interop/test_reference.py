@@ -7,9 +7,7 @@ from pathlib import Path
 
 from tests.interop.build import Variant
 from tests.interop.messages import exchanges
-from tests.interop.reference import ReferencePlugin, ReferenceRuntime, read_requests
-
-SIZES = (100, 4095, 4096, 4097, 100_000, 3_000_000)
+from tests.interop.reference import SIZES, ReferencePlugin, ReferenceRuntime, read_requests
 
 
 async def test_the_plugin_receives_what_the_runtime_sends(
