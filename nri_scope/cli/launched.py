@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command does when a runtime started it as /opt/nri/plugins/NN-nri-scope."""
+
+from __future__ import annotations
+
+from nri_scope.errors import NriScopeError
+from nri_scope.logger.launched import LaunchedPlugin
+from nri_scope.logger.tuning import prepare_process
+from nri_scope.plugin import Launched, PluginSession, inherited, launched
+from nri_scope.transport.loop import run
+
+
+def record_launched() -> int:
+    """Record until the runtime closes the connection or kills us."""
+    try:
+        how = launched()
+    except NriScopeError:
+        how = None
+    if how is None:
+        return 2
+    prepare_process()
+    return run(_record(how))
+
+
+async def _record(how: Launched) -> int:
+    plugin = LaunchedPlugin(how.identity)
+    session = PluginSession(how.identity, plugin)
+    try:
+        end = await session.run(inherited(how.descriptor))
+    except NriScopeError as error:
+        plugin.failed(error)
+        await plugin.finish(session.ended(str(error)))
+        return 2
+    await plugin.finish(end)
+    return 0

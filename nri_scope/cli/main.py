@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope``: finds the command, and turns its errors into one line and an exit status."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from nri_scope import __version__
+from nri_scope.errors import NriScopeError
+
+COMMANDS = ("record", "log", "show", "sql", "stats", "doctor", "demo")
+"""In the order in which somebody new meets them. ``nri_scope.cli.NAME`` has the command."""
+
+EXIT_TROUBLE = 2
+"""As diff(1): 0 fine, 1 differs or failed its check, 2 could not do it."""
+EXIT_INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module when it is asked for: ``--version`` must not load SQLite."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, without importing anything."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name; None when there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"nri_scope.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="New here? Try `nri-scope demo`: it needs no container runtime.",
+)
+@click.version_option(__version__, message="nri-scope %(version)s")
+def cli() -> None:
+    """See, record and debug what container runtimes and NRI plugins say to each other.
+
+    FILE is a recording, *.nriscope.db. Exit status: 0 fine, 1 a check failed, 2 could not do it.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the ``nri-scope`` command."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit status."""
+    if not arguments and os.environ.get("NRI_PLUGIN_SOCKET"):
+        # A runtime started us as one of its plugins: no arguments, and nobody reads our output.
+        from nri_scope.cli.launched import record_launched
+
+        return record_launched()
+    try:
+        result = cli.main(args=list(arguments), prog_name="nri-scope", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return EXIT_TROUBLE
+    except click.ClickException as error:
+        return _fail(_one_line(error), _command_path(error))
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except NriScopeError as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Keep the interpreter from flushing into it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _one_line(error: click.ClickException) -> str:
+    return " ".join(error.format_message().split())
+
+
+def _command_path(error: click.ClickException) -> str:
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"; see `{error.ctx.command_path} --help`"
+    return ""
+
+
+def _fail(text: str, more: str = "") -> int:
+    # An error may quote what came from a recording or a peer: nothing of it may reach the
+    # terminal as anything but text.
+    from nri_scope.recorder.escape import safe
+
+    click.echo(f"nri-scope: {safe(text)}{more}", err=True)
+    return EXIT_TROUBLE

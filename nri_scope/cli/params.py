@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Option types that several commands share: one spelling for one idea."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nri_scope.errors import UsageError
+from nri_scope.nri.identity import check_index, check_name
+
+if TYPE_CHECKING:
+    from nri_scope.nri.events import Event
+    from nri_scope.recorder.filter import Filter
+
+DEFAULT_SOCKET = Path("/var/run/nri/nri.sock")
+
+
+class Size(click.ParamType):
+    """Bytes, as an integer, from ``500M``, ``64KiB``, ``4096``."""
+
+    name = "size"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Bytes."""
+        from nri_scope.recorder.filter.quantity import parse_size
+
+        size = value if isinstance(value, int) else parse_size(value)
+        if not size:
+            self.fail(f"{value!r} is no size; write for example 500M or 2G", param, ctx)
+        return size
+
+
+class Duration(click.ParamType):
+    """Seconds, as a float, from ``90s``, ``10m``, ``1.5h``."""
+
+    name = "duration"
+
+    def convert(
+        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds."""
+        from nri_scope.recorder.filter.quantity import parse_duration
+
+        if isinstance(value, float):
+            return value
+        nanoseconds = parse_duration(value)
+        if not nanoseconds:
+            self.fail(f"{value!r} is no duration; write for example 30s, 10m or 24h", param, ctx)
+        return nanoseconds / 1e9
+
+
+class Index(click.ParamType):
+    """A plugin index: two digits."""
+
+    name = "index"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The index, checked."""
+        try:
+            return check_index(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class PluginName(click.ParamType):
+    """A plugin name as runtimes accept it."""
+
+    name = "name"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, checked."""
+        try:
+            return check_name(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Events(click.ParamType):
+    """A choice of NRI events."""
+
+    name = "events"
+
+    def convert(
+        self,
+        value: str | frozenset[Event],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> frozenset[Event]:
+        """The chosen events."""
+        from nri_scope.nri.events import parse_events
+
+        if not isinstance(value, str):
+            return value
+        try:
+            return parse_events(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Where(click.ParamType):
+    """A filter expression."""
+
+    name = "filter"
+
+    def convert(
+        self, value: str | Filter, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Filter:
+        """The filter; `FilterError` says where it goes wrong."""
+        from nri_scope.recorder.filter import parse
+
+        return parse(value) if isinstance(value, str) else value
+
+
+socket_option = click.option(
+    "--socket",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_SOCKET,
+    show_default=True,
+    help="The runtime's NRI socket.",
+)
+where_option = click.option(
+    "--where", type=Where(), help="Only events that this filter matches, e.g. 'ns:shop took:>1ms'."
+)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope record``: the passive logger, from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nri_scope.cli.params import (
+    Duration,
+    Events,
+    Index,
+    PluginName,
+    Size,
+    Where,
+    socket_option,
+)
+
+if TYPE_CHECKING:
+    from nri_scope.nri.events import Event
+    from nri_scope.recorder.filter import Filter
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Recording to write, or to continue.  [default: nri-<host>-<UTC time>.nriscope.db]",
+)
+@socket_option
+@click.option(
+    "--index",
+    type=Index(),
+    default="00",
+    show_default=True,
+    help="Two digits, the place in the chain: 00 sees containers before other plugins changed "
+    "them, 99 after.",
+)
+@click.option(
+    "--name",
+    type=PluginName(),
+    default="nri-scope",
+    show_default=True,
+    help="Plugin name to register.",
+)
+@click.option(
+    "--events",
+    type=Events(),
+    metavar="LIST",
+    help="Subscribe to these events only: names, or pod, container, all; -NAME leaves one out.  "
+    "[default: all]",
+)
+@click.option("--where", type=Where(), help="Keep only events that this filter matches.")
+@click.option(
+    "--max-size",
+    type=Size(),
+    help="Keep the file below this size, e.g. 500M: the oldest stretches go.",
+)
+@click.option("--max-age", type=Duration(), help="Keep no events older than this, e.g. 24h.")
+@click.option("--duration", type=Duration(), help="Stop after this time, e.g. 10m.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Stop when the runtime goes away, instead of waiting for it to come back.",
+)
+@click.option("--wait", is_flag=True, help="Wait for the socket if it is not there yet.")
+@click.option(
+    "--print",
+    "print_format",
+    type=click.Choice(["text", "jsonl"]),
+    help="Also print each event, as `log` does.",
+)
+@click.option(
+    "--validate",
+    is_flag=True,
+    help="Also subscribe to ValidateContainerAdjustment, which tells which plugin owns which "
+    "change (NRI 0.10 and later). RISK: if this process dies or stalls while it is asked, the "
+    "runtime fails the creation of that container.",
+)
+def command(
+    output: Path | None,
+    socket: Path,
+    index: str,
+    name: str,
+    events: frozenset[Event] | None,
+    where: Filter | None,
+    max_size: int | None,
+    max_age: float | None,
+    duration: float | None,
+    once: bool,
+    wait: bool,
+    print_format: str | None,
+    validate: bool,
+) -> None:
+    """Record every NRI event of a running container runtime to a file.
+
+    Passive: each event is answered at once with "no change"; no container is altered or delayed.
+    ^C ends it with a summary. The file holds all that the runtime says about its containers,
+    environment variables included; only you can read it, and that is how it should stay.
+    """
+    from nri_scope.cli.printer import Printer
+    from nri_scope.logger.destination import default_path
+    from nri_scope.logger.run import RecordOptions, record
+    from nri_scope.plugin import Identity
+
+    options = RecordOptions(
+        output=output or default_path(Path()),
+        socket=socket,
+        identity=Identity(index=index, name=name),
+        events=events,
+        where=where,
+        max_size=max_size,
+        max_age=max_age,
+        duration=duration,
+        once=once,
+        wait=wait,
+        validate=validate,
+    )
+    printer = Printer(print_format) if print_format else None
+    try:
+        record(options, _say, printer.show if printer else None)
+    finally:
+        if printer:
+            printer.close()
+
+
+def _say(text: str) -> None:
+    from nri_scope.recorder.escape import safe
+
+    click.echo(safe(text), err=True)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the passive plugin answers, and what it hands to the recorder once it has answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from time import monotonic_ns, time_ns
+from typing import Protocol
+
+from google.protobuf.message import DecodeError
+
+from nri_scope._gen.nri.api_pb2 import (
+    ConfigureRequest,
+    SynchronizeRequest,
+    SynchronizeResponse,
+)
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import PLUGIN_SERVICE
+from nri_scope.nri.negotiation import Negotiated, negotiate
+from nri_scope.nri.versions import CONSERVATIVE_MASK
+from nri_scope.plugin import Exchange, Identity, SessionEnd
+from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.transport import Notice
+from nri_scope.wire import Code, RequestReceived
+
+MORE_REPLY = SynchronizeResponse(more=True).SerializeToString()
+"""Every part of a split Synchronize but the last must be answered with ``more`` echoed; a runtime
+closes the connection otherwise (NRI 0.7 and later)."""
+
+LATE = "answered after the deadline"
+
+
+class Sink(Protocol):
+    """The part of a recorder that the logger feeds. None of it blocks or raises."""
+
+    def begin_session(self, start: SessionStart) -> int: ...
+    def capture(self, session: int, item: Captured) -> None: ...
+    def end_session(self, session: int, reason: str, at_ns: int) -> None: ...
+    def note_gap(
+        self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
+    ) -> None: ...
+    def note(self, session: int | None, at_ns: int, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReport:
+    """A session as told to the user when it begins."""
+
+    start: SessionStart
+    warnings: tuple[str, ...]
+
+
+class Logger:
+    """A `Plugin` that changes nothing: every reply is a constant, given before anything else.
+
+    It lives through several sessions; between two of them nothing is observed, which it records
+    as a gap.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        identity: Identity,
+        *,
+        events: AbstractSet[Event] | None = None,
+        validate: bool = False,
+        on_session: Callable[[SessionReport], None] = lambda report: None,
+    ) -> None:
+        self._sink = sink
+        self._identity = identity
+        self._events = events
+        self._validate = validate
+        self._on_session = on_session
+        self._session: int | None = None
+        self._report: SessionReport | None = None
+        self._unobserved_since = 0
+        self._unobserved_why = ""
+        self._cautious = False
+        # Wall-clock time is the monotonic clock plus this, taken anew for each session, so that a
+        # clock that is set back does not put events of one session in another order.
+        self._wall_offset = 0
+
+    # -- Plugin -----------------------------------------------------------------------------
+
+    def configure(self, request: ConfigureRequest) -> int:
+        """Subscribe to what this runtime's NRI version has."""
+        negotiated = negotiate(request, self._events, validate=self._validate)
+        mask = negotiated.mask
+        warnings = list(negotiated.warnings)
+        if self._cautious and mask & ~CONSERVATIVE_MASK and mask & CONSERVATIVE_MASK:
+            mask &= CONSERVATIVE_MASK
+            warnings.append(
+                "the runtime ended the previous session right after Configure, as one does that "
+                "does not know an event of the mask; subscribing to events 1 to 11 only"
+            )
+        self._report = self._describe(request, negotiated, mask, tuple(warnings))
+        return mask
+
+    def answer(self, request: RequestReceived) -> bytes:
+        """The empty message, which every reply may be: no adjustment, no update, no objection.
+
+        That includes methods of NRI versions to come.
+        """
+        if request.method == "Synchronize":
+            try:
+                more = SynchronizeRequest.FromString(request.payload).more
+            except DecodeError:
+                more = False
+            return MORE_REPLY if more else b""
+        return b""
+
+    def answered(self, exchange: Exchange) -> None:
+        """Hand the exchange over to the recorder."""
+        request = exchange.request
+        if self._report is not None:
+            self._begin(self._report)
+            self._report = None
+        session = self._session
+        if session is None:
+            # A runtime that sends events before Configure; there is no session to put them in.
+            self._sink.note(None, time_ns(), f"{request.method} came before Configure")
+            return
+        code, message = exchange.code, exchange.message
+        if not code and 0 < request.timeout_ns < exchange.took_ns:
+            code, message = Code.DEADLINE_EXCEEDED, LATE
+        self._sink.capture(
+            session,
+            Captured(
+                self._wall_offset + exchange.arrived_ns,
+                exchange.arrived_ns,
+                request.method,
+                request.payload,
+                exchange.reply,
+                code,
+                message,
+                exchange.took_ns,
+                request.timeout_ns,
+                "" if request.service == PLUGIN_SERVICE else request.service,
+            ),
+        )
+
+    def noticed(self, notice: Notice) -> None:
+        """Keep what the runtime did beside the rules as a note."""
+        self._sink.note(self._session, time_ns(), str(notice))
+
+    # -- sessions ---------------------------------------------------------------------------
+
+    def ended(self, end: SessionEnd) -> None:
+        """The connection is gone: close the session in the recording."""
+        if self._session is not None:
+            self._unobserved_since = time_ns()
+            self._unobserved_why = f"not connected to the runtime: {end.reason}"
+            self._sink.end_session(self._session, end.reason, self._unobserved_since)
+            self._session = None
+        # A runtime answers an unknown bit of the mask with nothing but a closed connection.
+        self._cautious = end.configured and not end.synchronized
+
+    def _begin(self, report: SessionReport) -> None:
+        now = report.start.started_ns
+        if self._unobserved_since:
+            self._sink.note_gap(None, self._unobserved_since, now, self._unobserved_why, None)
+            self._unobserved_since = 0
+        self._wall_offset = now - monotonic_ns()
+        self._session = self._sink.begin_session(report.start)
+        self._on_session(report)
+
+    def _describe(
+        self,
+        request: ConfigureRequest,
+        negotiated: Negotiated,
+        mask: int,
+        warnings: tuple[str, ...],
+    ) -> SessionReport:
+        version = negotiated.version
+        start = SessionStart(
+            role=Role.LOGGER,
+            plugin_name=self._identity.name,
+            plugin_index=self._identity.index,
+            runtime_name=request.runtime_name,
+            runtime_version=request.runtime_version,
+            nri_version="" if version is None else str(version),
+            nri_version_inferred=negotiated.inferred,
+            mask=mask,
+            registration_timeout_ms=request.registration_timeout,
+            request_timeout_ms=request.request_timeout,
+            started_ns=time_ns(),
+        )
+        return SessionReport(start, warnings)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of ``record``: recorder, logger and runtime put together, and what is told about it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from nri_scope.errors import ConnectError, NriScopeError, RpcError, UsageError
+from nri_scope.nri.events import Event, events_in
+from nri_scope.nri.versions import runtime_title
+from nri_scope.plugin import Identity, SessionEnd, unix_socket
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Captured
+from nri_scope.recorder.model import Event as StoredEvent
+from nri_scope.recorder.writer import Recorder, RecorderCounters, WriterLimits
+from nri_scope.transport.loop import run
+
+from .logger import Logger, SessionReport
+from .service import LoggerService
+from .tuning import prepare_process
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """What to record, from where and to where."""
+
+    output: Path
+    socket: Path
+    identity: Identity
+    events: frozenset[Event] | None = None
+    """None for every passive event."""
+    where: Filter | None = None
+    max_size: int | None = None
+    """Bytes."""
+    max_age: float | None = None
+    """Seconds."""
+    duration: float | None = None
+    """Seconds."""
+    once: bool = False
+    wait: bool = False
+    validate: bool = False
+
+
+def record(
+    options: RecordOptions,
+    say: Callable[[str], None],
+    on_event: Callable[[StoredEvent, Captured], None] | None = None,
+) -> None:
+    """Record until a signal, the duration or the end of the one session.
+
+    ``say`` gets what a user wants to know, line by line. Raises `NriScopeError` when there is
+    nothing to record from, or no file to record to.
+    """
+    existed = options.output.exists()
+    recorder = Recorder.open(
+        options.output,
+        limits=WriterLimits(max_size=options.max_size, max_age_seconds=options.max_age),
+        keep=options.where.matches if options.where is not None else None,
+        on_event=on_event,
+        on_problem=say,
+    )
+    running = _Run(options, recorder, say)
+    prepare_process()
+    try:
+        run(running.main())
+    finally:
+        counters = recorder.close()
+        if not (existed or running.sessions):
+            # Never connected: leave no empty recording behind.
+            options.output.unlink(missing_ok=True)
+    if running.sessions or existed:
+        say(_summary(options.output, running, counters))
+    else:
+        say("nothing recorded: no runtime was there")
+
+
+class _Run:
+    def __init__(
+        self, options: RecordOptions, recorder: Recorder, say: Callable[[str], None]
+    ) -> None:
+        self._options = options
+        self._say = say
+        self._started = monotonic()
+        self._stopped = ""
+        self.sessions = 0
+        self._service = LoggerService(
+            Logger(
+                recorder,
+                options.identity,
+                events=options.events,
+                validate=options.validate,
+                on_session=self._on_session,
+            ),
+            options.identity,
+            unix_socket(options.socket),
+            wait=options.wait,
+            once=options.once,
+            on_end=self._on_end,
+            on_wait=self._on_wait,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began."""
+        return monotonic() - self._started
+
+    async def main(self) -> None:
+        """Record until something says stop."""
+        loop = asyncio.get_running_loop()
+        for number, name in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")):
+            loop.add_signal_handler(number, self._stop, name)
+        if self._options.duration is not None:
+            loop.call_later(self._options.duration, self._stop, "the duration is over")
+        try:
+            await self._service.run()
+        except ConnectError as error:
+            raise ConnectError(
+                error.path,
+                error.problem,
+                error.hint or "run `nri-scope doctor` to see why, or use --wait to wait for it",
+            ) from error
+        except RpcError as error:
+            raise UsageError(
+                f"the runtime refused the registration: {error.message}",
+                "another --index or --name may help",
+            ) from error
+
+    def _stop(self, reason: str) -> None:
+        self._stopped = reason
+        self._service.stop(reason)
+
+    def _on_session(self, report: SessionReport) -> None:
+        self.sessions += 1
+        start = report.start
+        version = start.nri_version or "unknown"
+        if start.nri_version_inferred:
+            version += ", inferred"
+        events = events_in(start.mask)
+        self._say(
+            f"recording {runtime_title(start.runtime_name)} {start.runtime_version} "
+            f"(NRI {version}) as {start.plugin_index}-{start.plugin_name}, "
+            f"{_count(len(events), 'event')} subscribed, to {self._options.output}"
+        )
+        for warning in report.warnings:
+            self._say(f"warning: {warning}")
+
+    def _on_end(self, end: SessionEnd) -> None:
+        if not self._stopped:
+            more = "" if self._options.once else "; waiting for the runtime to come back"
+            self._say(f"session ended: {end.reason}{more}")
+
+    def _on_wait(self, error: NriScopeError) -> None:
+        if not self.sessions:
+            self._say(f"waiting for a runtime: {error}")
+
+
+def _summary(path: Path, running: _Run, counters: RecorderCounters) -> str:
+    lost = f" ({_count(counters.lost, 'event')} lost)" if counters.lost else ""
+    return (
+        f"recorded {_count(counters.recorded, 'event')} "
+        f"in {_count(running.sessions, 'session')} over {running.seconds:.0f} s, "
+        f"{_count(counters.gaps, 'gap')}{lost}: {path}"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The logger's life: session after session until somebody stops it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from nri_scope.errors import NriScopeError
+from nri_scope.plugin import (
+    Connect,
+    Identity,
+    PluginSession,
+    SessionEnd,
+    keep_connected,
+)
+
+from .logger import Logger
+
+
+class LoggerService:
+    """Runs a `Logger` against one runtime, through the runtime's restarts."""
+
+    def __init__(
+        self,
+        logger: Logger,
+        identity: Identity,
+        connect: Connect,
+        *,
+        wait: bool = False,
+        once: bool = False,
+        on_end: Callable[[SessionEnd], None] = lambda end: None,
+        on_wait: Callable[[NriScopeError], None] = lambda error: None,
+    ) -> None:
+        self._logger = logger
+        self._identity = identity
+        self._connect = connect
+        self._wait = wait
+        self._once = once
+        self._on_end = on_end
+        self._on_wait = on_wait
+        self._session: PluginSession | None = None
+        self._sessions: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    def stop(self, reason: str) -> None:
+        """End what runs, and with it `run`. Made for signal handlers of the loop."""
+        self._stopping = True
+        if self._session is not None and self._session.open:
+            # The session ends by itself then, and is recorded as ended for this reason.
+            self._session.close(reason)
+        elif self._sessions is not None:
+            self._sessions.cancel()
+
+    async def run(self) -> None:
+        """Log until `stop`, or until the one session of ``once`` is over."""
+        self._sessions = asyncio.create_task(
+            keep_connected(
+                self._one_session,
+                wait=self._wait,
+                enough=lambda: self._once or self._stopping,
+                on_end=self._on_end,
+                on_wait=self._on_wait,
+            )
+        )
+        try:
+            await self._sessions
+        except asyncio.CancelledError:
+            if not self._stopping:
+                self._sessions.cancel()
+                raise
+
+    async def _one_session(self) -> SessionEnd:
+        session = self._session = PluginSession(self._identity, self._logger)
+        try:
+            end = await session.run(self._connect)
+        except NriScopeError as error:
+            self._logger.ended(session.ended(str(error)))
+            raise
+        finally:
+            self._session = None
+        self._logger.ended(end)
+        return end

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of a logger that a runtime launches: YAML that comes with Configure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from nri_scope.errors import UsageError
+from nri_scope.nri.events import Event, parse_events
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.filter import parse as parse_filter
+from nri_scope.recorder.filter.quantity import parse_duration, parse_size
+
+from .destination import SUFFIX, host_name
+
+LAUNCHED_FOLDER = Path("/var/lib/nri-scope")
+"""A runtime launches its plugins in its own folder, which is no place for recordings."""
+
+DEFAULT_MAX_SIZE = 256 << 20
+"""Nobody watches a launched logger, so its recording is a ring unless configured otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a launched logger does. One fixed file, so that restarts do not fill the disk."""
+
+    output: Path = LAUNCHED_FOLDER / f"nri-{host_name()}{SUFFIX}"
+    max_size: int | None = DEFAULT_MAX_SIZE
+    max_age: float | None = None
+    """Seconds."""
+    events: frozenset[Event] | None = None
+    where: Filter | None = None
+    validate: bool = False
+
+
+def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
+    """The settings in ``text``, and a sentence for each part of it that could not be used.
+
+    Never raises: a launched plugin that refuses its configuration records nothing, and the
+    runtime throws away what it says about it.
+    """
+    import yaml
+
+    if not text.strip():
+        return Settings(), ()
+    try:
+        loaded: object = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        return Settings(), (f"configuration: not YAML: {' '.join(str(error).split())}",)
+    if loaded is None:
+        return Settings(), ()
+    if not isinstance(loaded, dict):
+        return Settings(), ("configuration: not a mapping of names to values",)
+    values: dict[str, object] = {}
+    problems: list[str] = []
+    for key, value in loaded.items():
+        reader = _READERS.get(key)
+        if reader is None:
+            known = ", ".join(field.name for field in fields(Settings))
+            problems.append(f"configuration: unknown key {key!r} (known are {known})")
+            continue
+        try:
+            values[key] = reader(value)
+        except UsageError as error:
+            problems.append(f"configuration: {key}: {error}; the default is used")
+    return Settings(**values), tuple(problems)  # type: ignore[arg-type]
+
+
+def _path(value: object) -> Path:
+    path = Path(value) if isinstance(value, str) and value and "\0" not in value else None
+    if path is None or not path.is_absolute():
+        raise UsageError(f"{value!r} is no absolute path")
+    return path
+
+
+def _size(value: object) -> int | None:
+    if value in (None, "none"):
+        return None
+    size = parse_size(str(value)) if isinstance(value, int | str) else None
+    if not size:
+        raise UsageError(f"{value!r} is no size such as 500M")
+    return size
+
+
+def _age(value: object) -> float | None:
+    if value in (None, "none"):
+        return None
+    nanoseconds = parse_duration(value) if isinstance(value, str) else None
+    if not nanoseconds:
+        raise UsageError(f"{value!r} is no duration such as 24h")
+    return nanoseconds / 1e9
+
+
+def _events(value: object) -> frozenset[Event]:
+    return parse_events(",".join(map(str, value)) if isinstance(value, list) else str(value))
+
+
+def _where(value: object) -> Filter:
+    return parse_filter(str(value))
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{value!r} is neither true nor false")
+    return value
+
+
+_READERS: dict[str, Callable[[object], object]] = {
+    "output": _path,
+    "max_size": _size,
+    "max_age": _age,
+    "events": _events,
+    "where": _where,
+    "validate": _flag,
+}

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a plugin gets its connection: by a socket's path, or from the runtime that launched it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nri_scope.errors import UsageError
+from nri_scope.nri.methods import PLUGIN_CONN, RUNTIME_CONN
+from nri_scope.transport import Link, Notice, RequestHandler, adopt_descriptor, connect_unix
+
+DEFAULT_SOCKET = Path("/var/run/nri/nri.sock")
+
+Connect = Callable[[RequestHandler, Callable[[Notice], None]], Awaitable[Link]]
+"""Makes a new link to the runtime, given who serves its requests and hears of oddities."""
+
+
+def unix_socket(path: str | Path) -> Connect:
+    """Connect to the runtime's socket at ``path``; each call makes a new connection."""
+
+    async def connect(on_request: RequestHandler, on_notice: Callable[[Notice], None]) -> Link:
+        return await connect_unix(
+            path, serves=PLUGIN_CONN, calls=RUNTIME_CONN, on_request=on_request, on_notice=on_notice
+        )
+
+    return connect
+
+
+def inherited(descriptor: int) -> Connect:
+    """Use the connected socket that the runtime left us; it works once."""
+
+    async def connect(on_request: RequestHandler, on_notice: Callable[[Notice], None]) -> Link:
+        return await adopt_descriptor(
+            descriptor,
+            serves=PLUGIN_CONN,
+            calls=RUNTIME_CONN,
+            on_request=on_request,
+            on_notice=on_notice,
+        )
+
+    return connect
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """As what a plugin registers."""
+
+    index: str
+    """Two digits: its place in the order of calls."""
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What a runtime tells a plugin that it starts itself."""
+
+    descriptor: int
+    identity: Identity
+
+
+def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
+    """Read NRI_PLUGIN_SOCKET, _NAME and _IDX; None when no runtime launched this process."""
+    text = environment.get("NRI_PLUGIN_SOCKET", "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(
+            f"NRI_PLUGIN_SOCKET={text!r} is no descriptor number", "unset it to connect to a socket"
+        )
+    # The runtime knows a launched plugin by its file name, whatever it registers as.
+    name = environment.get("NRI_PLUGIN_NAME") or "nri-scope"
+    index = environment.get("NRI_PLUGIN_IDX") or "00"
+    return Launched(int(text), Identity(name=name, index=index))

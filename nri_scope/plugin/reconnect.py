@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Staying connected: a runtime's restart is, to a plugin, just a closed socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from nri_scope.errors import (
+    ConnectError,
+    ConnectionClosed,
+    DeadlineExceeded,
+    NriScopeError,
+    RpcError,
+)
+
+from .session import SessionEnd
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Pauses between attempts, in seconds: short at first, since every second is unobserved."""
+
+    first: float = 0.1
+    longest: float = 5.0
+    healthy: float = 10.0
+    """A session that lasted this long shows that the next attempt need not be put off."""
+    _next: float = 0.0
+
+    def pause(self, lasted: float) -> float:
+        """How long to wait after a session, or an attempt, of ``lasted`` seconds."""
+        if lasted >= self.healthy or not self._next:
+            self._next = self.first
+        pause, self._next = self._next, min(self._next * 2, self.longest)
+        return pause
+
+
+async def keep_connected(
+    run_session: Callable[[], Awaitable[SessionEnd]],
+    *,
+    wait: bool,
+    enough: Callable[[], bool],
+    backoff: Backoff | None = None,
+    on_end: Callable[[SessionEnd], None] = lambda end: None,
+    on_wait: Callable[[NriScopeError], None] = lambda error: None,
+) -> None:
+    """Run session after session until, after one of them, ``enough`` says so.
+
+    The first failure to connect is raised unless ``wait``; later ones are waited out, and told to
+    ``on_wait`` when they begin. A registration that the runtime refuses is always raised.
+    """
+    backoff = backoff or Backoff()
+    connected = False
+    waiting = False
+    while True:
+        started = monotonic()
+        try:
+            end = await run_session()
+        except RpcError:
+            raise
+        except (ConnectError, ConnectionClosed, DeadlineExceeded) as error:
+            if not (connected or wait):
+                raise
+            if not waiting:
+                on_wait(error)
+            waiting = True
+        else:
+            connected, waiting = True, False
+            on_end(end)
+            if enough():
+                return
+        await asyncio.sleep(backoff.pause(monotonic() - started))

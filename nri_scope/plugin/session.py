@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One connection to a runtime, from register to close."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic_ns
+from typing import NamedTuple, Protocol
+
+from google.protobuf.message import DecodeError
+
+from nri_scope._gen.nri.api_pb2 import (
+    ConfigureRequest,
+    ConfigureResponse,
+    RegisterPluginRequest,
+)
+from nri_scope.errors import ConnectionClosed, RpcError, UsageError
+from nri_scope.nri.methods import RUNTIME_SERVICE
+from nri_scope.transport import Link, Notice
+from nri_scope.wire import Code, RequestReceived
+
+from .endpoint import Connect, Identity
+
+REGISTER_TIMEOUT = 30.0
+"""Seconds to wait for the registration. A runtime takes one plugin at a time and gives a mute one
+5 s, so with some of those before us the reply may well take longer than 5 s."""
+
+NRI_VERSION = "v0.12.2"
+"""What we tell runtimes that ask (from NRI 0.12 on): the API that our messages are complete to."""
+
+
+class Exchange(NamedTuple):
+    """One request and how it was answered; made after the answer was with the socket."""
+
+    request: RequestReceived
+    reply: bytes
+    code: int
+    message: str
+    arrived_ns: int
+    """Monotonic clock."""
+    took_ns: int
+
+
+class Plugin(Protocol):
+    """What a session asks of a plugin. All of it runs in the socket's read callback."""
+
+    def configure(self, request: ConfigureRequest) -> int:
+        """The event mask to subscribe to. `UsageError` refuses, and ends the session."""
+        ...
+
+    def answer(self, request: RequestReceived) -> bytes:
+        """The reply's payload for any other request. `RpcError` answers with its status."""
+        ...
+
+    def answered(self, exchange: Exchange) -> None:
+        """The reply is on its way: the time for everything that may take some."""
+        ...
+
+    def noticed(self, notice: Notice) -> None:
+        """The runtime did something beside the rules."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnd:
+    """How far a session came, and why it ended."""
+
+    reason: str
+    configured: bool
+    synchronized: bool
+
+
+class PluginSession:
+    """Registers over one link and serves it until it closes."""
+
+    def __init__(self, identity: Identity, plugin: Plugin) -> None:
+        self._identity = identity
+        self._plugin = plugin
+        self._link: Link | None = None
+        self._configured = False
+        self._synchronized = False
+        self._refused: UsageError | None = None
+
+    @property
+    def open(self) -> bool:
+        """There is a link that `close` would close."""
+        return self._link is not None and not self._link.closed
+
+    def ended(self, reason: str) -> SessionEnd:
+        """What there is to say about this session once it is over."""
+        return SessionEnd(reason, self._configured, self._synchronized)
+
+    async def run(self, connect: Connect) -> SessionEnd:
+        """Connect, register and serve. Returns when the connection has ended.
+
+        Raises `ConnectError` when there is nothing to connect to, `RpcError`, `DeadlineExceeded`
+        or `ConnectionClosed` when the registration fails, `UsageError` when the plugin cannot do
+        with this runtime.
+        """
+        link = await connect(self._on_request, self._plugin.noticed)
+        self._link = link
+        try:
+            # The runtime may configure us before it answers this; _on_request is ready for it.
+            await link.call(
+                RUNTIME_SERVICE,
+                "RegisterPlugin",
+                RegisterPluginRequest(
+                    plugin_name=self._identity.name,
+                    plugin_idx=self._identity.index,
+                    NRI_version=NRI_VERSION,
+                ).SerializeToString(),
+                timeout=REGISTER_TIMEOUT,
+            )
+            reason = await link.wait_closed()
+        except (ConnectionClosed, RpcError):
+            if self._refused is not None:
+                raise self._refused from None
+            raise
+        finally:
+            link.close()
+        if self._refused is not None:
+            raise self._refused
+        return self.ended(reason)
+
+    def close(self, reason: str) -> None:
+        """End the session from our side, after the answers that are on their way."""
+        if self._link is not None:
+            self._link.close(reason)
+
+    def _on_request(self, link: Link, request: RequestReceived, arrived_ns: int) -> None:
+        code, message, reply = 0, "", b""
+        try:
+            if request.method == "Configure":
+                reply = self._configure(request)
+            else:
+                reply = self._plugin.answer(request)
+        except RpcError as error:
+            code, message = error.code, error.message
+            link.respond_error(request.stream_id, code, message)
+        else:
+            link.respond(request.stream_id, reply)
+        took_ns = monotonic_ns() - arrived_ns
+        if request.method == "Synchronize":
+            self._synchronized = True
+        self._plugin.answered(Exchange(request, reply, code, message, arrived_ns, took_ns))
+
+    def _configure(self, request: RequestReceived) -> bytes:
+        try:
+            message = ConfigureRequest.FromString(request.payload)
+        except DecodeError as error:
+            raise RpcError(Code.INVALID_ARGUMENT, f"Configure cannot be decoded: {error}") from None
+        try:
+            mask = self._plugin.configure(message)
+        except UsageError as error:
+            self._refused = error
+            raise RpcError(Code.INVALID_ARGUMENT, str(error)) from None
+        self._configured = True
+        return ConfigureResponse(events=mask).SerializeToString()
