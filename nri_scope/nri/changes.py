@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What plugins changed, as far as one exchange says so: OCI paths and the plugins behind them.
+
+Paths are JSON pointers (RFC 6901) into an OCI runtime-spec ``config.json``. Members of the arrays
+that plugins change one by one are addressed by what identifies them instead of by position:
+``/process/env/FOO``, ``/mounts/~1data``, ``/linux/devices/~1dev~1null``. A CDI device stands as
+``/cdiDevices/NAME``: what it does to the container is written in no message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, cast
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+
+_RESOURCES = "/linux/resources"
+
+_MEMORY = {
+    "limit": f"{_RESOURCES}/memory/limit",
+    "reservation": f"{_RESOURCES}/memory/reservation",
+    "swap": f"{_RESOURCES}/memory/swap",
+    "kernel": f"{_RESOURCES}/memory/kernel",
+    "kernel_tcp": f"{_RESOURCES}/memory/kernelTCP",
+    "swappiness": f"{_RESOURCES}/memory/swappiness",
+    "disable_oom_killer": f"{_RESOURCES}/memory/disableOOMKiller",
+    "use_hierarchy": f"{_RESOURCES}/memory/useHierarchy",
+}
+_CPU = {
+    "shares": f"{_RESOURCES}/cpu/shares",
+    "quota": f"{_RESOURCES}/cpu/quota",
+    "period": f"{_RESOURCES}/cpu/period",
+    "realtime_runtime": f"{_RESOURCES}/cpu/realtimeRuntime",
+    "realtime_period": f"{_RESOURCES}/cpu/realtimePeriod",
+    "cpus": f"{_RESOURCES}/cpu/cpus",
+    "mems": f"{_RESOURCES}/cpu/mems",
+}
+_RDT = {
+    "clos_id": "/linux/intelRdt/closID",
+    "schemata": "/linux/intelRdt/schemata",
+    "enable_monitoring": "/linux/intelRdt/enableMonitoring",
+    "remove": "/linux/intelRdt",
+}
+_HOOKS = {
+    "prestart": "/hooks/prestart",
+    "create_runtime": "/hooks/createRuntime",
+    "create_container": "/hooks/createContainer",
+    "start_container": "/hooks/startContainer",
+    "poststart": "/hooks/poststart",
+    "poststop": "/hooks/poststop",
+}
+_LINUX = {
+    "cgroups_path": "/linux/cgroupsPath",
+    "oom_score_adj": "/process/oomScoreAdj",
+    "io_priority": "/process/ioPriority",
+    "seccomp_policy": "/linux/seccomp",
+    "scheduler": "/process/scheduler",
+    "memory_policy": "/linux/memoryPolicy",
+}
+
+# Where a validator is told the owner of a field (the names are those of NRI's enum Field).
+_FIELDS = {
+    api.Annotations: "/annotations",
+    api.Mounts: "/mounts",
+    api.OciHooks: "/hooks",
+    api.Devices: "/linux/devices",
+    api.CdiDevices: "/cdiDevices",
+    api.Env: "/process/env",
+    api.Args: "/process/args",
+    api.MemLimit: _MEMORY["limit"],
+    api.MemReservation: _MEMORY["reservation"],
+    api.MemSwapLimit: _MEMORY["swap"],
+    api.MemKernelLimit: _MEMORY["kernel"],
+    api.MemTCPLimit: _MEMORY["kernel_tcp"],
+    api.MemSwappiness: _MEMORY["swappiness"],
+    api.MemDisableOomKiller: _MEMORY["disable_oom_killer"],
+    api.MemUseHierarchy: _MEMORY["use_hierarchy"],
+    api.CPUShares: _CPU["shares"],
+    api.CPUQuota: _CPU["quota"],
+    api.CPUPeriod: _CPU["period"],
+    api.CPURealtimeRuntime: _CPU["realtime_runtime"],
+    api.CPURealtimePeriod: _CPU["realtime_period"],
+    api.CPUSetCPUs: _CPU["cpus"],
+    api.CPUSetMems: _CPU["mems"],
+    api.PidsLimit: f"{_RESOURCES}/pids/limit",
+    api.HugepageLimits: f"{_RESOURCES}/hugepageLimits",
+    api.BlockioClass: f"{_RESOURCES}/blockIO",
+    api.RdtClass: _RDT["clos_id"],
+    api.CgroupsUnified: f"{_RESOURCES}/unified",
+    api.CgroupsPath: _LINUX["cgroups_path"],
+    api.OomScoreAdj: _LINUX["oom_score_adj"],
+    api.Rlimits: "/process/rlimits",
+    api.IoPriority: _LINUX["io_priority"],
+    api.SeccompPolicy: _LINUX["seccomp_policy"],
+    api.Namespace: "/linux/namespaces",
+    api.Sysctl: "/linux/sysctl",
+    api.LinuxNetDevices: "/linux/netDevices",
+    api.LinuxSched: _LINUX["scheduler"],
+    api.RdtClosID: _RDT["clos_id"],
+    api.RdtSchemata: _RDT["schemata"],
+    api.RdtEnableMonitoring: _RDT["enable_monitoring"],
+    api.MemoryPolicy: _LINUX["memory_policy"],
+}
+_BY_NUMBER = {int(number): path for number, path in _FIELDS.items()}
+
+Changes = tuple[tuple[str, ...], tuple[str, ...]]
+"""Changed paths and owning plugins (``NN-name``), each sorted and without repetition."""
+
+NOTHING: Changes = ((), ())
+
+
+class _WithUpdates(Protocol):
+    @property
+    def update(self) -> Iterable[api.ContainerUpdate]: ...
+
+
+def changes_of(method: str, request: Message | None, reply: Message | None, plugin: str) -> Changes:
+    """What this exchange with `plugin` (``NN-name``) says about changes.
+
+    A reply's adjustment and updates are that plugin's own, those of *other* containers included; a
+    ValidateContainerAdjustment request names the last owner of every field, whoever that is. All
+    else says nothing. `request` and `reply` are decoded messages, None where there is none.
+    """
+    if isinstance(request, api.ValidateContainerAdjustmentRequest):
+        return _owned(request.owners)
+    if isinstance(request, api.UpdateContainersRequest):
+        updates: Iterable[api.ContainerUpdate] = request.update
+    elif method in _REPLIES_WITH_UPDATES and reply is not None and reply.ByteSize():
+        updates = cast("_WithUpdates", reply).update
+    else:
+        return NOTHING
+    paths = {path for update in updates for path in _in_resources(update.linux.resources)}
+    if isinstance(reply, api.CreateContainerResponse):
+        paths.update(_in_adjustment(reply.adjust))
+    return (tuple(sorted(paths)), (plugin,)) if paths else NOTHING
+
+
+_REPLIES_WITH_UPDATES = frozenset(
+    {"Synchronize", "CreateContainer", "UpdateContainer", "StopContainer"}
+)
+
+
+def pointer(base: str, key: str) -> str:
+    """Append `key` to the JSON pointer `base`, escaped, without the ``-`` that marks a removal."""
+    key = key.removeprefix("-")
+    return f"{base}/{key.replace('~', '~0').replace('/', '~1')}"
+
+
+def _owned(owners: api.OwningPlugins) -> Changes:
+    paths: set[str] = set()
+    plugins: set[str] = set()
+    for fields in owners.owners.values():
+        for number, owner in fields.simple.items():
+            paths.add(_of_field(number))
+            plugins.update(_owners_in(owner))
+        for number, compound in fields.compound.items():
+            for key, owner in compound.owners.items():
+                paths.add(pointer(_of_field(number), key))
+                plugins.update(_owners_in(owner))
+    return tuple(sorted(paths)), tuple(sorted(plugins))
+
+
+def _owners_in(text: str) -> Iterator[str]:
+    # Hooks have all their owners, with commas between; who removed a thing has a dash in front.
+    return (name.removeprefix("-") for name in text.split(",") if name)
+
+
+def _of_field(number: int) -> str:
+    # A field from the future is shown by its number rather than left out.
+    return _BY_NUMBER.get(number) or f"/nri/{number}"
+
+
+def _set_fields(message: Message, paths: dict[str, str]) -> Iterator[str]:
+    return (paths[field.name] for field, _ in message.ListFields() if field.name in paths)
+
+
+def _in_adjustment(adjust: api.ContainerAdjustment) -> Iterator[str]:
+    yield from (pointer("/annotations", key) for key in adjust.annotations)
+    yield from (pointer("/mounts", mount.destination) for mount in adjust.mounts)
+    yield from (pointer("/process/env", variable.key) for variable in adjust.env)
+    yield from _set_fields(adjust.hooks, _HOOKS)
+    yield from (pointer("/process/rlimits", rlimit.type) for rlimit in adjust.rlimits)
+    yield from (pointer("/cdiDevices", device.name) for device in adjust.CDI_devices)
+    if adjust.args:
+        yield "/process/args"
+    linux = adjust.linux
+    yield from (pointer("/linux/devices", device.path) for device in linux.devices)
+    yield from (pointer("/linux/namespaces", ns.type) for ns in linux.namespaces)
+    yield from (pointer("/linux/sysctl", key) for key in linux.sysctl)
+    yield from (pointer("/linux/netDevices", key) for key in linux.net_devices)
+    yield from _set_fields(linux, _LINUX)
+    yield from _set_fields(linux.rdt, _RDT)
+    yield from _in_resources(linux.resources)
+
+
+def _in_resources(resources: api.LinuxResources) -> Iterator[str]:
+    yield from _set_fields(resources.memory, _MEMORY)
+    yield from _set_fields(resources.cpu, _CPU)
+    if resources.HasField("pids"):
+        yield f"{_RESOURCES}/pids/limit"
+    if resources.HasField("blockio_class"):
+        yield f"{_RESOURCES}/blockIO"
+    if resources.HasField("rdt_class"):
+        yield _RDT["clos_id"]
+    if resources.devices:
+        yield f"{_RESOURCES}/devices"
+    for limit in resources.hugepage_limits:
+        yield pointer(f"{_RESOURCES}/hugepageLimits", limit.page_size)
+    for key in resources.unified:
+        yield pointer(f"{_RESOURCES}/unified", key)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order in which a runtime and a plugin may talk: one machine, watched from either end.
+
+::
+
+    CONNECTED ─Register→ REGISTERING ─reply→ REGISTERED
+                              └────Configure────┴→ CONFIGURING ─reply→ CONFIGURED
+    CONFIGURED ─Synchronize→ SYNCHRONIZING ─reply to the last part→ READY
+
+Both ends see the same conversation, so there is one table; an end's role only decides whose fault
+it is when something is not in it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import LocalProtocolError, RemoteProtocolError
+
+
+class Role(Enum):
+    """An end of the connection."""
+
+    PLUGIN = "plugin"
+    RUNTIME = "runtime"
+
+
+class State(Enum):
+    """How far the conversation is."""
+
+    CONNECTED = auto()
+    """Nothing was said yet."""
+    REGISTERING = auto()
+    """RegisterPlugin was sent and is not answered."""
+    REGISTERED = auto()
+    CONFIGURING = auto()
+    """Configure was sent and is not answered."""
+    CONFIGURED = auto()
+    """The plugin has told its events."""
+    SYNCHRONIZING = auto()
+    """A part of the runtime's state was sent, the last part is not answered."""
+    READY = auto()
+    SHUTTING_DOWN = auto()
+    """The runtime asked the plugin to end; nothing but the close is to follow."""
+    CLOSED = auto()
+
+
+class Kind(Enum):
+    """What is said. The value is who says it, and how to name it to a human."""
+
+    REGISTER = (Role.PLUGIN, "RegisterPlugin")
+    REGISTER_REPLY = (Role.RUNTIME, "reply to RegisterPlugin")
+    CONFIGURE = (Role.RUNTIME, "Configure")
+    CONFIGURE_REPLY = (Role.PLUGIN, "reply to Configure")
+    SYNCHRONIZE_PART = (Role.RUNTIME, "Synchronize with more to come")
+    SYNCHRONIZE_PART_REPLY = (Role.PLUGIN, "reply to a part of Synchronize")
+    SYNCHRONIZE = (Role.RUNTIME, "Synchronize")
+    SYNCHRONIZE_REPLY = (Role.PLUGIN, "reply to Synchronize")
+    EVENT = (Role.RUNTIME, "event")
+    """Any other request to the plugin, of a method unknown to us too. Its reply is not fed."""
+    UPDATE_CONTAINERS = (Role.PLUGIN, "UpdateContainers")
+    SHUTDOWN = (Role.RUNTIME, "Shutdown")
+
+    @property
+    def sender(self) -> Role:
+        """The end that says it."""
+        return self.value[0]
+
+    @property
+    def title(self) -> str:
+        """Its name in messages."""
+        return self.value[1]
+
+
+S, K = State, Kind
+
+TRANSITIONS: dict[tuple[State, Kind], State] = {
+    (S.CONNECTED, K.REGISTER): S.REGISTERING,
+    (S.REGISTERING, K.REGISTER_REPLY): S.REGISTERED,
+    # Go's runtime configures from another goroutine than the one that answers the registration:
+    # that answer may come after Configure, and in principle after anything that follows it.
+    (S.REGISTERING, K.CONFIGURE): S.CONFIGURING,
+    (S.CONFIGURING, K.REGISTER_REPLY): S.CONFIGURING,
+    (S.CONFIGURED, K.REGISTER_REPLY): S.CONFIGURED,
+    (S.SYNCHRONIZING, K.REGISTER_REPLY): S.SYNCHRONIZING,
+    (S.READY, K.REGISTER_REPLY): S.READY,
+    (S.REGISTERED, K.CONFIGURE): S.CONFIGURING,
+    (S.CONFIGURING, K.CONFIGURE_REPLY): S.CONFIGURED,
+    (S.CONFIGURED, K.SYNCHRONIZE_PART): S.SYNCHRONIZING,
+    (S.CONFIGURED, K.SYNCHRONIZE): S.SYNCHRONIZING,
+    (S.SYNCHRONIZING, K.SYNCHRONIZE_PART): S.SYNCHRONIZING,
+    (S.SYNCHRONIZING, K.SYNCHRONIZE_PART_REPLY): S.SYNCHRONIZING,
+    (S.SYNCHRONIZING, K.SYNCHRONIZE): S.SYNCHRONIZING,
+    (S.SYNCHRONIZING, K.SYNCHRONIZE_REPLY): S.READY,
+    # No known runtime synchronizes twice; nothing forbids it.
+    (S.READY, K.SYNCHRONIZE_PART): S.SYNCHRONIZING,
+    (S.READY, K.SYNCHRONIZE): S.SYNCHRONIZING,
+    # A subscription holds from the Configure reply on, and iSulad does not wait for more.
+    (S.CONFIGURED, K.EVENT): S.CONFIGURED,
+    (S.SYNCHRONIZING, K.EVENT): S.SYNCHRONIZING,
+    (S.READY, K.EVENT): S.READY,
+    (S.CONFIGURED, K.UPDATE_CONTAINERS): S.CONFIGURED,
+    (S.SYNCHRONIZING, K.UPDATE_CONTAINERS): S.SYNCHRONIZING,
+    (S.READY, K.UPDATE_CONTAINERS): S.READY,
+    (S.REGISTERED, K.SHUTDOWN): S.SHUTTING_DOWN,
+    (S.CONFIGURED, K.SHUTDOWN): S.SHUTTING_DOWN,
+    (S.SYNCHRONIZING, K.SHUTDOWN): S.SHUTTING_DOWN,
+    (S.READY, K.SHUTDOWN): S.SHUTTING_DOWN,
+}
+"""What may be said when, and where it leads. Closing is possible from everywhere."""
+
+
+class Session:
+    """One plugin connection as `role` sees it."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self.state = State.CONNECTED
+
+    def feed(self, kind: Kind) -> State:
+        """Note that `kind` was sent or received; returns the new state.
+
+        Out of order it raises, and the state stays as it is: LocalProtocolError where this end
+        was about to say it, RemoteProtocolError where the peer did.
+        """
+        following = TRANSITIONS.get((self.state, kind))
+        if following is None:
+            problem = f"{kind.title} while {self.state.name.lower().replace('_', ' ')}"
+            if kind.sender is self.role:
+                raise LocalProtocolError(problem)
+            raise RemoteProtocolError(f"the {kind.sender.value} sent {problem}")
+        self.state = following
+        return following
+
+    def close(self) -> None:
+        """The connection has ended."""
+        self.state = State.CLOSED
+
+    @property
+    def ready(self) -> bool:
+        """Registered, configured and synchronized."""
+        return self.state is State.READY
+
+
+def kind_of_request(method: str, message: Message | None) -> Kind:
+    """Which kind a request of `method` is; `message` is the decoded request, None if malformed."""
+    if isinstance(message, api.SynchronizeRequest) and message.more:
+        return Kind.SYNCHRONIZE_PART
+    return _KINDS.get(method, Kind.EVENT)
+
+
+_KINDS = {
+    "RegisterPlugin": Kind.REGISTER,
+    "Configure": Kind.CONFIGURE,
+    "Synchronize": Kind.SYNCHRONIZE,
+    "UpdateContainers": Kind.UPDATE_CONTAINERS,
+    "Shutdown": Kind.SHUTDOWN,
+}
+
+
+def check_part_reply(reply: api.SynchronizeResponse) -> None:
+    """Check a plugin's reply to a part of Synchronize that was not the last one.
+
+    It has to echo ``more`` and must not ask for updates yet; runtimes close the connection
+    otherwise. Raises RemoteProtocolError.
+    """
+    if not reply.more:
+        raise RemoteProtocolError("the plugin does not handle Synchronize in parts (no more=true)")
+    if reply.update:
+        raise RemoteProtocolError("the plugin sent updates before the last part of Synchronize")

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import LocalProtocolError, RemoteProtocolError
+from nri_scope.nri.session import (
+    TRANSITIONS,
+    Kind,
+    Role,
+    Session,
+    State,
+    check_part_reply,
+    kind_of_request,
+)
+
+USUAL = [
+    (Kind.REGISTER, State.REGISTERING),
+    (Kind.REGISTER_REPLY, State.REGISTERED),
+    (Kind.CONFIGURE, State.CONFIGURING),
+    (Kind.CONFIGURE_REPLY, State.CONFIGURED),
+    (Kind.SYNCHRONIZE, State.SYNCHRONIZING),
+    (Kind.SYNCHRONIZE_REPLY, State.READY),
+    (Kind.EVENT, State.READY),
+    (Kind.UPDATE_CONTAINERS, State.READY),
+    (Kind.SHUTDOWN, State.SHUTTING_DOWN),
+]
+
+
+def at(state: State, role: Role = Role.PLUGIN) -> Session:
+    session = Session(role)
+    session.state = state
+    return session
+
+
+@pytest.mark.parametrize("role", Role)
+def test_the_usual_conversation(role: Role) -> None:
+    session = Session(role)
+    for kind, state in USUAL:
+        assert session.feed(kind) is state
+    session.close()
+    assert session.state is State.CLOSED
+
+
+def test_configure_may_overtake_the_answer_to_the_registration() -> None:
+    session = Session(Role.PLUGIN)
+    for kind in (Kind.REGISTER, Kind.CONFIGURE, Kind.REGISTER_REPLY, Kind.CONFIGURE_REPLY):
+        session.feed(kind)
+    assert session.state is State.CONFIGURED
+
+
+def test_synchronize_in_parts_is_over_with_the_last_one() -> None:
+    session = at(State.CONFIGURED)
+    for _ in range(3):
+        session.feed(Kind.SYNCHRONIZE_PART)
+        session.feed(Kind.SYNCHRONIZE_PART_REPLY)
+        assert not session.ready
+    session.feed(Kind.SYNCHRONIZE)
+    session.feed(Kind.SYNCHRONIZE_REPLY)
+    assert session.ready
+
+
+@pytest.mark.parametrize("kind", [Kind.CONFIGURE, Kind.SYNCHRONIZE, Kind.EVENT, Kind.SHUTDOWN])
+def test_a_runtime_must_not_speak_first(kind: Kind) -> None:
+    with pytest.raises(RemoteProtocolError, match=r"the runtime sent .* while connected"):
+        Session(Role.PLUGIN).feed(kind)
+    with pytest.raises(LocalProtocolError, match="while connected"):
+        Session(Role.RUNTIME).feed(kind)
+
+
+def test_a_plugin_registers_once() -> None:
+    session = Session(Role.RUNTIME)
+    session.feed(Kind.REGISTER)
+    with pytest.raises(RemoteProtocolError, match="the plugin sent RegisterPlugin while registeri"):
+        session.feed(Kind.REGISTER)
+
+
+@given(st.sampled_from(Role), st.lists(st.sampled_from(Kind), max_size=30))
+def test_any_order_is_followed_or_refused_and_a_refusal_changes_nothing(
+    role: Role, kinds: list[Kind]
+) -> None:
+    session = Session(role)
+    for kind in kinds:
+        before = session.state
+        try:
+            after = session.feed(kind)
+        except LocalProtocolError:
+            assert kind.sender is role and session.state is before
+        except RemoteProtocolError:
+            assert kind.sender is not role and session.state is before
+        else:
+            assert TRANSITIONS[before, kind] is after is session.state
+
+
+def test_every_state_can_be_reached_and_nothing_follows_the_end() -> None:
+    assert set(TRANSITIONS.values()) == set(State) - {State.CONNECTED, State.CLOSED}
+    assert not any(state in (State.SHUTTING_DOWN, State.CLOSED) for state, _ in TRANSITIONS)
+
+
+def test_requests_are_of_their_kind() -> None:
+    assert kind_of_request("Configure", None) is Kind.CONFIGURE
+    assert kind_of_request("Synchronize", None) is Kind.SYNCHRONIZE
+    assert kind_of_request("Synchronize", api.SynchronizeRequest()) is Kind.SYNCHRONIZE
+    part = api.SynchronizeRequest(more=True)
+    assert kind_of_request("Synchronize", part) is Kind.SYNCHRONIZE_PART
+    assert kind_of_request("StateChange", None) is Kind.EVENT
+    assert kind_of_request("FromTheFuture", None) is Kind.EVENT
+
+
+def test_a_part_is_answered_with_more_and_without_updates() -> None:
+    check_part_reply(api.SynchronizeResponse(more=True))
+    with pytest.raises(RemoteProtocolError, match="in parts"):
+        check_part_reply(api.SynchronizeResponse())
+    with pytest.raises(RemoteProtocolError, match="before the last part"):
+        check_part_reply(api.SynchronizeResponse(more=True, update=[api.ContainerUpdate()]))
