@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes text from a recording harmless for a terminal, without hiding that it was not.
+
+Names, messages and ids come from whoever made the recording. Printed as they are, they could move
+the cursor, colour or erase the screen, set a window's title, or (with bidirectional controls and
+characters of no width) look like something else. Such characters are shown as ``\\x1b`` or
+``\\u202e``. This is for reading only and cannot be turned back: a backslash is not doubled.
+
+Printed through Rich, the result belongs in a ``rich.text.Text``, never in markup.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+MAX_MARKS = 3
+"""Combining marks on one character; more of them pile up over the neighbouring lines."""
+
+# Printable by Python's rules, but drawn with no width or as a blank.
+_INVISIBLE = frozenset(
+    chr(code)
+    for first, last in (
+        (0x034F, 0x034F),
+        (0x115F, 0x1160),
+        (0x17B4, 0x17B5),
+        (0x180B, 0x180F),
+        (0x2800, 0x2800),
+        (0x3164, 0x3164),
+        (0xFE00, 0xFE0F),
+        (0xFFA0, 0xFFA0),
+        (0xE0100, 0xE01EF),
+    )
+    for code in range(first, last + 1)
+)
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_CUT = "…"
+
+
+def safe(text: str, width: int | None = None, *, newlines: bool = False) -> str:
+    """``text`` with everything visible that a terminal would obey or hide.
+
+    ``width``: at most so many columns; what is longer is cut and ends with ``…``.
+    ``newlines``: keep line ends (never with ``width``: that is one line).
+    """
+    if not (text.isascii() and text.isprintable()):
+        text = _escaped(text, newlines=newlines and width is None)
+    if width is None or (len(text) <= width and text.isascii()):
+        return text
+    return _cut(text, width)
+
+
+def columns(text: str) -> int:
+    """How many columns a terminal draws ``text`` in; for text that is ``safe`` already."""
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def _escaped(text: str, *, newlines: bool) -> str:
+    parts: list[str] = []
+    marks = 0
+    for char in text:
+        marks = marks + 1 if not char.isascii() and unicodedata.combining(char) else 0
+        shown = char.isprintable() and char not in _INVISIBLE and marks <= MAX_MARKS
+        parts.append(char if shown or (newlines and char == "\n") else _visible(char))
+    return "".join(parts)
+
+
+def _visible(char: str) -> str:
+    code = ord(char)
+    if code <= 0xFF:
+        return _SHORT.get(char) or f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _cut(text: str, width: int) -> str:
+    if columns(text) <= width:
+        return text
+    used = 0
+    for at, char in enumerate(text):
+        used += _width(char)
+        if used > width - len(_CUT):
+            return text[:at] + _CUT if width > 0 else ""
+    return text
+
+
+def _width(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How filters compare text: exactly as SQLite does, so that both back-ends agree."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+
+_FOLD = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
+
+def fold(text: str) -> str:
+    """Lower case of the ASCII letters only, which is what SQLite's ``lower()`` does."""
+    return text.lower() if text.isascii() else text.translate(_FOLD)
+
+
+def glob_test(pattern: str) -> Callable[[str], bool]:
+    """A test for whole texts; each ``*`` in ``pattern`` stands for any characters, or none."""
+    first, *middle, last = pattern.split("*")
+
+    def test(text: str) -> bool:
+        # SQLite's GLOB takes a NUL for the end of the text.
+        text = text.partition("\0")[0]
+        end = len(text) - len(last)
+        if end < len(first) or not (text.startswith(first) and text.endswith(last)):
+            return False
+        at = len(first)
+        for piece in middle:
+            found = text.find(piece, at, end)
+            if found < 0:
+                return False
+            at = found + len(piece)
+        return True
+
+    return test
+
+
+def sql_glob(pattern: str) -> str:
+    """``pattern`` for SQLite's GLOB, where ``?`` and ``[`` are special too."""
+    return pattern.replace("[", "[[]").replace("?", "[?]")
+
+
+def sql_exactly(text: str) -> str:
+    """A pattern for SQLite's GLOB in which ``text`` stands for itself."""
+    return sql_glob(text).replace("*", "[*]")
