@@ -91,6 +91,9 @@ def _build(variant: Variant) -> Programs:
             raise RuntimeError(f"go build failed:\n{built.stderr}")
         if not folder.exists():
             target.rename(folder)
+    for older in folder.parent.glob(f"{variant.name.lower()}-*"):
+        if older != folder:
+            shutil.rmtree(older, ignore_errors=True)
     return programs
 
 

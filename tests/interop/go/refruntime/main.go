@@ -45,6 +45,7 @@ type runtime struct {
 	// synchronized before Start returns.
 	connected int
 	started   bool
+	orphaned  bool
 	// played numbers the lifecycles of all play commands, so that no id comes twice.
 	played int
 }
@@ -99,8 +100,10 @@ func main() {
 		fail(err)
 	}
 	r.out.Write(map[string]any{"event": "listening", "socket": *socket, "dialect": dialect.Name})
-	if err := jsonlines.Read(os.Stdin, r.obey); err != nil {
-		fail(err)
+	for line := range r.commands() {
+		if !r.obey(line) {
+			break
+		}
 	}
 	r.adaptation.Stop()
 	r.out.Write(map[string]any{"event": "stopped"})
@@ -115,6 +118,26 @@ func setLogLevel(name string) error {
 func fail(err error) {
 	fmt.Fprintln(os.Stderr, "refruntime:", err)
 	os.Exit(1)
+}
+
+// commands reads stdin to its end, which also ends a wait for plugins that never come.
+func (r *runtime) commands() <-chan []byte {
+	lines := make(chan []byte)
+	go func() {
+		err := jsonlines.Read(os.Stdin, func(line []byte) bool {
+			lines <- line
+			return true
+		})
+		if err != nil {
+			fail(err)
+		}
+		r.lock.Lock()
+		r.orphaned = true
+		r.lock.Unlock()
+		r.changed.Broadcast()
+		close(lines)
+	}()
+	return lines
 }
 
 // obey one command; false ends the program.
@@ -176,7 +199,7 @@ func (r *runtime) admitted(updates int) {
 func (r *runtime) wait(plugins int) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	for r.connected < plugins {
+	for r.connected < plugins && !r.orphaned {
 		r.changed.Wait()
 	}
 }
