@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the passive plugin answers and hands over, against the runtime's end of a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import ConnectError, RpcError, UsageError
+from nri_scope.logger import Logger, LoggerService, SessionReport
+from nri_scope.nri.events import Event
+from nri_scope.plugin import Exchange, Identity, SessionEnd, unix_socket
+from nri_scope.recorder.model import Captured, SessionStart
+from nri_scope.wire import RequestReceived
+from tests.plugin.runtime_end import RuntimeEnd, call, configure, synchronize
+
+IDENTITY = Identity(index="00", name="nri-scope")
+
+
+class ListSink:
+    """Keeps what a recorder would write."""
+
+    def __init__(self) -> None:
+        self.sessions: list[SessionStart] = []
+        self.captured: list[tuple[int, Captured]] = []
+        self.ends: list[tuple[int, str]] = []
+        self.gaps: list[tuple[int | None, str, int | None]] = []
+        self.notes: list[tuple[int | None, str]] = []
+
+    def begin_session(self, start: SessionStart) -> int:
+        self.sessions.append(start)
+        return len(self.sessions)
+
+    def capture(self, session: int, item: Captured) -> None:
+        self.captured.append((session, item))
+
+    def end_session(self, session: int, reason: str, at_ns: int) -> None:
+        self.ends.append((session, reason))
+
+    def note_gap(
+        self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
+    ) -> None:
+        assert from_ns <= to_ns
+        self.gaps.append((session, reason, lost))
+
+    def note(self, session: int | None, at_ns: int, text: str) -> None:
+        self.notes.append((session, text))
+
+
+class Running:
+    """A logger service against a `RuntimeEnd`."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.path = path
+        self.sink = ListSink()
+        self.reports: list[SessionReport] = []
+        service_options = {key: options.pop(key) for key in ("wait", "once") if key in options}
+        logger = Logger(self.sink, IDENTITY, on_session=self.reports.append, **options)
+        self.service = LoggerService(logger, IDENTITY, unix_socket(path), **service_options)
+        self.task = asyncio.create_task(self.service.run())
+
+
+@pytest.fixture
+async def runtime(tmp_path: Path) -> AsyncIterator[RuntimeEnd]:
+    end = RuntimeEnd()
+    await end.listen(tmp_path / "nri.sock")
+    yield end
+    await end.close()
+
+
+async def finish(running: Running) -> None:
+    running.service.stop("enough")
+    async with asyncio.timeout(10):
+        await running.task
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "mask"),
+    [
+        ({}, {}, 0x07FF),
+        ({"runtime_version": "v2.1.9"}, {}, 0x07FF),
+        ({"runtime_version": "v2.2.0"}, {}, 0x1FFF),
+        ({"NRI_version": "v0.12.2"}, {}, 0x1FFF),
+        ({"NRI_version": "v0.12.2"}, {"validate": True}, 0x3FFF),
+        ({"runtime_name": "podhouse", "runtime_version": "1"}, {}, 0x07FF),
+        ({}, {"validate": True}, 0x07FF),
+        ({}, {"events": frozenset({Event.CreateContainer, Event.UpdatePodSandbox})}, 0x0008),
+    ],
+)
+async def test_subscription_is_what_this_runtime_knows(
+    runtime: RuntimeEnd,
+    tmp_path: Path,
+    version: dict[str, str],
+    options: dict[str, Any],
+    mask: int,
+) -> None:
+    running = Running(tmp_path / "nri.sock", **options)
+    link, _ = await runtime.registered()
+    assert await configure(link, **version) == mask
+    await finish(running)
+    assert running.sink.sessions[0].mask == mask
+
+
+async def test_every_request_is_answered_and_handed_over(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    running = Running(tmp_path / "nri.sock")
+    link, _ = await runtime.registered()
+    await configure(link, request_timeout=2000, registration_timeout=5000)
+    await synchronize(link)
+    request = api.CreateContainerRequest()
+    request.container.id = "c1"
+    payload = request.SerializeToString()
+    assert await call(link, "CreateContainer", payload, timeout=2) == b""
+    assert await call(link, "FromTheFuture", b"\xff\xfe") == b""
+    assert await link.call("some.other.Service", "Ping", b"x") == b""
+    link.close()
+    await asyncio.sleep(0)
+    while not running.sink.ends:
+        await asyncio.sleep(0.001)
+    await finish(running)
+    items = [item for _, item in running.sink.captured]
+    assert [(item.method, item.service) for item in items] == [
+        ("Configure", ""),
+        ("Synchronize", ""),
+        ("CreateContainer", ""),
+        ("FromTheFuture", ""),
+        ("Ping", "some.other.Service"),
+    ]
+    assert items[2].request == payload
+    assert items[2].timeout_ns == 2_000_000_000
+    assert items[0].reply == api.ConfigureResponse(events=0x7FF).SerializeToString()
+    assert {item.status_code for item in items} == {0}
+    assert all(a.wall_ns <= b.wall_ns for a, b in itertools.pairwise(items))
+    start = running.sink.sessions[0]
+    assert (start.runtime_name, start.runtime_version) == ("containerd", "v1.7.24")
+    assert (start.nri_version, start.nri_version_inferred) == ("0.6.1", True)
+    assert (start.registration_timeout_ms, start.request_timeout_ms) == (5000, 2000)
+    assert running.sink.ends == [(1, "closed by the peer")]
+
+
+async def test_parts_of_a_split_synchronize_get_more_echoed(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    running = Running(tmp_path / "nri.sock")
+    link, _ = await runtime.registered()
+    await configure(link)
+    for more in (True, True, False):
+        pods = [api.PodSandbox(id="p")]
+        reply = await call(link, "Synchronize", api.SynchronizeRequest(pods=pods, more=more))
+        response = api.SynchronizeResponse.FromString(reply)
+        assert response.more is more
+        assert not response.update
+    assert await call(link, "Synchronize", b"\xff\xff\xff") == b""
+    await finish(running)
+    assert [item.method for _, item in running.sink.captured].count("Synchronize") == 4
+
+
+async def test_restart_of_the_runtime_begins_a_session_and_leaves_a_gap(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    running = Running(tmp_path / "nri.sock")
+    for _ in range(2):
+        link, _registration = await runtime.registered()
+        await configure(link)
+        await synchronize(link)
+        link.abort()
+    link, _registration = await runtime.registered()
+    await configure(link)
+    await finish(running)
+    sink = running.sink
+    assert len(sink.sessions) == 3
+    assert [session for session, _ in sink.captured] == [1, 1, 2, 2, 3]
+    assert sink.gaps == [(None, "not connected to the runtime: closed by the peer", None)] * 2
+    assert [session for session, _ in sink.ends] == [1, 2, 3]
+    assert sink.ends[-1] == (3, "enough")
+
+
+async def test_once_ends_with_the_session(runtime: RuntimeEnd, tmp_path: Path) -> None:
+    running = Running(tmp_path / "nri.sock", once=True)
+    link, _ = await runtime.registered()
+    await configure(link)
+    link.close()
+    async with asyncio.timeout(10):
+        await running.task
+    assert len(running.sink.ends) == 1
+
+
+async def test_session_that_ends_right_after_configure_makes_the_next_one_cautious(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    running = Running(tmp_path / "nri.sock")
+    link, _ = await runtime.registered()
+    assert await configure(link, NRI_version="v0.12.0") == 0x1FFF
+    link.abort()
+    link, _ = await runtime.registered()
+    assert await configure(link, NRI_version="v0.12.0") == 0x07FF
+    await finish(running)
+    assert "events 1 to 11 only" in running.reports[1].warnings[0]
+
+
+async def test_stopping_while_waiting_for_the_runtime(tmp_path: Path) -> None:
+    running = Running(tmp_path / "none.sock", wait=True)
+    await asyncio.sleep(0.01)
+    await finish(running)
+    assert running.sink.sessions == []
+
+
+async def test_no_runtime_and_refusals_are_raised(runtime: RuntimeEnd, tmp_path: Path) -> None:
+    with pytest.raises(ConnectError):
+        await Running(tmp_path / "none.sock").task
+    runtime.refuse = (3, "bad index")
+    with pytest.raises(RpcError, match="bad index"):
+        await Running(tmp_path / "nri.sock").task
+    runtime.refuse = None
+    running = Running(tmp_path / "nri.sock", events=frozenset({Event.UpdatePodSandbox}))
+    await runtime.registrations.get()
+    link, _ = await runtime.registered()
+    with pytest.raises(RpcError, match="none of the chosen events"):
+        await configure(link)
+    link.close()
+    with pytest.raises(UsageError, match="none of the chosen events"):
+        await running.task
+
+
+async def test_frames_for_unknown_connections_become_notes(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    running = Running(tmp_path / "nri.sock")
+    link, _ = await runtime.registered()
+    await configure(link)
+    transport = link._transport
+    assert transport is not None
+    transport.write(struct.pack(">II", 9, 4) + b"what")
+    await synchronize(link)
+    await finish(running)
+    ((session, text),) = running.sink.notes
+    assert session == 1
+    assert "conn_id=9" in text
+
+
+def exchange(method: str, *, timeout_ns: int = 0, took_ns: int = 10) -> Exchange:
+    request = RequestReceived(1, "nri.pkg.api.v1alpha1.Plugin", method, b"", timeout_ns, ())
+    return Exchange(request, b"", 0, "", 1_000, took_ns)
+
+
+def test_answer_after_the_deadline_is_recorded_as_such() -> None:
+    sink = ListSink()
+    logger = Logger(sink, IDENTITY)
+    logger.configure(api.ConfigureRequest(runtime_name="containerd", runtime_version="2.1.0"))
+    logger.answered(exchange("Configure"))
+    logger.answered(exchange("CreateContainer", timeout_ns=100, took_ns=100))
+    logger.answered(exchange("CreateContainer", timeout_ns=100, took_ns=101))
+    assert [item.status_code for _, item in sink.captured] == [0, 0, 4]
+
+
+def test_events_before_configure_leave_a_note() -> None:
+    sink = ListSink()
+    logger = Logger(sink, IDENTITY)
+    logger.answered(exchange("CreateContainer"))
+    assert sink.notes == [(None, "CreateContainer came before Configure")]
+    logger.ended(SessionEnd("gone", configured=False, synchronized=False))
+    assert sink.gaps == []

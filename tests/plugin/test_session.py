@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One plugin connection against the runtime's end of a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import ConnectError, ConnectionClosed, RpcError, UsageError
+from nri_scope.plugin import Exchange, Identity, PluginSession, inherited, launched, unix_socket
+from nri_scope.transport import Notice
+from nri_scope.wire import RequestReceived
+
+from .runtime_end import RuntimeEnd, call, configure, synchronize
+
+IDENTITY = Identity(index="05", name="tester")
+
+
+class Remembering:
+    """A plugin that remembers, and does what the test put into it."""
+
+    def __init__(self) -> None:
+        self.exchanges: list[Exchange] = []
+        self.notices: list[Notice] = []
+        self.refuse_configuration = ""
+        self.fail_with: RpcError | None = None
+
+    def configure(self, request: api.ConfigureRequest) -> int:
+        if self.refuse_configuration:
+            raise UsageError(self.refuse_configuration)
+        return 0x7FF
+
+    def answer(self, request: RequestReceived) -> bytes:
+        if self.fail_with is not None:
+            raise self.fail_with
+        return b""
+
+    def answered(self, exchange: Exchange) -> None:
+        self.exchanges.append(exchange)
+
+    def noticed(self, notice: Notice) -> None:
+        self.notices.append(notice)
+
+
+@pytest.fixture
+async def runtime(tmp_path: Path) -> AsyncIterator[RuntimeEnd]:
+    end = RuntimeEnd()
+    await end.listen(tmp_path / "nri.sock")
+    yield end
+    await end.close()
+
+
+async def test_registers_with_its_identity_and_serves_until_closed(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    plugin = Remembering()
+    run = asyncio.create_task(
+        PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
+    )
+    link, registration = await runtime.registered()
+    assert (registration.plugin_idx, registration.plugin_name) == ("05", "tester")
+    assert registration.NRI_version == "v0.12.2"
+    assert await configure(link) == 0x7FF
+    assert await synchronize(link) == b""
+    assert await call(link, "StateChange", api.StateChangeEvent(event=api.RUN_POD_SANDBOX)) == b""
+    link.close()
+    end = await run
+    assert (end.reason, end.configured, end.synchronized) == ("closed by the peer", True, True)
+    methods = [exchange.request.method for exchange in plugin.exchanges]
+    assert methods == ["Configure", "Synchronize", "StateChange"]
+    assert all(exchange.took_ns > 0 and exchange.arrived_ns > 0 for exchange in plugin.exchanges)
+
+
+async def test_configure_may_come_before_the_registration_is_answered(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    runtime.answer_registration = False
+    run = asyncio.create_task(
+        PluginSession(IDENTITY, Remembering()).run(unix_socket(tmp_path / "nri.sock"))
+    )
+    link, request = await runtime.registrations.get()
+    assert await configure(link) == 0x7FF
+    link.respond(request.stream_id)
+    assert await synchronize(link) == b""
+    link.close()
+    assert (await run).synchronized
+
+
+async def test_refused_registration_is_an_error(runtime: RuntimeEnd, tmp_path: Path) -> None:
+    runtime.refuse = (3, 'invalid plugin index "05"')
+    with pytest.raises(RpcError, match="invalid plugin index"):
+        await PluginSession(IDENTITY, Remembering()).run(unix_socket(tmp_path / "nri.sock"))
+
+
+async def test_runtime_that_hangs_up_on_the_registration(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    runtime.answer_registration = False
+    run = asyncio.create_task(
+        PluginSession(IDENTITY, Remembering()).run(unix_socket(tmp_path / "nri.sock"))
+    )
+    link, _ = await runtime.registrations.get()
+    link.abort()
+    with pytest.raises(ConnectionClosed):
+        await run
+
+
+async def test_plugin_that_cannot_do_with_this_runtime(runtime: RuntimeEnd, tmp_path: Path) -> None:
+    plugin = Remembering()
+    plugin.refuse_configuration = "none of the events"
+    run = asyncio.create_task(
+        PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
+    )
+    link, _ = await runtime.registered()
+    with pytest.raises(RpcError, match="none of the events"):
+        await configure(link)
+    link.close()
+    with pytest.raises(UsageError, match="none of the events"):
+        await run
+
+
+async def test_error_answers_and_undecodable_configuration(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    plugin = Remembering()
+    run = asyncio.create_task(
+        PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
+    )
+    link, _ = await runtime.registered()
+    with pytest.raises(RpcError, match="cannot be decoded"):
+        await call(link, "Configure", b"\xff\xff")
+    plugin.fail_with = RpcError(9, "not now")
+    with pytest.raises(RpcError, match="not now"):
+        await call(link, "CreateContainer", b"")
+    last = plugin.exchanges[-1]
+    assert (last.code, last.message, last.reply) == (9, "not now", b"")
+    link.close()
+    await run
+
+
+async def test_inherited_descriptor_is_a_connection_too() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    env = {
+        "NRI_PLUGIN_SOCKET": str(ours.detach()),
+        "NRI_PLUGIN_NAME": "nri-scope",
+        "NRI_PLUGIN_IDX": "07",
+    }
+    how = launched(env)
+    assert how is not None
+    assert how.identity == Identity(index="07", name="nri-scope")
+    run = asyncio.create_task(
+        PluginSession(how.identity, Remembering()).run(inherited(how.descriptor))
+    )
+    await asyncio.sleep(0.01)
+    theirs.close()
+    with pytest.raises(ConnectionClosed):
+        await run
+
+
+def test_environment_decides_whether_a_runtime_launched_us() -> None:
+    assert launched({}) is None
+    with pytest.raises(UsageError, match="no descriptor number"):
+        launched({"NRI_PLUGIN_SOCKET": "/var/run/nri/nri.sock"})
+
+
+async def test_nothing_to_connect_to(tmp_path: Path) -> None:
+    with pytest.raises(ConnectError, match="no such socket"):
+        await PluginSession(IDENTITY, Remembering()).run(unix_socket(tmp_path / "none"))
