@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import monotonic_ns
+from typing import cast
 
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, RpcError
 from nri_scope.wire import (
@@ -57,9 +58,9 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is ours now."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=UNSENT_MAX)
+        # Not an assertion: uvloop's transports do not derive from asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=UNSENT_MAX)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came: hand requests on at once, wake whoever waits for an answer."""
