@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the reading commands print to: quick for a pipe, friendly to a terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+from typing import TextIO
+
+_BATCH = 256
+"""Lines that are written together; a call per line would take longer than making the line."""
+
+
+class Output:
+    """Standard output. ``colour`` and ``width`` (None: as wide as it gets) say what it can show."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = sys.stdout if stream is None else stream
+        if isinstance(self._stream, io.TextIOWrapper):
+            # A terminal with another character set than ours gets \u2026 instead of an error.
+            self._stream.reconfigure(errors="backslashreplace")
+        self.is_terminal = self._stream.isatty()
+        self.colour = self.is_terminal and _wants_colour()
+        self.width = _width(self.is_terminal)
+        self._lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        """Print one line, at the latest with the next ``flush``."""
+        self._lines.append(text)
+        if len(self._lines) >= _BATCH:
+            self._write()
+
+    def text(self, text: str) -> None:
+        """Print text that brings its own line ends."""
+        self._write()
+        self._stream.write(text)
+
+    def bytes(self, data: bytes) -> None:
+        """Write bytes as they are."""
+        self.flush()
+        self._stream.buffer.write(data)
+
+    def flush(self) -> None:
+        """Make sure that everything so far can be seen."""
+        self._write()
+        self._stream.flush()
+
+    def fileno(self) -> int | None:
+        """The descriptor behind it, if there is one."""
+        try:
+            return self._stream.fileno()
+        except (OSError, ValueError):
+            return None
+
+    def _write(self) -> None:
+        if self._lines:
+            lines, self._lines = self._lines, []
+            lines.append("")
+            self._stream.write("\n".join(lines))
+
+
+def _wants_colour() -> bool:
+    # https://no-color.org: set and not empty.
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _width(is_terminal: bool) -> int | None:
+    if is_terminal:
+        return max(20, shutil.get_terminal_size().columns)
+    # Somebody who sets COLUMNS for a pipe, as watch(1) does, means it.
+    columns = os.environ.get("COLUMNS", "")
+    return max(20, int(columns)) if columns.isascii() and columns.isdigit() else None
