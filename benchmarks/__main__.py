@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -50,9 +51,10 @@ class Results:
     def text(self) -> str:
         """For people."""
         details = [f"{one.name}: {one.detail}" for one in self.findings if one.detail]
-        return "\n\n".join(
-            [latency_table(self.latencies), findings_table(self.findings), "\n".join(details)]
-        )
+        parts = [findings_table(self.findings), "\n".join(details)]
+        if self.latencies:
+            parts.insert(0, latency_table(self.latencies))
+        return "\n\n".join(filter(None, parts))
 
     def json(self, *, short: bool) -> str:
         """For programs."""
@@ -70,23 +72,33 @@ class Results:
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-async def run(scale: Scale, folder: Path) -> Results:
-    """Measure everything, one thing after the other."""
+PARTS = ("latency", "sustained", "size", "startup")
+
+
+async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
+    """Measure these parts, one thing after the other."""
 
     def say(what: str) -> None:
         print(f"… {what}", file=sys.stderr, flush=True)
 
-    say(f"latency: {scale.rounds} rounds of {scale.lifecycles} lifecycles")
-    latencies = await latency.measure(folder, rounds=scale.rounds, lifecycles=scale.lifecycles)
-    findings = latency.findings(latencies)
-    say(f"{sustained.RATE:,} events/s for {scale.seconds:g} s")
-    findings += await sustained.measure(folder, seconds=scale.seconds)
-    findings.append(
-        await sustained.measure_all_different(folder, lifecycles=scale.lifecycles_all_different)
-    )
-    say(f"{scale.events:,} events of each runtime's real traffic")
-    findings += await size.measure(folder, events=scale.events)
-    findings.append(startup.measure(scale.starts))
+    latencies: dict[str, Latency] = {}
+    findings: list[Finding] = []
+    if "latency" in parts:
+        say(f"latency: {scale.rounds} rounds of {scale.lifecycles} lifecycles")
+        latencies = await latency.measure(folder, rounds=scale.rounds, lifecycles=scale.lifecycles)
+        findings += latency.findings(latencies)
+    if "sustained" in parts:
+        say(f"{sustained.RATE:,} events/s for {scale.seconds:g} s")
+        findings += await sustained.measure(folder, seconds=scale.seconds)
+    if "size" in parts:
+        say(f"{scale.lifecycles_all_different:,} lifecycles with nothing in common")
+        findings.append(
+            await sustained.measure_all_different(folder, lifecycles=scale.lifecycles_all_different)
+        )
+        say(f"{scale.events:,} events of each runtime's real traffic")
+        findings += await size.measure(folder, events=scale.events)
+    if "startup" in parts:
+        findings.append(startup.measure(scale.starts))
     return Results(latencies, findings)
 
 
@@ -97,6 +109,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there, too")
     parser.add_argument("--strict", action="store_true", help="exit 1 if a value is not reached")
     parser.add_argument("--folder", type=Path, help="for the files written (a disk, not a tmpfs)")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="not everything")
     options = parser.parse_args()
     try:
         for variant in Variant:
@@ -106,7 +119,8 @@ def main() -> int:
         return 2
     # A short path: sockets have names of 107 bytes at most.
     with tempfile.TemporaryDirectory(prefix="nri-", dir=options.folder) as folder:
-        results = asyncio.run(run(SHORT if options.short else FULL, Path(folder)))
+        scale = SHORT if options.short else FULL
+        results = asyncio.run(run(scale, Path(folder), options.only))
     print(results.text())
     if options.json is not None:
         options.json.write_text(results.json(short=options.short))
