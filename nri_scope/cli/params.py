@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT_SOCKET = Path("/var/run/nri/nri.sock")
 
 
-class Size(click.ParamType):
+class Size(click.ParamType[int]):
     """Bytes, as an integer, from ``500M``, ``64KiB``, ``4096``."""
 
     name = "size"
@@ -35,7 +35,7 @@ class Size(click.ParamType):
         return size
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[float]):
     """Seconds, as a float, from ``90s``, ``10m``, ``1.5h``."""
 
     name = "duration"
@@ -54,7 +54,7 @@ class Duration(click.ParamType):
         return nanoseconds / 1e9
 
 
-class Index(click.ParamType):
+class Index(click.ParamType[str]):
     """A plugin index: two digits."""
 
     name = "index"
@@ -67,7 +67,7 @@ class Index(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class PluginName(click.ParamType):
+class PluginName(click.ParamType[str]):
     """A plugin name as runtimes accept it."""
 
     name = "name"
@@ -80,7 +80,7 @@ class PluginName(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class Events(click.ParamType):
+class Events(click.ParamType["frozenset[Event]"]):
     """A choice of NRI events."""
 
     name = "events"
@@ -102,7 +102,7 @@ class Events(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class Where(click.ParamType):
+class Where(click.ParamType["Filter"]):
     """A filter expression."""
 
     name = "filter"

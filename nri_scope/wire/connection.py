@@ -66,15 +66,19 @@ class Connection:
             return
         pieces, error = self._mux.feed(data)
         for conn_id, length, piece in pieces:
+            if self._ended:
+                return
             if conn_id == self._serves:
                 for message in self._server.feed(piece):
                     self._on_server_message(message)
             elif conn_id == self._calls:
                 for message in self._client.feed(piece):
                     self._on_client_message(message)
+                    if self._ended:
+                        return
             elif length >= 0:
                 self._events.append(FrameIgnored(conn_id, length))
-        if error is not None:
+        if error is not None and not self._ended:
             self._ended = True
             self._events.append(ConnectionFailed(error))
 

@@ -220,8 +220,9 @@ def test_response_over_the_limit_fails_that_call_only() -> None:
 def test_undecodable_response_ends_the_connection() -> None:
     runtime, _ = pair()
     stream = runtime.send_request("s", "m", b"")
-    runtime.receive_data(frame(1, message(stream, 2, b"\xff\xff")))
-    assert isinstance(runtime.events_received()[-1], ConnectionFailed)
+    undecodable = message(stream, 2, b"\xff\xff")
+    runtime.receive_data(frame(1, undecodable + undecodable) + frame(9, b"") + b"\xff" * 8)
+    assert [type(event) for event in runtime.events_received()] == [ConnectionFailed]
     runtime.receive_data(frame(1, request_bytes(1)))
     runtime.receive_eof()
     assert runtime.events_received() == []
