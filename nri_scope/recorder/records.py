@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from nri_scope.recorder.messages import Plain
+from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.model import Event, Gap, Session
 
 SCHEMA_VERSION = 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 import yaml
 
 from nri_scope.recorder.escape import safe
-from nri_scope.recorder.messages import Plain
+from nri_scope.recorder.plain import Plain
 
 _WIDTH = 1 << 20
 """Long values stay on their line: folded, they could no longer be searched or copied."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.recorder.escape import safe
-from nri_scope.recorder.messages import Plain
+from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.yamltext import Line, to_yaml
 
 texts = st.text(

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NRI messages as plain values, for JSON and YAML: field names, as in the API, nothing left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
+"""What JSON can say."""
+
+UNKNOWN = "unknown_fields"
+"""Key for what a message holds beyond the API we know: no field of the API is called so."""
+
+_GROUP = 3
+_MAX_GROUPS = 20
+
+
+def plain(message: Message) -> dict[str, Plain]:
+    """The fields that are set, in the order of their numbers.
+
+    Enum values by name, or by number where they have none; bytes and unknown fields in
+    hexadecimal; numbers as numbers, whatever their size.
+    """
+    values: dict[str, Plain] = {}
+    for field, value in message.ListFields():
+        if _is_map(field):
+            of_value = _value_field(field)
+            entries = ((str(key), _one(of_value, value[key])) for key in value)
+            # The order of a map on the wire means nothing.
+            values[field.name] = dict(sorted(entries, key=lambda entry: entry[0]))
+        elif isinstance(value, str | bytes | int | float | Message):
+            values[field.name] = _one(field, value)
+        else:
+            values[field.name] = [_one(field, item) for item in value]
+    unknown = list(_unknown(UnknownFieldSet(message), 0))
+    if unknown:
+        values[UNKNOWN] = unknown
+    return values
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def _value_field(field: FieldDescriptor) -> FieldDescriptor:
+    assert field.message_type is not None
+    return field.message_type.fields_by_name["value"]
+
+
+def _one(field: FieldDescriptor, value: object) -> Plain:
+    if isinstance(value, Message):
+        return plain(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if field.enum_type is not None:
+        named = field.enum_type.values_by_number.get(cast("int", value))
+        return named.name if named else cast("int", value)
+    return cast("Plain", value)
+
+
+def _unknown(fields: UnknownFieldSet, depth: int) -> Iterator[Plain]:
+    for at in range(len(fields)):
+        field = fields[at]
+        data = field.data
+        if isinstance(data, bytes):
+            shown: Plain = data.hex()
+        elif field.wire_type == _GROUP:
+            shown = list(_unknown(data, depth + 1)) if depth < _MAX_GROUPS else "…"
+        else:
+            shown = int(data)
+        yield {"field": field.field_number, "value": shown}
