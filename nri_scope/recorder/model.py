@@ -163,3 +163,25 @@ class Container:
     id: str
     name: str
     pod: Pod | None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A mark or comment."""
+
+    id: int
+    session: int | None
+    at_ns: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The pods and containers that existed when a session began, as Synchronize told them."""
+
+    pods: tuple[bytes, ...]
+    """Serialised PodSandbox messages, in the order in which they were told."""
+    containers: tuple[bytes, ...]
+    """Serialised Container messages, likewise."""
+    complete: bool
+    """False where the last part of Synchronize never came."""

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bounded memory of what was used lately."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class RecentlyUsed(Generic[K, V]):
+    """Keeps at least the ``limit`` units that were used last, and at most twice as many.
+
+    Two dictionaries, young and old, instead of one that is reordered: a hit in the young one, by
+    far the most frequent case, costs a plain look-up. When the young one is full it becomes the
+    old one, and what nobody asked for since then is forgotten.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._young: dict[K, tuple[V, int]] = {}
+        self._old: dict[K, tuple[V, int]] = {}
+        self._cost = 0
+        self.forgot = False
+        """Whether anything was ever dropped: until then a miss means "never seen"."""
+
+    def get(self, key: K) -> V | None:
+        """What was put under ``key``, if it is still known."""
+        found = self._young.get(key)
+        if found is None:
+            found = self._old.pop(key, None)
+            if found is None:
+                return None
+            self._add(key, found)
+        return found[0]
+
+    def put(self, key: K, value: V, cost: int = 1) -> None:
+        """Keep ``value``, which takes ``cost`` units."""
+        self._old.pop(key, None)
+        replaced = self._young.pop(key, None)
+        if replaced is not None:
+            self._cost -= replaced[1]
+        self._add(key, (value, cost))
+
+    def clear(self) -> None:
+        """Forget everything, on purpose: `forgot` becomes False again."""
+        self._young, self._old = {}, {}
+        self._cost = 0
+        self.forgot = False
+
+    def _add(self, key: K, entry: tuple[V, int]) -> None:
+        if self._young and self._cost + entry[1] > self._limit:
+            self.forgot = self.forgot or bool(self._old)
+            self._old, self._young, self._cost = self._young, {}, 0
+        self._young[key] = entry
+        self._cost += entry[1]

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is this file a recording, and nothing else?
+
+A recording may come from a stranger, and an SQLite file can hold more than rows: triggers, views
+and computed columns in the place of tables. None of that is followed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.schema import APPLICATION_ID, TABLES, VERSION, VIEWS
+
+_MAX_THINGS = 1_000
+_NOT_OURS = "it is not an nri-scope recording"
+
+
+def check(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of an open recording.
+
+    Raises RecordingError for what is none or is newer than we are, and sqlite3.Error.
+    """
+    if _pragma(connection, "application_id") != APPLICATION_ID:
+        raise RecordingError(path, f"{_NOT_OURS} but some other SQLite database")
+    version = _pragma(connection, "user_version")
+    if version > VERSION:
+        raise RecordingError(
+            path,
+            f"it is a recording of version {version}, and this nri-scope reads up to {VERSION}",
+            "upgrade nri-scope",
+        )
+    if version < 1:
+        raise RecordingError(path, f"{_NOT_OURS}: its version is {version}")
+    return version
+
+
+def check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Make sure that a recording of our version has our tables, and no traps.
+
+    More tables, columns and indexes are fine: later versions may have added them. Raises
+    RecordingError and sqlite3.Error.
+    """
+    things = connection.execute(
+        "SELECT type, lower(name), coalesce(sql, '') FROM sqlite_master LIMIT ?", (_MAX_THINGS,)
+    ).fetchall()
+    if len(things) == _MAX_THINGS:
+        raise RecordingError(path, f"{_NOT_OURS}: it has too many tables")
+    tables = set()
+    for kind, name, sql in things:
+        allowed = kind in ("table", "index") or (kind == "view" and name in VIEWS)
+        if not allowed or not isinstance(name, str) or not isinstance(sql, str):
+            raise RecordingError(
+                path, f"it holds a {kind}, which no recording has; do not trust it"
+            )
+        if kind == "table":
+            if not sql.upper().startswith("CREATE TABLE"):
+                raise RecordingError(
+                    path, "it holds a virtual table, which no recording has; do not trust it"
+                )
+            tables.add(name)
+    for table in TABLES:
+        columns = (
+            {
+                # (number, name, type, not null, default, primary key, hidden)
+                str(row[1]).lower(): row[6]
+                for row in connection.execute(f"PRAGMA table_xinfo({table.name})")
+            }
+            if table.name in tables
+            else {}
+        )
+        for column in table.columns:
+            # A column that is hidden or computed is none of ours.
+            if columns.get(column.name) != 0:
+                raise RecordingError(
+                    path, f"{_NOT_OURS}, or damaged: no {column.name} in its table {table.name}"
+                )
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)

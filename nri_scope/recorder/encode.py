@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was on the wire as rows of a recording."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri.api_pb2 import Container, PodSandbox, SynchronizeRequest
+from nri_scope.nri.changes import changes_of
+from nri_scope.nri.subject import Decoded, decode_reply, decode_request
+from nri_scope.recorder.content import Kind
+from nri_scope.recorder.model import Captured, Event, SessionStart, Status
+from nri_scope.recorder.names import Names
+from nri_scope.recorder.store import ObjectStore
+from nri_scope.recorder.subjects import ContainerRow, PodRow, Subjects
+from nri_scope.recorder.text import int64, storable
+
+# Only these can say that something was changed; the others are not worth decoding the reply.
+_MAY_CHANGE = frozenset(
+    {
+        "CreateContainer",
+        "StopContainer",
+        "Synchronize",
+        "UpdateContainer",
+        "UpdateContainers",
+        "ValidateContainerAdjustment",
+    }
+)
+_INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * 22)})"
+_INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
+
+EventRow = tuple[int | str | None, ...]
+
+
+@dataclass(slots=True)
+class OpenSession:
+    """What the encoder has to know about a session."""
+
+    id: int
+    plugin: str
+    runtime: str
+    seq: int = 0
+    """Events that came, recorded or not."""
+    sync_event: int | None = None
+    """Set while the parts of a Synchronize come in, to the first one's event."""
+
+    @classmethod
+    def begun(cls, session_id: int, start: SessionStart) -> OpenSession:
+        """A session from its beginning."""
+        plugin = storable(f"{start.plugin_index}-{start.plugin_name}")
+        return cls(session_id, plugin, storable(start.runtime_name))
+
+
+def status_of(code: int) -> str:
+    """A status as filters name it, from a google.rpc.Code."""
+    if code == 0:
+        return Status.OK
+    return Status.TIMEOUT if code == 4 else Status.ERROR
+
+
+class Encoder:
+    """Turns captured events into rows, which collect until `flush`.
+
+    It remembers what the file holds, so whoever rolls a transaction back makes a new one. Raises
+    sqlite3.Error where it has to look into the file.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, objects: ObjectStore, *, next_event: int, empty: bool
+    ) -> None:
+        self._connection = connection
+        self._names = Names(connection)
+        self.subjects = Subjects(connection, empty=empty)
+        self.objects = objects
+        self.next_event = next_event
+        self._events: list[EventRow] = []
+        self._states: list[tuple[int | None, ...]] = []
+
+    def encode(
+        self,
+        session: OpenSession,
+        item: Captured,
+        *,
+        keep: Callable[[Event], bool] | None = None,
+        want_event: bool = False,
+    ) -> tuple[bool, Event | None]:
+        """Make the rows of one event; returns whether it is kept, and itself where wanted."""
+        session.seq += 1
+        decoded = decode_request(item.method, item.request, item.service)
+        changed, owners = _changes(decoded, item, session.plugin)
+        event: Event | None = None
+        if want_event or keep is not None:
+            event = self._event(session, item, decoded, changed, owners)
+            if keep is not None and not keep(event):
+                return False, None
+        event_id = self.next_event
+        pod_row: PodRow | None = None
+        container_row: ContainerRow | None = None
+        pod_object = container_object = rest_object = None
+        message = decoded.message
+        put = self.objects.put
+        if message is None:
+            if item.request:
+                rest_object = put(Kind.RAW, item.request, "", item.method)
+        else:
+            if decoded.pod is not None:
+                pod_row = self.subjects.pod(decoded.pod)
+                pod_object = self._put_pod(decoded.pod)
+            if decoded.container is not None:
+                container_row = self.subjects.container(decoded.container, pod_row)
+                container_object = self._put_container(decoded.container)
+            if isinstance(message, SynchronizeRequest):
+                self._synchronize(session, event_id, item.wall_ns, message)
+            rest = _rest(decoded, message)
+            if rest:
+                rest_object = put(Kind.REST, rest, "", item.method)
+        reply_object = put(Kind.REPLY, item.reply, "", item.method) if item.reply else None
+        # Only now: had anything above failed, the event would not have happened.
+        self.next_event = event_id + 1
+        self._events.append(
+            (
+                event_id,
+                session.id,
+                session.seq,
+                int64(item.wall_ns),
+                int64(item.mono_ns),
+                self._names.id(storable(item.method)),
+                self._names.id(storable(decoded.event)),
+                self._names.id(storable(item.service)) if item.service else None,
+                pod_row.key if pod_row is not None else None,
+                container_row.key if container_row is not None else None,
+                pod_object,
+                container_object,
+                rest_object,
+                reply_object,
+                item.status_code,
+                storable(item.status_message) or None,
+                int64(item.took_ns),
+                int64(item.timeout_ns),
+                len(item.request),
+                decoded.mark or None,
+                _json(changed),
+                _json(owners),
+            )
+        )
+        return True, event
+
+    def flush(self) -> None:
+        """Write the rows. Raises sqlite3.Error."""
+        self.subjects.flush()
+        self.objects.flush(self._connection)
+        if self._states:
+            self._connection.executemany(_INSERT_STATE, self._states)
+            self._states = []
+        if self._events:
+            self._connection.executemany(_INSERT_EVENT, self._events)
+            self._events = []
+
+    @property
+    def waiting(self) -> int:
+        """Events since the last `flush`."""
+        return len(self._events)
+
+    def _put_pod(self, pod: PodSandbox) -> int:
+        # Pods of one workload have one beginning: web-7d9f8b6c5-x2x7k.
+        like = f"{pod.namespace}/{pod.name.partition('-')[0]}"
+        return self.objects.put(Kind.POD, pod.SerializeToString(deterministic=True), pod.id, like)
+
+    def _put_container(self, container: Container) -> int:
+        content = container.SerializeToString(deterministic=True)
+        return self.objects.put(Kind.CONTAINER, content, container.id, container.name)
+
+    def _synchronize(
+        self, session: OpenSession, event_id: int, at_ns: int, message: SynchronizeRequest
+    ) -> None:
+        position = 0
+        rows: list[tuple[int | None, ...]] = []
+        for pod in message.pods:
+            pod_row = self.subjects.pod(pod)
+            key = pod_row.key if pod_row is not None else None
+            rows.append((session.id, event_id, position, key, None, self._put_pod(pod)))
+            position += 1
+        for container in message.containers:
+            row = self.subjects.container(container, None)
+            key, pod_key = (row.key, row.pod) if row is not None else (None, None)
+            content = self._put_container(container)
+            rows.append((session.id, event_id, position, pod_key, key, content))
+            position += 1
+        self._states += rows
+        if session.sync_event is None:
+            session.sync_event = event_id
+            self._connection.execute(
+                "UPDATE session SET sync_event = ?, synced_ns = NULL WHERE id = ?",
+                (event_id, session.id),
+            )
+        if not message.more:
+            session.sync_event = None
+            self._connection.execute(
+                "UPDATE session SET synced_ns = ? WHERE id = ?", (int64(at_ns), session.id)
+            )
+
+    def _event(
+        self,
+        session: OpenSession,
+        item: Captured,
+        decoded: Decoded,
+        changed: tuple[str, ...],
+        owners: tuple[str, ...],
+    ) -> Event:
+        namespace = pod_name = pod_id = container_name = container_id = ""
+        if decoded.pod is not None:
+            pod = decoded.pod
+            namespace, pod_name, pod_id = pod.namespace, pod.name, pod.id
+            if pod_id and not (namespace and pod_name):
+                known = self.subjects.known_pod(pod_id)
+                if known is not None:
+                    namespace, pod_name = namespace or known.namespace, pod_name or known.name
+        if decoded.container is not None:
+            container_name, container_id = decoded.container.name, decoded.container.id
+        return Event(
+            id=self.next_event,
+            session=session.id,
+            seq=session.seq,
+            at_ns=int64(item.wall_ns),
+            mono_ns=int64(item.mono_ns),
+            plugin=session.plugin,
+            runtime=session.runtime,
+            method=storable(item.method),
+            event=storable(decoded.event),
+            namespace=namespace,
+            pod=pod_name,
+            container=container_name,
+            pod_id=pod_id,
+            container_id=container_id,
+            took_ns=int64(item.took_ns),
+            timeout_ns=int64(item.timeout_ns),
+            size=len(item.request),
+            status=status_of(item.status_code),
+            status_code=item.status_code,
+            status_message=storable(item.status_message),
+            mark=decoded.mark,
+            changed=changed,
+            owners=owners,
+        )
+
+
+def _changes(
+    decoded: Decoded, item: Captured, plugin: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if item.method not in _MAY_CHANGE or decoded.message is None:
+        return (), ()
+    reply = decode_reply(item.method, item.reply) if item.reply else None
+    return changes_of(item.method, decoded.message, reply, plugin)
+
+
+def _rest(decoded: Decoded, message: Message) -> bytes:
+    # The message is ours alone, made by decode_request: what is stored elsewhere is taken out.
+    if decoded.pod is not None:
+        message.ClearField("pod")
+    if decoded.container is not None:
+        message.ClearField("container")
+    if isinstance(message, SynchronizeRequest):
+        del message.pods[:]
+        del message.containers[:]
+    return message.SerializeToString(deterministic=True)
+
+
+def _json(texts: tuple[str, ...]) -> str | None:
+    return json.dumps(texts, ensure_ascii=False, separators=(",", ":")) if texts else None

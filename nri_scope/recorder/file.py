@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file that a recorder writes: made, continued, locked and closed."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.check import check, check_schema
+from nri_scope.recorder.problems import code_of, in_words
+from nri_scope.recorder.schema import APPLICATION_ID, VERSION, statements
+
+PAGE = 4096
+"""Bytes of a page in the files we make."""
+_BUSY_MS = 20
+# (device, inode) of what this process records to. POSIX drops all of a process's locks on a file
+# when it closes any descriptor of it, so a second attempt must not even open it.
+_ours: set[tuple[int, int]] = set()
+
+
+@dataclass(slots=True)
+class RecordingFile:
+    """A recording that is open for writing, by this process alone."""
+
+    path: Path
+    connection: sqlite3.Connection
+    is_new: bool
+    _lock: int
+    _identity: tuple[int, int]
+    _wal_identity: tuple[int, int] | None
+
+    @classmethod
+    def open(cls, path: Path, *, only_new: bool = False) -> Self:
+        """Make the file, or continue one of ours. Raises RecordingError."""
+        with _as_recording_errors(path):
+            try:
+                lock, is_new = _create(path), True
+            except FileExistsError:
+                if only_new:
+                    raise
+                lock, is_new = _open_existing(path), False
+            try:
+                status = os.fstat(lock)
+                identity = (status.st_dev, status.st_ino)
+                connection = _connect(path)
+                try:
+                    _lay_out(connection, path) if is_new else _accept(connection, path)
+                    _set_up(connection, path)
+                except BaseException:
+                    connection.close()
+                    raise
+            except BaseException:
+                if is_new:
+                    path.unlink(missing_ok=True)
+                # After the connection: closing it drops SQLite's own locks too.
+                os.close(lock)
+                raise
+        _ours.add(identity)
+        return cls(path, connection, is_new, lock, identity, _identity_of(_wal(path)))
+
+    @property
+    def deleted(self) -> bool:
+        """Whether nothing is at `path` any more."""
+        return _identity_of(self.path) is None
+
+    @property
+    def replaced(self) -> bool:
+        """Whether something else is at `path` now, or nothing."""
+        return _identity_of(self.path) != self._identity
+
+    def close(self) -> None:
+        """Close; what SQLite keeps beside the file goes away. Never raises."""
+        wal = _identity_of(_wal(self.path))
+        if wal is not None and wal != self._wal_identity:
+            # Somebody took our place and writes a recording of their own. SQLite would delete
+            # their write-ahead log by its name, so this connection is never closed, not even by
+            # the interpreter's end.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
+            return
+        with suppress(sqlite3.Error):
+            if self.connection.in_transaction:
+                self.connection.rollback()
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        with suppress(sqlite3.Error):
+            self.connection.close()
+        _ours.discard(self._identity)
+        with suppress(OSError):
+            os.close(self._lock)
+
+
+@contextmanager
+def _as_recording_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        if code_of(error) == sqlite3.SQLITE_NOTADB:
+            raise RecordingError(path, _TAKEN, _OTHER_NAME) from error
+        raise RecordingError(path, f"cannot record: {in_words(error)}") from error
+    except OSError as error:
+        problem, hint = f"cannot record: {in_words(error)}", ""
+        if error.errno == errno.ENOENT:
+            problem, hint = f"no such folder: {path.parent}", "make it first"
+        raise RecordingError(path, problem, hint) from error
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+_TAKEN = "the file exists and is not an nri-scope recording; nothing was written"
+_OTHER_NAME = "choose another name"
+
+
+def _create(path: Path) -> int:
+    # O_EXCL does not follow a symbolic link either, wherever it points.
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return lock
+
+
+def _open_existing(path: Path) -> int:
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        raise RecordingError(path, "it is a symbolic link", "name the file itself")
+    if not stat.S_ISREG(status.st_mode):
+        raise RecordingError(path, "it is not a regular file", _OTHER_NAME)
+    if status.st_size == 0:
+        raise RecordingError(path, "the file exists and is empty; nothing was written", _OTHER_NAME)
+    busy = RecordingError(path, "another nri-scope is recording to it", _OTHER_NAME)
+    if (status.st_dev, status.st_ino) in _ours:
+        raise busy
+    lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise busy from None
+    return lock
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        # Made by the thread that opens the recorder, used by the writer's alone.
+        check_same_thread=False,
+        cached_statements=64,
+    )
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
+def _lay_out(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute(f"PRAGMA page_size = {PAGE}")
+    # Pages that the ring frees go back to the file system.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    # All at once, and before the write-ahead log exists: whenever we are killed, the file itself
+    # is either nothing or a recording.
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    for statement in statements():
+        connection.execute(statement)
+    connection.execute("COMMIT")
+
+
+def _accept(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        version = check(connection, path)
+        if version < VERSION:
+            raise RecordingError(
+                path, f"it is a recording of the older version {version}", _OTHER_NAME
+            )
+        check_schema(connection, path)
+    except RecordingError as error:
+        hint = error.hint or _OTHER_NAME
+        raise RecordingError(path, f"{error.problem}; nothing was written", hint) from error
+
+
+def _set_up(connection: sqlite3.Connection, path: Path) -> None:
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise RecordingError(
+            path,
+            "its file system cannot hold a recording that is being written",
+            "use a local disk",
+        )
+    # The log itself is made by the first write.
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("COMMIT")
+    # Survives the end of this process at any moment; a power cut may cost the last seconds.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    # Overwrites what the ring removes where that costs nothing extra; a recording is secret.
+    connection.execute("PRAGMA secure_delete = FAST")
+    connection.execute("PRAGMA cell_size_check = ON")

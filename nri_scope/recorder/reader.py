@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording, read: sessions, events, messages. Everything in it is somebody's untrusted input."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder import assembly
+from nri_scope.recorder.content import ContentError, Kind
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Container, Event, Gap, Note, Pod, Session, State
+from nri_scope.recorder.objects import Objects
+from nri_scope.recorder.problems import is_damage
+from nri_scope.recorder.rows import (
+    CONTAINER_COLUMNS,
+    EVENT_COLUMNS,
+    SESSION_COLUMNS,
+    Row,
+    RowError,
+    container_of,
+    event_of,
+    gap_of,
+    note_of,
+    number_of,
+    optional_numbers_of,
+    pod_of,
+    session_of,
+)
+from nri_scope.recorder.source import connect, explained, is_settled
+
+MAX_REQUEST = 16 << 20
+"""Bytes of one request that is put together again. On the wire it has at most 4 MiB."""
+MAX_STATE = 256 << 20
+"""Bytes of all pods and containers that one session began with."""
+
+# Events in one query: short, so that a writer can reuse its log while somebody reads slowly.
+_PAGE = 500
+_SYNCHRONIZE = "Synchronize"
+
+T = TypeVar("T")
+Value = str | int
+
+
+class Recording:
+    """An open recording. Every method raises RecordingError where the file is at fault.
+
+    For one thread.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Use `open`."""
+        self.path = path
+        self._real_path = path.resolve()
+        self._outdated: list[sqlite3.Connection] = []
+        self._connect()
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Open for reading, whether it is being written or not. Raises RecordingError.
+
+        Nothing is written, neither into the file nor, unless it is being written, beside it.
+        """
+        return cls(Path(path))
+
+    def close(self) -> None:
+        """Close the file."""
+        for connection in (self._connection, *self._outdated):
+            connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """For SQL: read-only, with the views ``events`` and ``log``, REGEXP and ``nri_json``."""
+        self._refresh()
+        return self._connection
+
+    # -- what is in it ----------------------------------------------------------------------
+
+    def sessions(self) -> list[Session]:
+        """All sessions, oldest first."""
+        return self._all(session_of, f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id")
+
+    def gaps(self) -> list[Gap]:
+        """All gaps, by their beginnings."""
+        return self._all(
+            gap_of, "SELECT id, session, from_ns, to_ns, reason, lost FROM gap ORDER BY from_ns, id"
+        )
+
+    def notes(self) -> list[Note]:
+        """All notes, by time."""
+        return self._all(note_of, "SELECT id, session, at_ns, text FROM note ORDER BY at_ns, id")
+
+    def pods(self) -> list[Pod]:
+        """All pods that events or Synchronize told of."""
+        return self._all(pod_of, "SELECT key, id, namespace, name, uid FROM pod ORDER BY key")
+
+    def containers(self) -> list[Container]:
+        """All containers, likewise."""
+        return self._all(
+            container_of,
+            f"SELECT {CONTAINER_COLUMNS} FROM container AS c LEFT JOIN pod AS p ON p.key = c.pod "
+            "ORDER BY c.key",
+        )
+
+    def last_id(self) -> int:
+        """The id of the newest event; 0 if there is none."""
+        return self._all(number_of, "SELECT coalesce(max(id), 0) FROM event")[0]
+
+    # -- events -----------------------------------------------------------------------------
+
+    def events(
+        self,
+        *,
+        where: Filter | None = None,
+        since_ns: int | None = None,
+        until_ns: int | None = None,
+        after_id: int = 0,
+        last: int | None = None,
+    ) -> Iterator[Event]:
+        """Events in the order in which they were recorded; times are wall clock, both included.
+
+        ``last`` leaves only so many of them, the newest. What is written meanwhile appears too.
+        """
+        conditions: list[str] = ["1"]
+        values: list[Value] = []
+        if since_ns is not None:
+            conditions.append("at_ns >= ?")
+            values.append(since_ns)
+        if until_ns is not None:
+            conditions.append("at_ns <= ?")
+            values.append(until_ns)
+        if where is not None:
+            text, of_filter = where.to_sql()
+            conditions.append(f"({text})")
+            values += of_filter
+        condition = " AND ".join(conditions)
+        if last is not None:
+            if last <= 0:
+                return
+            # Forwards from where they begin, however many they are, instead of a long list.
+            before = self._all(
+                number_of,
+                f"SELECT id FROM events WHERE {condition} ORDER BY id DESC LIMIT 1 OFFSET ?",
+                [*values, last],
+            )
+            after_id = max(after_id, *before) if before else after_id
+        while True:
+            page = self._page(condition, values, after_id)
+            yield from page
+            if len(page) < _PAGE:
+                return
+            after_id = page[-1].id
+
+    def event(self, event_id: int) -> Event | None:
+        """One event, or None."""
+        found = self._all(event_of, f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?", [event_id])
+        return found[0] if found else None
+
+    def _page(self, condition: str, values: Sequence[Value], after_id: int) -> list[Event]:
+        self._refresh()
+        page: list[Event] = []
+        try:
+            for row in self._connection.execute(
+                f"SELECT {EVENT_COLUMNS} FROM events WHERE {condition} AND id > ? "
+                f"ORDER BY id LIMIT {_PAGE}",
+                [*values, after_id],
+            ):
+                event = event_of(row)
+                # A file made by hand could have rows without end; in a sound one ids ascend.
+                if event.id <= after_id:
+                    raise RowError("its events are out of order")
+                after_id = event.id
+                page.append(event)
+        except (sqlite3.Error, RowError) as error:
+            raise self._error(error, f"from event {after_id + 1} on") from error
+        return page
+
+    # -- messages ---------------------------------------------------------------------------
+
+    def request(self, event_id: int) -> bytes:
+        """The request of an event: equal to what was on the wire, serialised deterministically.
+
+        Where the event has a mark, these are the very bytes. Raises RecordingError for an event
+        that is not there, too.
+        """
+        event = self.event(event_id)
+        if event is None:
+            raise RecordingError(self.path, f"it has no event {event_id}")
+        pod, container, rest = self._all(
+            optional_numbers_of,
+            "SELECT pod_object, container_object, request FROM event WHERE id = ?",
+            [event_id],
+        )[0]
+        get = self._objects.content
+        with _Damage(self, f"at event {event_id}"):
+            content = get(rest) or b""
+            if event.mark:
+                return content
+            if event.method == _SYNCHRONIZE:
+                part = self._told("session = ? AND event = ?", event.session, event_id, MAX_REQUEST)
+                return assembly.synchronize(content, part.pods, part.containers)
+            return assembly.request(event.method, content, get(pod), get(container))
+
+    def reply(self, event_id: int) -> bytes:
+        """The payload of an event's reply, as it was on the wire."""
+        found = self._all(optional_numbers_of, "SELECT reply FROM event WHERE id = ?", [event_id])
+        if not found:
+            raise RecordingError(self.path, f"it has no event {event_id}")
+        with _Damage(self, f"at event {event_id}"):
+            return self._objects.content(found[0][0]) or b""
+
+    def object(self, object_id: int) -> tuple[int, bytes]:
+        """The kind (`content.Kind`) and content of an object."""
+        self._refresh()
+        with _Damage(self, f"at object {object_id}"):
+            return self._objects.get(object_id)
+
+    def state(self, session_id: int) -> State:
+        """What existed when the session began, as its newest Synchronize told."""
+        found = self._all(
+            optional_numbers_of,
+            "SELECT sync_event, synced_ns FROM session WHERE id = ?",
+            [session_id],
+        )
+        first, synced = found[0] if found else (None, None)
+        if first is None:
+            return State((), (), False)
+        with _Damage(self, f"in session {session_id}"):
+            told = self._told("session = ? AND event >= ?", session_id, first, MAX_STATE)
+        return State(told.pods, told.containers, synced is not None)
+
+    def _told(self, condition: str, session: int, event: int, limit: int) -> State:
+        pods: list[bytes] = []
+        containers: list[bytes] = []
+        for row in self._connection.execute(
+            f"SELECT object FROM state WHERE {condition} ORDER BY event, position", (session, event)
+        ):
+            kind, content = self._objects.get(number_of(row))
+            limit -= len(content) + 8
+            if limit < 0:
+                raise ContentError("what Synchronize told is too large")
+            (pods if kind == Kind.POD else containers).append(content)
+        return State(tuple(pods), tuple(containers), True)
+
+    # -- the file ---------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        from nri_scope.recorder.sqlfunctions import register
+
+        # Before: somebody may begin to write at any moment.
+        self._settled = is_settled(self._real_path)
+        try:
+            self._connection, self.version = connect(self._real_path)
+        except RecordingError as error:
+            raise RecordingError(self.path, error.problem, error.hint) from error
+        self._objects = Objects(self._connection)
+        register(self)
+
+    def _refresh(self) -> None:
+        # What is open as a file that nobody writes must not be used once somebody does.
+        if self._settled and not is_settled(self._real_path):
+            self._outdated.append(self._connection)
+            self._connect()
+
+    def _all(self, make: Callable[[Row], T], query: str, values: Sequence[Value] = ()) -> list[T]:
+        self._refresh()
+        try:
+            return [make(row) for row in self._connection.execute(query, values)]
+        except (sqlite3.Error, RowError) as error:
+            raise self._error(error) from error
+
+    def _error(self, error: Exception, where: str = "") -> RecordingError:
+        if isinstance(error, sqlite3.Error) and not is_damage(error):
+            found = explained(self.path, error)
+            return RecordingError(self.path, found.problem, found.hint)
+        reason = "" if isinstance(error, sqlite3.Error) else f": {error}"
+        return RecordingError(self.path, f"it is damaged{where and ' ' + where}{reason}")
+
+
+class _Damage:
+    """Turns what a damaged file causes inside the block into a RecordingError."""
+
+    def __init__(self, recording: Recording, where: str) -> None:
+        self._recording = recording
+        self._where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, (sqlite3.Error, ValueError)):
+            raise self._recording._error(error, self._where) from error

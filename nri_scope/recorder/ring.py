@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeping a recording small or young: its oldest stretches go, and what only they needed.
+
+No object is used by events of two stretches, so a stretch is cut off by deleting a range of events
+and a range of objects. It is done in small steps, between which events are written.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from nri_scope.recorder.content import ContentError, Kind, load
+from nri_scope.recorder.encode import Encoder
+from nri_scope.recorder.objects import fetch
+
+REASON = "older events were removed to keep the recording small (--max-size, --max-age)"
+"""Of the one gap that stands for all that the ring removed."""
+MIN_SIZE = 1 << 20
+"""Bytes. Less is not worth a recording."""
+
+_PARTS = 16
+_STRETCH_MAX = 16 << 20
+_STRETCH_MIN = 32 << 10
+_EVENTS = 256
+_OBJECTS = 512
+_STATES = 64
+_PAGES = 64
+_USED_BY_CONTAINER = "SELECT 1 FROM container WHERE container.pod = pod.key"
+_ALL_EVENTS = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """How large and how old a recording may become."""
+
+    max_size: int | None
+    """Bytes of the file and its write-ahead log."""
+    max_age: float | None
+    """Seconds."""
+
+    @property
+    def log_bytes(self) -> int:
+        """What of ``max_size`` is set aside for the write-ahead log."""
+        if self.max_size is None:
+            return 4 << 20
+        return max(512 << 10, min(4 << 20, self.max_size // 4))
+
+    @property
+    def _file_bytes(self) -> int:
+        assert self.max_size is not None
+        return self.max_size - self.log_bytes
+
+    @property
+    def stretch_bytes(self) -> int:
+        """How much to write before the next stretch begins."""
+        if self.max_size is None:
+            return _STRETCH_MAX
+        return max(_STRETCH_MIN, min(_STRETCH_MAX, self._file_bytes // _PARTS))
+
+    @property
+    def stretch_seconds(self) -> float | None:
+        """How long to write before the next stretch begins; None: for ever."""
+        return None if self.max_age is None else max(0.5, self.max_age / _PARTS)
+
+    def is_due(self, connection: sqlite3.Connection, now_ns: int) -> bool:
+        """Whether the oldest stretch has to go. Raises sqlite3.Error."""
+        if self.max_size is not None:
+            page, pages, free = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_size", "page_count", "freelist_count")
+            )
+            # Deleting takes a while, in which the file may grow.
+            if (pages - free) * page > self._file_bytes // _PARTS * (_PARTS - 1):
+                return True
+        return self.max_age is not None and _is_older(connection, now_ns - int(self.max_age * 1e9))
+
+
+def _is_older(connection: sqlite3.Connection, than_ns: int) -> bool:
+    """Whether all events of the oldest stretch are older than that."""
+    stretch = oldest(connection)
+    newest = connection.execute(
+        "SELECT at_ns FROM event WHERE id < ? ORDER BY id DESC LIMIT 1",
+        (_ALL_EVENTS if stretch is None else stretch[1],),
+    ).fetchone()
+    if newest is None:
+        return stretch is not None
+    return bool(newest[0] < than_ns)
+
+
+def oldest(connection: sqlite3.Connection) -> tuple[int, int, int] | None:
+    """The oldest stretch: its number, and the first event and object that are not in it.
+
+    None if events are still being added to it. Raises sqlite3.Error.
+    """
+    rows = connection.execute(
+        "SELECT id, first_event, first_object FROM stretch ORDER BY id LIMIT 2"
+    ).fetchall()
+    return (rows[0][0], rows[1][1], rows[1][2]) if len(rows) == 2 else None
+
+
+def cut(
+    connection: sqlite3.Connection, encoder: Encoder, open_sessions: Collection[int]
+) -> Iterator[int]:
+    """Cut the oldest stretch off, unless it is the only one.
+
+    Each step is a transaction of some milliseconds and gives the number of events it removed. Who
+    stops in the middle leaves a recording that is whole, and a stretch that can be cut again.
+    Raises sqlite3.Error, with a transaction open.
+    """
+    stretch = oldest(connection)
+    if stretch is None:
+        return
+    number, end_event, end_object = stretch
+    yield from _move_states(connection, encoder, end_event, end_object, open_sessions)
+    pods: set[int] = set()
+    containers: set[int] = set()
+    yield from _delete_events(connection, end_event, pods, containers)
+
+    def sessions() -> None:
+        _delete_sessions(connection, end_event, open_sessions, pods, containers)
+
+    yield _step(connection, sessions)
+    yield from _delete_objects(connection, end_object)
+    yield from _delete_subjects(connection, encoder, "container", containers)
+    yield from _delete_subjects(connection, encoder, "pod", pods)
+    yield _step(
+        connection, lambda: connection.execute("DELETE FROM stretch WHERE id = ?", (number,))
+    )
+    yield from shrink(connection)
+
+
+def shrink(connection: sqlite3.Connection) -> Iterator[int]:
+    """Give free pages back to the file system, step by step. Raises sqlite3.Error."""
+    free = before = 0
+    while True:
+        (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+        if free == 0 or free == before:
+            break
+        before = free
+        connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+        yield 0
+    # Only now the file itself becomes shorter. Where a reader is in the way, the next time.
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _step(connection: sqlite3.Connection, work: Callable[[], object]) -> int:
+    connection.execute("BEGIN IMMEDIATE")
+    work()
+    connection.execute("COMMIT")
+    return 0
+
+
+def _move_states(
+    connection: sqlite3.Connection,
+    encoder: Encoder,
+    end_event: int,
+    end_object: int,
+    open_sessions: Collection[int],
+) -> Iterator[int]:
+    """What Synchronize told a session stays as long as the session: store it anew."""
+    while True:
+        rows = connection.execute(
+            "SELECT t.session, t.event, t.position, t.object, o.kind, p.id, p.namespace, "
+            "p.name, c.id, c.name FROM state AS t JOIN object AS o ON o.id = t.object "
+            "JOIN session AS s ON s.id = t.session LEFT JOIN pod AS p ON p.key = t.pod "
+            "LEFT JOIN container AS c ON c.key = t.container "
+            f"WHERE t.object < ? AND (s.last_event >= ? OR s.id IN {_numbers(open_sessions)}) "
+            "LIMIT ?",
+            (end_object, end_event, _STATES),
+        ).fetchall()
+        if not rows:
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        for session, event, position, old, kind, pod_id, ns, pod, container_id, name in rows:
+            try:
+                _, content = load(old, partial(fetch, connection))
+            except ContentError:
+                # Damaged on disk. Nothing can be kept of it but that it was there.
+                content = b""
+            is_pod = kind == Kind.POD
+            own = (pod_id if is_pod else container_id) or ""
+            like = f"{ns or ''}/{(pod or '').partition('-')[0]}" if is_pod else name or ""
+            new = encoder.objects.put(Kind(kind), content, own, like)
+            connection.execute(
+                "UPDATE state SET object = ? WHERE session = ? AND event = ? AND position = ?",
+                (new, session, event, position),
+            )
+        encoder.flush()
+        connection.execute("COMMIT")
+        yield 0
+
+
+def _delete_events(
+    connection: sqlite3.Connection, end_event: int, pods: set[int], containers: set[int]
+) -> Iterator[int]:
+    while True:
+        rows = connection.execute(
+            "SELECT id, at_ns, pod, container FROM event WHERE id < ? ORDER BY id LIMIT ?",
+            (end_event, _EVENTS),
+        ).fetchall()
+        if not rows:
+            return
+        pods.update(row[2] for row in rows if row[2] is not None)
+        containers.update(row[3] for row in rows if row[3] is not None)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("DELETE FROM event WHERE id <= ?", (rows[-1][0],))
+        _extend_gap(connection, min(r[1] for r in rows), max(r[1] for r in rows), len(rows))
+        connection.execute("COMMIT")
+        yield len(rows)
+
+
+def _extend_gap(connection: sqlite3.Connection, from_ns: int, to_ns: int, lost: int) -> None:
+    extended = connection.execute(
+        "UPDATE gap SET from_ns = min(from_ns, ?), to_ns = max(to_ns, ?), lost = lost + ? "
+        "WHERE reason = ?",
+        (from_ns, to_ns, lost, REASON),
+    )
+    if not extended.rowcount:
+        connection.execute(
+            "INSERT INTO gap (from_ns, to_ns, reason, lost) VALUES (?, ?, ?, ?)",
+            (from_ns, to_ns, REASON, lost),
+        )
+
+
+def _delete_sessions(
+    connection: sqlite3.Connection,
+    end_event: int,
+    open_sessions: Collection[int],
+    pods: set[int],
+    containers: set[int],
+) -> None:
+    gone = [
+        row[0]
+        for row in connection.execute(
+            f"SELECT id FROM session WHERE last_event < ? AND id NOT IN {_numbers(open_sessions)}",
+            (end_event,),
+        )
+    ]
+    for pod, container in connection.execute(
+        f"SELECT pod, container FROM state WHERE session IN {_numbers(gone)}"
+    ):
+        pods.update([pod] if pod is not None else [])
+        containers.update([container] if container is not None else [])
+    connection.execute(f"DELETE FROM state WHERE session IN {_numbers(gone)}")
+    connection.execute(f"DELETE FROM session WHERE id IN {_numbers(gone)}")
+    # What is said about a time that is gone goes with it.
+    removed = connection.execute("SELECT to_ns FROM gap WHERE reason = ?", (REASON,)).fetchone()
+    if removed is not None:
+        connection.execute("DELETE FROM gap WHERE to_ns < ? AND reason != ?", (removed[0], REASON))
+        connection.execute("DELETE FROM note WHERE at_ns < ?", (removed[0],))
+
+
+def _delete_objects(connection: sqlite3.Connection, end_object: int) -> Iterator[int]:
+    while True:
+        last = connection.execute(
+            "SELECT max(id) FROM (SELECT id FROM object WHERE id < ? ORDER BY id LIMIT ?)",
+            (end_object, _OBJECTS),
+        ).fetchone()[0]
+        if last is None:
+            return
+        connection.execute("DELETE FROM object WHERE id <= ?", (last,))
+        yield 0
+
+
+def _delete_subjects(
+    connection: sqlite3.Connection, encoder: Encoder, table: str, keys: set[int]
+) -> Iterator[int]:
+    """Delete those of the pods or containers that nothing refers to any more."""
+    left = sorted(keys)
+    used = "" if table == "container" else f"AND NOT EXISTS ({_USED_BY_CONTAINER})"
+    while left:
+        some, left = left[:_EVENTS], left[_EVENTS:]
+        connection.execute(
+            f"DELETE FROM {table} WHERE key IN {_numbers(some)} "
+            f"AND NOT EXISTS (SELECT 1 FROM event WHERE event.{table} = {table}.key) "
+            f"AND key NOT IN (SELECT {table} FROM state WHERE {table} IS NOT NULL) {used}"
+        )
+        # At once: a remembered row that is gone must not be referred to.
+        encoder.subjects.forget()
+        yield 0
+
+
+def _numbers(numbers: Collection[int]) -> str:
+    return f"({', '.join(str(int(number)) for number in numbers)})"

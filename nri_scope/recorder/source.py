@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opening somebody's recording for reading, and nothing but reading."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from pathlib import Path
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder import filter as filters
+from nri_scope.recorder.check import check, check_schema
+from nri_scope.recorder.content import MAX_CONTENT
+from nri_scope.recorder.migrations import upgraded_copy
+from nri_scope.recorder.problems import code_of, in_words, is_damage
+from nri_scope.recorder.schema import EVENTS_VIEW, LOG_VIEW, VERSION
+
+_BUSY_MS = 2_000
+# Names are short, and objects bounded; what a query puts together may be larger.
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 4 * MAX_CONTENT,
+    # Nothing may be written anywhere, nor another file be read.
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+}
+
+
+def is_settled(path: Path) -> bool:
+    """Whether nobody writes to the file, and all of it is in the file itself.
+
+    SQLite keeps a log beside the file as long as anybody has it open for writing. ``path`` must
+    not be a symbolic link: the log is beside what it points to.
+    """
+    return not any(
+        os.path.lexists(path.with_name(f"{path.name}-{kind}")) for kind in ("wal", "journal")
+    )
+
+
+def connect(path: Path) -> tuple[sqlite3.Connection, int]:
+    """A read-only connection, checked and bounded, and the recording's own version.
+
+    ``path`` must not be a symbolic link. The connection has the temporary views ``events``
+    (`EVENTS_VIEW`) and ``log``, which hide whatever the file has under these names. Raises
+    RecordingError.
+    """
+    _look_at(path)
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = _open(path)
+        version = check(connection, path)
+        if version < VERSION:
+            old, connection = connection, upgraded_copy(connection, version)
+            old.close()
+        check_schema(connection, path)
+        _prepare(connection)
+    except (sqlite3.Error, RecordingError) as error:
+        if connection is not None:
+            connection.close()
+        if isinstance(error, RecordingError):
+            raise
+        raise explained(path, error) from error
+    return connection, version
+
+
+def _look_at(path: Path) -> None:
+    # Without opening it: if this process records to it, closing a descriptor of ours would drop
+    # the locks that SQLite holds.
+    try:
+        status = path.stat()
+    except FileNotFoundError as error:
+        raise RecordingError(path, "no such file") from error
+    except OSError as error:
+        raise RecordingError(path, in_words(error)) from error
+    if stat.S_ISDIR(status.st_mode):
+        raise RecordingError(path, "it is a folder, not a recording")
+    if not stat.S_ISREG(status.st_mode):
+        raise RecordingError(path, "it is not a regular file")
+    if status.st_size == 0:
+        raise RecordingError(path, "it is empty, not a recording")
+    if not os.access(path, os.R_OK):
+        raise RecordingError(path, "permission denied")
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    # As a file that does not change while it does not: that works in a folder that we cannot
+    # write to, and leaves nothing beside the file.
+    how = "mode=ro&immutable=1" if is_settled(path) else "mode=ro"
+    connection = sqlite3.connect(f"{path.as_uri()}?{how}", uri=True, isolation_level=None)
+    try:
+        for limit, value in _LIMITS.items():
+            connection.setlimit(limit, value)
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("PRAGMA mmap_size = 0").fetchall()
+        connection.execute("PRAGMA temp_store = MEMORY")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.execute(f"CREATE TEMP VIEW events AS {EVENTS_VIEW}")
+    connection.execute(f"CREATE TEMP VIEW log AS {LOG_VIEW}")
+    connection.execute("PRAGMA query_only = ON")
+    filters.register(connection)
+
+
+def explained(path: Path, error: sqlite3.Error) -> RecordingError:
+    """What to tell the user about an error of SQLite."""
+    code = code_of(error)
+    if code == sqlite3.SQLITE_NOTADB:
+        return _no_database(path)
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) and not is_settled(path):
+        return RecordingError(
+            path,
+            f"its newest events are in {path.name}-wal, which cannot be read in this folder",
+            "copy both files to a folder that you can write to",
+        )
+    if is_damage(error):
+        return RecordingError(path, "it is damaged, or cut short")
+    return RecordingError(path, in_words(error))
+
+
+def _no_database(path: Path) -> RecordingError:
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+    except OSError as error:
+        return RecordingError(path, in_words(error))
+    if start == b"PK\x03\x04":
+        return RecordingError(
+            path, "it is a zip, perhaps a bundle of nri-scope", "unpack it with `nri-scope import`"
+        )
+    return RecordingError(path, "it is not an nri-scope recording")

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The writer's thread: when to write, and what to do when the file cannot be written."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.inbox import TOO_FAST, Entry, Inbox, Missed, Remark
+from nri_scope.recorder.model import Captured, Event
+from nri_scope.recorder.problems import LOCKED, in_words
+from nri_scope.recorder.writing import Writing, Written
+
+# One transaction. Larger ones save little, and what is in none is lost when the process is killed.
+_BATCH_EVENTS = 500
+_BATCH_BYTES = 8 << 20
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
+# Others may hold the file for a moment, as the sqlite3 shell does; that is no problem yet.
+_PATIENCE = 1.0
+# Between two batches the ring may work so long.
+_TIDY_SECONDS = 0.01
+_COMPLAINTS = 20
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts so far; changed by the writer's thread alone."""
+
+    recorded: int = 0
+    filtered: int = 0
+    lost: int = 0
+    gaps: int = 0
+
+
+class Worker:
+    """Moves what comes in from the inbox to the file, until it is told to finish."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        writing: Writing,
+        batch_seconds: float,
+        on_event: Callable[[Event, Captured], None] | None,
+        on_problem: Callable[[str], None] | None,
+    ) -> None:
+        self.tally = Tally()
+        self._inbox = inbox
+        self._writing = writing
+        # Half of it to collect a batch, the other half to write it.
+        self._window = batch_seconds / 2
+        self._on_event = on_event
+        self._on_problem = on_problem
+        self._thread = threading.Thread(target=self._run, name="nri-scope-writer", daemon=True)
+        self._finishing = False
+        self._deadline = 0.0
+        # Our own words about the recording, for the next batch.
+        self._own: list[Entry] = []
+        self._told = ""
+        self._complained: set[str] = set()
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def finish(self, deadline: float) -> None:
+        """Write what is there and end; what cannot be written by then (monotonic) is lost."""
+        self._deadline = deadline
+        self._finishing = True
+        self._inbox.ring()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the end of the thread; returns whether it ended."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    @property
+    def removed(self) -> int:
+        """Events that the ring removed."""
+        return self._writing.removed
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._writing.close()
+
+    def _work(self) -> None:
+        inbox = self._inbox
+        tidying = False
+        while True:
+            if not inbox:
+                inbox.sleep_while_empty(0.0 if tidying else self._writing.idle_seconds)
+                if inbox and not self._finishing:
+                    inbox.sleep(self._window)
+            entries = inbox.take(_BATCH_EVENTS, _BATCH_BYTES)
+            if entries or self._own:
+                self._write(entries)
+                inbox.done(entries)
+            if self._finishing and not inbox:
+                return
+            tidying = self._tidy()
+
+    # -- writing ----------------------------------------------------------------------------
+
+    def _write(self, entries: list[Entry]) -> None:
+        failed_at: float | None = None
+        lost_before = self._inbox.lost
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                written = self._writing.write([*self._own, *entries])
+                break
+            except (sqlite3.Error, RecordingError) as error:
+                words = _words(error)
+            except Exception as error:  # noqa: BLE001 - a recorder that dies loses everything to come
+                self._give_up(entries, f"internal error: {type(error).__name__}: {error}")
+                return
+            now = time.monotonic()
+            failed_at = failed_at or now
+            if self._finishing and now >= self._deadline:
+                self._give_up(entries, words)
+                return
+            if words != LOCKED or now - failed_at > _PATIENCE:
+                self._tell_once(words)
+            self._inbox.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        self._own = []
+        self._count(written)
+        if self._told and failed_at is not None:
+            self._resume(time.monotonic() - failed_at, self._inbox.lost - lost_before)
+
+    def _count(self, written: Written) -> None:
+        tally = self.tally
+        tally.recorded += written.recorded
+        tally.filtered += written.filtered
+        tally.lost += written.lost
+        tally.gaps += written.gaps
+        for complaint in written.complaints:
+            self._complain(complaint)
+        if self._on_event is not None:
+            for event, item in written.events:
+                try:
+                    self._on_event(event, item)
+                except Exception as error:  # noqa: BLE001 - the caller's fault, not the recording's
+                    self._complain(f"showing an event failed: {type(error).__name__}: {error}")
+
+    def _give_up(self, entries: list[Entry], words: str) -> None:
+        events = [entry for entry in entries if type(entry) is tuple]
+        self.tally.lost += len(events)
+        if events:
+            self._say(f"{len(events)} events could not be written: {words}")
+            self._own = [
+                Missed(None, events[0][1].wall_ns, events[-1][1].wall_ns, words, len(events), 1)
+            ]
+
+    # -- the ring ---------------------------------------------------------------------------
+
+    def _tidy(self) -> bool:
+        until = time.monotonic() + _TIDY_SECONDS
+        try:
+            while self._writing.tidy():
+                if time.monotonic() > until:
+                    return True
+        except (sqlite3.Error, RecordingError):
+            # The next batch meets the same problem and tells of it; this work can wait.
+            return False
+        return False
+
+    # -- telling ----------------------------------------------------------------------------
+
+    def _tell_once(self, words: str) -> None:
+        self._inbox.reason = words
+        if words != self._told:
+            self._told = words
+            self._say(f"{self._writing.path}: {words}; events wait in memory")
+
+    def _resume(self, seconds: float, lost: int) -> None:
+        loss = f"{lost} events were lost" if lost else "nothing was lost"
+        text = f"for {seconds:.1f} s nothing could be written: {self._told}; {loss}"
+        self._say(f"{self._writing.path}: recording goes on; {text}")
+        self._own.append(Remark(None, time.time_ns(), text))
+        self._told = ""
+        self._inbox.reason = TOO_FAST
+
+    def _complain(self, text: str) -> None:
+        if text not in self._complained and len(self._complained) < _COMPLAINTS:
+            self._complained.add(text)
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        if self._on_problem is not None:
+            try:
+                self._on_problem(text)
+            except Exception:  # noqa: BLE001 - nobody is left to be told
+                self._on_problem = None
+
+
+def _words(error: sqlite3.Error | RecordingError) -> str:
+    return error.problem if isinstance(error, RecordingError) else in_words(error)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recorder: takes what was on the wire, never waits, and writes it from a thread of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from nri_scope.errors import UsageError
+from nri_scope.recorder.file import RecordingFile
+from nri_scope.recorder.inbox import Begin, End, Inbox, Missed, Remark
+from nri_scope.recorder.model import Captured, Event, SessionStart
+from nri_scope.recorder.ring import MIN_SIZE, Ring
+from nri_scope.recorder.worker import Worker
+from nri_scope.recorder.writing import Writing
+
+
+@dataclass(frozen=True, slots=True)
+class WriterLimits:
+    """Bounds of a recorder."""
+
+    queue_bytes: int = 64 << 20
+    """What may wait to be written; more is lost, and counted."""
+    batch_seconds: float = 0.05
+    """How old an event may become before it is handed to SQLite."""
+    max_size: int | None = None
+    """Bytes of the file and its write-ahead log, at least 1 MiB; the oldest stretches go."""
+    max_age_seconds: float | None = None
+    """Events older than this go, a stretch (a sixteenth of this) at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderCounters:
+    """What a recorder has done so far."""
+
+    recorded: int = 0
+    """Events in the file."""
+    filtered: int = 0
+    """Events that ``keep`` did not want."""
+    lost: int = 0
+    """Events that were lost, as far as that is known."""
+    gaps: int = 0
+    bytes_on_wire: int = 0
+    """Payloads of requests and replies that came, whatever became of them."""
+    removed: int = 0
+    """Events that the ring removed again."""
+
+
+class Recorder:
+    """A recording that is being written.
+
+    After `open`, nothing here blocks or raises. All methods but `close` are for one thread.
+    """
+
+    def __init__(self, worker: Worker, inbox: Inbox, next_session: int) -> None:
+        """Use `open`."""
+        self._worker = worker
+        self._inbox = inbox
+        self._next_session = next_session
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        limits: WriterLimits | None = None,
+        keep: Callable[[Event], bool] | None = None,
+        on_event: Callable[[Event, Captured], None] | None = None,
+        on_problem: Callable[[str], None] | None = None,
+    ) -> Self:
+        """Make a recording, or add sessions to one of ours.
+
+        ``keep`` says which events to store, ``on_event`` gets each one that was; both run in the
+        writer's thread, as does ``on_problem``, which is told once of each problem with the file
+        and when it is over. Raises RecordingError where the file cannot be had or is none of ours,
+        and UsageError for limits that cannot be.
+        """
+        limits = limits or WriterLimits()
+        ring = _ring(limits)
+        path = Path(path).absolute()
+        file = RecordingFile.open(path)
+        inbox = Inbox(limits.queue_bytes)
+        writing = Writing(file, ring, keep, want_events=on_event is not None)
+        worker = Worker(inbox, writing, limits.batch_seconds, on_event, on_problem)
+        recorder = cls(worker, inbox, writing.next_session)
+        worker.start()
+        return recorder
+
+    def begin_session(self, start: SessionStart) -> int:
+        """Returns the session's number, for `capture`."""
+        session = self._next_session
+        self._next_session += 1
+        self._inbox.tell(Begin(session, start))
+        return session
+
+    def capture(self, session: int, item: Captured) -> None:
+        """Store an event, or count it as lost. About a microsecond; on the way of the replies."""
+        self._inbox.put(session, item)
+
+    def end_session(self, session: int, reason: str, at_ns: int) -> None:
+        """The session's connection is closed."""
+        self._inbox.tell(End(session, reason, at_ns))
+
+    def note_gap(
+        self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
+    ) -> None:
+        """Something was not observed. ``lost`` counts events; None where nobody can know."""
+        self._inbox.tell(Missed(session, from_ns, to_ns, reason, lost))
+
+    def note(self, session: int | None, at_ns: int, text: str) -> None:
+        """Keep a remark."""
+        self._inbox.tell(Remark(session, at_ns, text))
+
+    @property
+    def counters(self) -> RecorderCounters:
+        """As of now."""
+        tally = self._worker.tally
+        return RecorderCounters(
+            recorded=tally.recorded,
+            filtered=tally.filtered,
+            lost=tally.lost + self._inbox.lost,
+            gaps=tally.gaps,
+            bytes_on_wire=self._inbox.bytes_on_wire,
+            removed=self._worker.removed,
+        )
+
+    def close(self, timeout: float = 10.0) -> RecorderCounters:
+        """Write all that waits and close the file.
+
+        What cannot be written within ``timeout`` seconds is lost, and counted.
+        """
+        if not self._closed:
+            self._closed = True
+            self._inbox.flush_gaps()
+            self._worker.finish(time.monotonic() + timeout)
+            self._worker.join(timeout + 1.0)
+        return self.counters
+
+
+def _ring(limits: WriterLimits) -> Ring:
+    if limits.max_size is not None and limits.max_size < MIN_SIZE:
+        raise UsageError(f"a recording of at most {limits.max_size} bytes is too small", "use 1M")
+    if limits.max_age_seconds is not None and limits.max_age_seconds <= 0:
+        raise UsageError("a recording's age must be positive")
+    return Ring(limits.max_size, limits.max_age_seconds)

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing a recording: one batch is one transaction, which happened or did not."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.content import MAX_CONTENT
+from nri_scope.recorder.encode import Encoder, OpenSession
+from nri_scope.recorder.file import PAGE, RecordingFile
+from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
+from nri_scope.recorder.model import Captured, Event, SessionStart
+from nri_scope.recorder.ring import Ring, cut, oldest
+from nri_scope.recorder.store import ObjectStore
+from nri_scope.recorder.text import int64, storable
+
+KILLED = "its recorder ended without closing it"
+DELETED = "the file was deleted or moved; what was recorded before is not in this one"
+
+# Events whose rows are handed to SQLite together.
+_FLUSH = 64
+_ROW_BYTES = 90
+
+
+@dataclass(slots=True)
+class Written:
+    """What one batch came to."""
+
+    recorded: int = 0
+    filtered: int = 0
+    lost: int = 0
+    gaps: int = 0
+    events: list[tuple[Event, Captured]] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    """What went wrong without stopping the batch."""
+
+
+class Writing:
+    """An open recording, as the writer's thread sees it.
+
+    `write` and `tidy` raise sqlite3.Error or RecordingError when the file cannot be written; then
+    nothing of that batch was stored, and it can be tried again.
+    """
+
+    def __init__(
+        self,
+        file: RecordingFile,
+        ring: Ring,
+        keep: Callable[[Event], bool] | None = None,
+        *,
+        want_events: bool = False,
+    ) -> None:
+        """Raises RecordingError."""
+        self.path = file.path
+        self.removed = 0
+        """Events that the ring removed."""
+        self._ring = ring
+        self._keep = keep
+        self._want_events = want_events
+        self._file: RecordingFile | None = file
+        self._encoder: Encoder | None = None
+        self._sessions: dict[int, OpenSession] = {}
+        self._starts: dict[int, SessionStart] = {}
+        self._preface: list[Entry] = []
+        self._stretch_bytes = 0
+        self._stretch_began = 0.0
+        self._cutting: Iterator[int] | None = None
+        # The ring has nothing to cut off until more is written.
+        self._uncuttable = False
+        try:
+            self._set_up(file)
+            (newest,) = file.connection.execute("SELECT max(id) FROM session").fetchone()
+        except sqlite3.Error as error:
+            file.close()
+            raise RecordingError(self.path, f"cannot record: {error}") from error
+        self.next_session: int = (newest or 0) + 1
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long nobody needs to look at the file while nothing comes; negative: for ever."""
+        seconds = self._ring.stretch_seconds
+        return -1.0 if seconds is None else seconds
+
+    def write(self, batch: list[Entry]) -> Written:
+        """Store the batch, all of it or nothing."""
+        connection = self._connection()
+        sessions = {number: replace(session) for number, session in self._sessions.items()}
+        starts = dict(self._starts)
+        written = Written()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            encoder = self._begin(connection)
+            stored_before = encoder.objects.stored_bytes
+            for entry in self._preface:
+                self._apply(connection, encoder, entry, written)
+            for entry in batch:
+                self._apply(connection, encoder, entry, written)
+                if encoder.waiting >= _FLUSH:
+                    encoder.flush()
+            encoder.flush()
+            connection.execute("COMMIT")
+        except BaseException:
+            self._sessions, self._starts = sessions, starts
+            self._roll_back(connection)
+            raise
+        self._preface = []
+        self._stretch_bytes += encoder.objects.stored_bytes - stored_before
+        self._stretch_bytes += written.recorded * _ROW_BYTES
+        self._uncuttable = self._uncuttable and not batch
+        return written
+
+    def tidy(self) -> bool:
+        """Do one step of the ring's work; returns whether there is more to do."""
+        file = self._file
+        if file is None or (self._ring.max_size is None and self._ring.max_age is None):
+            return False
+        connection = file.connection
+        try:
+            if self._cutting is None:
+                return self._begin_cutting(connection)
+            removed = next(self._cutting, None)
+        except BaseException:
+            self._roll_back(connection)
+            raise
+        if removed is None:
+            self._cutting = None
+        else:
+            self.removed += removed
+        return True
+
+    def close(self) -> None:
+        """Close the file. Never raises."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # -- the file ---------------------------------------------------------------------------
+
+    def _set_up(self, file: RecordingFile) -> None:
+        connection = file.connection
+        log_pages = self._ring.log_bytes // PAGE
+        connection.execute(f"PRAGMA wal_autocheckpoint = {log_pages // 2}").fetchall()
+        connection.execute(f"PRAGMA journal_size_limit = {self._ring.log_bytes}").fetchall()
+        # Nobody else records to this file, so who left these sessions open is no more.
+        connection.execute(
+            "UPDATE session SET end_reason = ?, "
+            "last_event = (SELECT coalesce(max(id), 0) FROM event) WHERE last_event IS NULL",
+            (KILLED,),
+        )
+
+    def _connection(self) -> sqlite3.Connection:
+        file = self._file
+        if file is not None:
+            if not file.replaced:
+                return file.connection
+            if not file.deleted:
+                raise RecordingError(self.path, "another file is in its place")
+            file.close()
+            self._file = self._encoder = self._cutting = None
+        self._file = RecordingFile.open(self.path, only_new=True)
+        self._set_up(self._file)
+        self._preface = [Begin(number, start) for number, start in self._starts.items()]
+        first = min((start.started_ns for start in self._starts.values()), default=time.time_ns())
+        self._preface.append(Missed(None, first, time.time_ns(), DELETED, None))
+        return self._file.connection
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        # Both remember rows that are not there now.
+        self._encoder = self._cutting = None
+        if connection.in_transaction:
+            connection.rollback()
+
+    # -- inside a transaction ---------------------------------------------------------------
+
+    def _begin(self, connection: sqlite3.Connection) -> Encoder:
+        seconds = self._ring.stretch_seconds
+        encoder = self._encoder
+        if encoder is None:
+            next_event, next_object = _next_ids(connection)
+            empty = connection.execute("SELECT 1 FROM pod LIMIT 1").fetchone() is None
+            encoder = self._encoder = Encoder(
+                connection, ObjectStore(next_object), next_event=next_event, empty=empty
+            )
+        elif self._stretch_bytes >= self._ring.stretch_bytes or (
+            seconds is not None and time.monotonic() - self._stretch_began >= seconds
+        ):
+            encoder.objects.begin_stretch()
+        else:
+            return encoder
+        connection.execute(
+            "INSERT INTO stretch (first_event, first_object) VALUES (?, ?)",
+            (encoder.next_event, encoder.objects.next_id),
+        )
+        self._stretch_bytes = 0
+        self._stretch_began = time.monotonic()
+        return encoder
+
+    def _apply(
+        self, connection: sqlite3.Connection, encoder: Encoder, entry: Entry, written: Written
+    ) -> None:
+        match entry:
+            case Begin(number, start):
+                if number not in self._sessions:
+                    self._sessions[number] = OpenSession.begun(number, start)
+                self._starts[number] = start
+                _insert_session(connection, number, start, encoder.next_event)
+            case End(number, reason, at_ns):
+                self._sessions.pop(number, None)
+                self._starts.pop(number, None)
+                connection.execute(
+                    "UPDATE session SET ended_ns = ?, end_reason = ?, last_event = ? WHERE id = ?",
+                    (int64(at_ns), storable(reason), encoder.next_event - 1, number),
+                )
+            case Missed(number, from_ns, to_ns, reason, lost, ours):
+                session = self._sessions.get(number) if number is not None else None
+                if session is not None:
+                    session.seq += ours
+                written.gaps += 1
+                written.lost += 0 if ours else lost or 0
+                connection.execute(
+                    "INSERT INTO gap (session, from_ns, to_ns, reason, lost) "
+                    "VALUES (?, ?, ?, ?, ?)",
+                    (number, int64(from_ns), int64(to_ns), storable(reason), lost),
+                )
+            case Remark(number, at_ns, text):
+                connection.execute(
+                    "INSERT INTO note (session, at_ns, text) VALUES (?, ?, ?)",
+                    (number, int64(at_ns), storable(text)),
+                )
+            case (number, item):
+                self._store(connection, encoder, number, item, written)
+
+    def _store(
+        self,
+        connection: sqlite3.Connection,
+        encoder: Encoder,
+        number: int,
+        item: Captured,
+        written: Written,
+    ) -> None:
+        session = self._sessions.get(number)
+        try:
+            if session is None:
+                raise ValueError("an event outside of a session")
+            if max(len(item.request), len(item.reply)) > MAX_CONTENT:
+                raise ValueError(f"an event of more than {MAX_CONTENT} bytes")
+            kept, event = encoder.encode(
+                session,
+                item,
+                keep=self._guarded(written) if self._keep is not None else None,
+                want_event=self._want_events,
+            )
+        except sqlite3.Error:
+            raise
+        except Exception as error:  # noqa: BLE001 - one odd event must not end the recording
+            problem = f"{item.method} could not be recorded: {type(error).__name__}: {error}"
+            written.complaints.append(problem)
+            missed = Missed(number, item.wall_ns, item.wall_ns, problem, 1)
+            self._apply(connection, encoder, missed, written)
+            return
+        if not kept:
+            written.filtered += 1
+            return
+        written.recorded += 1
+        if event is not None and self._want_events:
+            written.events.append((event, item))
+
+    def _guarded(self, written: Written) -> Callable[[Event], bool]:
+        def keep(event: Event) -> bool:
+            assert self._keep is not None
+            try:
+                return self._keep(event)
+            except Exception as error:  # noqa: BLE001 - the caller's fault; rather too much than nothing
+                written.complaints.append(f"the filter failed: {type(error).__name__}: {error}")
+                return True
+
+        return keep
+
+    # -- the ring ---------------------------------------------------------------------------
+
+    def _begin_cutting(self, connection: sqlite3.Connection) -> bool:
+        if self._uncuttable or not self._ring.is_due(connection, time.time_ns()):
+            return False
+        if oldest(connection) is None or self._encoder is None:
+            # What has to go is what is being written to: that ends here.
+            self._stretch_bytes = self._ring.stretch_bytes
+            self.write([])
+            self._uncuttable = oldest(connection) is None
+        encoder = self._encoder
+        if encoder is None or self._uncuttable:
+            return False
+        self._cutting = cut(connection, encoder, set(self._sessions))
+        return True
+
+
+def _next_ids(connection: sqlite3.Connection) -> tuple[int, int]:
+    # The stretches remember numbers of what is gone: no number is used twice.
+    event, object_ = connection.execute(
+        "SELECT max(coalesce((SELECT max(id) + 1 FROM event), 1), coalesce(max(first_event), 1)), "
+        "max(coalesce((SELECT max(id) + 1 FROM object), 1), coalesce(max(first_object), 1)) "
+        "FROM stretch"
+    ).fetchone()
+    return int(event), int(object_)
+
+
+def _insert_session(
+    connection: sqlite3.Connection, number: int, start: SessionStart, first_event: int
+) -> None:
+    connection.execute(
+        "INSERT INTO session (id, role, plugin_name, plugin_index, runtime_name, runtime_version, "
+        "nri_version, nri_version_inferred, mask, registration_timeout_ms, request_timeout_ms, "
+        "started_ns, end_reason, first_event) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', ?)",
+        (
+            number,
+            str(start.role),
+            storable(start.plugin_name),
+            storable(start.plugin_index),
+            storable(start.runtime_name),
+            storable(start.runtime_version),
+            storable(start.nri_version),
+            int(start.nri_version_inferred),
+            start.mask,
+            int64(start.registration_timeout_ms),
+            int64(start.request_timeout_ms),
+            int64(start.started_ns),
+            first_event,
+        ),
+    )
