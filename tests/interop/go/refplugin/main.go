@@ -142,11 +142,11 @@ func (p *plugin) intercept(ctx context.Context, unmarshal ttrpc.Unmarshaler, inf
 		request = into
 		return unmarshal(into)
 	})
-	if event := eventOf(info.FullMethod, request); p.Delay > 0 && event == p.DelayEvent {
+	p.requests.write(info.FullMethod, request, reply)
+	if p.Delay > 0 && eventOf(info.FullMethod, request) == p.DelayEvent {
 		if p.seen.Add(1) > int64(p.DelayAfter) {
 			time.Sleep(time.Duration(p.Delay) * time.Millisecond)
 		}
 	}
-	p.requests.write(info.FullMethod, request, reply)
 	return reply, err
 }

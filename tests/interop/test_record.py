@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real `nri-scope record` under the Go runtime: what it wrote is what was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from nri_scope.recorder.reader import Recording
+
+from nri_scope.nri.methods import METHODS
+from tests.interop.build import Variant
+from tests.interop.messages import exchanges, normal
+from tests.interop.reference import PATIENCE, SIZES, Played, ReferenceRuntime, read_requests
+
+COMMAND = Path(sys.executable).with_name("nri-scope")
+
+
+@asynccontextmanager
+async def record(socket: Path, output: Path, *options: str) -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        COMMAND, "record", f"--socket={socket}", f"--output={output}", *options, stderr=PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def ended(process: Process) -> str:
+    """What it said, once it has ended well."""
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert process.returncode == 0, said.decode()
+    return said.decode()
+
+
+def recorded(path: Path) -> list[tuple[str, bytes]]:
+    """Method and normal form of every recorded request."""
+    with Recording.open(path) as recording:
+        return [
+            (event.method, normal(event.method, recording.request(event.id)))
+            for event in recording.events()
+            if event.method in METHODS
+        ]
+
+
+async def play_to_record(
+    variant: Variant, folder: Path, socket: Path, *, state: int = 0, **play: object
+) -> Played:
+    """Record one session, which the runtime ends; sent and recorded requests are in ``folder``."""
+    async with await ReferenceRuntime.listen(
+        socket, variant, sent=folder / "sent", state=state
+    ) as runtime:
+        async with record(socket, folder / "r.nriscope.db", "--once") as process:
+            await runtime.admit()
+            played = await runtime.play(**play)  # type: ignore[arg-type]
+            await runtime.stop()
+            await ended(process)
+    return played
+
+
+async def test_a_thousand_lifecycles_are_recorded_as_they_were_sent(
+    variant: Variant, folder: Path, socket: Path
+) -> None:
+    played = await play_to_record(
+        variant, folder, socket, lifecycles=1000, env=10, mounts=4, pod_updates=True
+    )
+
+    assert (played.failures, played.errors) == (0, ())
+    assert recorded(folder / "r.nriscope.db") == exchanges(read_requests(folder / "sent"))
+    with Recording.open(folder / "r.nriscope.db") as recording:
+        assert recording.gaps() == []
+
+
+async def test_messages_of_any_length_are_recorded_as_they_were_sent(
+    variant: Variant, folder: Path, socket: Path
+) -> None:
+    played = await play_to_record(variant, folder, socket, sizes=SIZES)
+
+    assert (played.requests, played.failures) == (len(SIZES) * 11, 0)
+    assert recorded(folder / "r.nriscope.db") == exchanges(read_requests(folder / "sent"))
+
+
+async def test_a_split_state_is_recorded_in_parts_and_whole(
+    variant: Variant, folder: Path, socket: Path
+) -> None:
+    played = await play_to_record(variant, folder, socket, state=2000, lifecycles=1)
+
+    assert played.failures == 0
+    sent = exchanges(read_requests(folder / "sent"))
+    assert sum(method == "Synchronize" for method, _ in sent) > 1
+    assert recorded(folder / "r.nriscope.db") == sent
+    with Recording.open(folder / "r.nriscope.db") as recording:
+        (session,) = recording.sessions()
+        state = recording.state(session.id)
+        assert (len(state.pods), len(state.containers)) == (2000, 2000)
+
+
+async def test_a_restart_of_the_runtime_begins_a_new_session(
+    variant: Variant, folder: Path, socket: Path
+) -> None:
+    output = folder / "r.nriscope.db"
+    sent = []
+    async with record(socket, output, "--wait") as process:
+        for number in range(2):
+            file = folder / f"sent-{number}"
+            async with await ReferenceRuntime.listen(socket, variant, sent=file) as runtime:
+                await runtime.admit()
+                await runtime.play(2)
+                await runtime.stop()
+            sent += exchanges(read_requests(file))
+        process.send_signal(signal.SIGINT)
+        await ended(process)
+
+    assert recorded(output) == sent
+    with Recording.open(output) as recording:
+        first, second = recording.sessions()
+        # Between the sessions nobody can know what happened.
+        (gap,) = recording.gaps()
+        assert gap.lost is None
+        assert first.ended_ns is not None
+        assert first.ended_ns <= gap.from_ns <= gap.to_ns <= second.started_ns
+
+
+async def test_a_launched_record_writes_where_its_configuration_says(
+    variant: Variant, folder: Path, socket: Path
+) -> None:
+    output = folder / "launched.nriscope.db"
+    plugins, config = folder / "plugins", folder / "config"
+    plugins.mkdir()
+    config.mkdir()
+    (plugins / "10-nri-scope").symlink_to(COMMAND)
+    (config / "10-nri-scope.conf").write_text(f"output: {output}\n")
+    async with await ReferenceRuntime.listen(
+        socket, variant, sent=folder / "sent", plugins=plugins, plugin_config=config
+    ) as runtime:
+        played = await runtime.play(3)
+        # The runtime ends its plugins by SIGKILL: what is older than 100 ms has to be on disk.
+        await asyncio.sleep(0.3)
+        await runtime.stop()
+
+    assert (played.requests, played.failures) == (33, 0)
+    assert recorded(output) == exchanges(read_requests(folder / "sent"))
