@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How one plugin answered one request, and what that means for it and for the rest of the chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from google.protobuf.message import Message
+
+from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One plugin's answer to one request."""
+
+    plugin: str
+    """``NN-name``."""
+    method: str
+    """The RPC that was answered: StateChange where the plugin had to be asked again that way."""
+    reply: Message | None
+    """None where there is an error, and for a method that is not in the table."""
+    payload: bytes
+    """The reply as it was on the wire; empty where there is an error status."""
+    error: NriScopeError | None
+    """`RpcError`: the plugin's own error status. `RemoteProtocolError`: a reply that cannot be
+    decoded. `LocalProtocolError`: a request too large to send. `ConnectionClosed` and
+    `DeadlineExceeded`: the plugin is gone."""
+    took_ns: int
+    """From sending the request to having its answer, a second attempt as StateChange included."""
+
+    @property
+    def dropped(self) -> bool:
+        """The plugin is dropped for this. The operation and the rest of the chain go on: that a
+        closed connection or a missed deadline is harmless to a container is a real runtime's way.
+        """
+        return isinstance(self.error, (ConnectionClosed, DeadlineExceeded))
+
+    @property
+    def stops_chain(self) -> bool:
+        """An error that the operation fails with; plugins with a higher index never hear of it."""
+        return self.error is not None and not self.dropped

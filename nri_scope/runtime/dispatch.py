@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chain: every request goes to one plugin after the other, and to one request at a time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope._gen.nri.api_pb2 import StateChangeEvent
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
+
+from .answer import Answer
+from .plugin import Plugin
+from .state_change import as_state_change
+
+
+class Chain:
+    """The plugins that get events, in the order of their indices.
+
+    ValidateContainerAdjustment is dispatched like any other event here. Real runtimes ask all
+    validators at once, after the chain of CreateContainer, and fail the container when one of them
+    errs or vanishes.
+    """
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        """Held for each request from the first plugin to the last."""
+        self._plugins: list[Plugin] = []
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """In the order in which they are asked."""
+        return tuple(plugin for plugin in self._plugins if not plugin.link.closed)
+
+    def add(self, plugin: Plugin) -> None:
+        """Equal indices stay in the order of their arrival, which no real runtime promises."""
+        self._plugins.append(plugin)
+        self._plugins.sort(key=lambda one: one.index)
+
+    def remove(self, plugin: Plugin) -> None:
+        """Nothing happens where it is not there."""
+        if plugin in self._plugins:
+            self._plugins.remove(plugin)
+
+    async def send(
+        self,
+        method: str,
+        payload: bytes,
+        event: Event | None,
+        timeout_ns: int,
+        *,
+        service: str = PLUGIN_SERVICE,
+        only: str = "",
+    ) -> list[Answer]:
+        """Ask every plugin that wants ``event``, each with a deadline of its own.
+
+        A plugin that vanishes or is late is dropped and the next one is asked; an error status
+        ends the chain, and is the last answer.
+        """
+        answers: list[Answer] = []
+        async with self.lock:
+            for plugin in self.plugins:
+                if not plugin.subscribes(event) or only not in ("", plugin.id):
+                    continue
+                answer = await plugin.deliver(
+                    method, payload, event=event, timeout_ns=timeout_ns, service=service
+                )
+                answers.append(answer)
+                if answer.stops_chain:
+                    break
+        return answers
+
+
+def request_for(event: Event, request: Message, *, dedicated: bool) -> tuple[str, bytes]:
+    """Method and payload that tell ``event``, of which ``request`` is the own request message."""
+    expected = METHODS[event.name].request
+    if not isinstance(request, expected):
+        raise TypeError(f"{event.name} takes {expected.__name__}, not {type(request).__name__}")
+    if dedicated or event not in STATE_CHANGE_EVENTS:
+        return event.name, request.SerializeToString()
+    return "StateChange", as_state_change(event, request)
+
+
+def event_of(method: str, payload: bytes, service: str = PLUGIN_SERVICE) -> Event | None:
+    """The event that a request tells; None where it tells none that we know."""
+    if service != PLUGIN_SERVICE:
+        return None
+    if method != "StateChange":
+        known = METHODS.get(method)
+        return None if known is None else known.event
+    try:
+        return Event(StateChangeEvent.FromString(payload).event)
+    except (DecodeError, ValueError):
+        return None

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An emulated runtime: it takes plugins in, one at a time, and dispatches requests to them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri.api_pb2 import UpdateContainersRequest, UpdateContainersResponse
+from nri_scope.errors import (
+    ConnectError,
+    ConnectionClosed,
+    LocalProtocolError,
+    NriScopeError,
+    RpcError,
+)
+from nri_scope.nri.events import Event
+from nri_scope.nri.identity import parse_plugin_file
+from nri_scope.nri.methods import PLUGIN_SERVICE
+from nri_scope.transport import Server, listen_unix
+from nri_scope.wire import Code
+
+from . import admission
+from .answer import Answer
+from .dispatch import Chain, event_of, request_for
+from .launch import Process, launch
+from .plugin import Plugin
+from .profile import Profile
+from .setup import ProfileSetUp, SetUp
+
+FORMER_KEPT = 1000
+"""Plugins that are gone and still known; a plugin may reconnect for ever."""
+
+ENDED = "the runtime has ended"
+"""Why a plugin's connection ends with the runtime."""
+
+Update = Callable[[Plugin, UpdateContainersRequest], UpdateContainersResponse]
+"""Answers a plugin's UpdateContainers; `RpcError` answers with its status."""
+
+
+def _update_nothing_fails(
+    plugin: Plugin, request: UpdateContainersRequest
+) -> UpdateContainersResponse:
+    return UpdateContainersResponse()
+
+
+class Runtime:
+    """The runtime's role. Use it as an async context manager; leaving it ends every plugin.
+
+    Everything that goes to plugins after their registration is serial, under one lock, as in real
+    runtimes: events in the order of `dispatch` and `send`, each to one plugin after the other in
+    the order of their indices, and a new plugin's Synchronize in between. Plugins of equal index
+    are asked in the order of their arrival; real runtimes promise no order there.
+    """
+
+    def __init__(
+        self,
+        setup: SetUp | Profile,
+        *,
+        on_update: Update = _update_nothing_fails,
+        on_ready: Callable[[Plugin], None] = lambda plugin: None,
+        on_end: Callable[[Plugin], None] = lambda plugin: None,
+        configure_first: bool = False,
+    ) -> None:
+        """``on_ready`` hears of plugins from which on they get events, ``on_end`` of connections
+        that have ended, whether or not they ever came so far. With ``configure_first`` Configure
+        is sent before RegisterPlugin is answered, as a real runtime may or may not do.
+        """
+        self._setup: SetUp = ProfileSetUp(setup) if isinstance(setup, Profile) else setup
+        self._on_update = on_update
+        self._on_ready = on_ready
+        self._on_end = on_end
+        self._configure_first = configure_first
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._servers: list[Server] = []
+        self._registering = asyncio.Lock()
+        self._chain = Chain()
+        self._connected: dict[Plugin, Process | None] = {}
+        self._changed = asyncio.Event()
+        self._closing = False
+        self.former: deque[Plugin] = deque(maxlen=FORMER_KEPT)
+        """Plugins whose connection has ended; `Plugin.end_reason` says why."""
+
+    @property
+    def profile(self) -> Profile:
+        """The manners of this runtime."""
+        return self._setup.profile
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The plugins that get events, in the order in which they are asked."""
+        return self._chain.plugins
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._close()
+        # An exception of the body is the body's: the group would wrap it. It has to know of a
+        # cancellation, which may be its own doing after a background task failed.
+        if kind is None or not issubclass(kind, asyncio.CancelledError):
+            kind = error = traceback = None
+        await self._group.__aexit__(kind, error, traceback)
+
+    # -- plugins come and go ------------------------------------------------------------------
+
+    async def listen(self, path: str | Path) -> None:
+        """Take plugins in at a unix socket, whose folder is made (0700) if it is missing.
+
+        Raises `ConnectError`. The socket is removed in the end.
+        """
+        folder = Path(path).parent
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConnectError(
+                path, f"its folder cannot be made: {(error.strerror or str(error)).lower()}"
+            ) from error
+        self._servers.append(await listen_unix(path, lambda: self._take(self._new_plugin()).link))
+
+    async def adopt(self, connected: socket.socket) -> Plugin:
+        """Take in the plugin at the other end of ``connected``; returns once it gets events.
+
+        Raises `ConnectionClosed` with the reason where it does not come so far.
+        """
+        return await self._connect(connected, self._new_plugin(), None, "")
+
+    async def launch(self, path: str | Path, *, config: str = "") -> Plugin:
+        """Start the plugin at ``path``, a file named ``NN-name``; returns once it gets events.
+
+        Raises `UsageError` for a file that cannot be one, and `ConnectionClosed` as `adopt`.
+        """
+        index, name = parse_plugin_file(Path(path).name)
+        process, connected = launch(path, index, name)
+        return await self._connect(connected, self._new_plugin((index, name)), process, config)
+
+    async def _connect(
+        self, connected: socket.socket, plugin: Plugin, process: Process | None, config: str
+    ) -> Plugin:
+        connected.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: plugin.link, sock=connected)
+        self._take(plugin, process, config)
+        if self._closing:
+            if process is not None:
+                await process.kill()
+            raise ConnectionClosed(ENDED)
+        await self.wait_for(lambda: plugin.settled)
+        if not plugin.session.ready:
+            raise ConnectionClosed(plugin.end_reason)
+        return plugin
+
+    def _new_plugin(self, identity: tuple[str, str] | None = None) -> Plugin:
+        return Plugin(self._queue_update, identity)
+
+    def _take(self, plugin: Plugin, process: Process | None = None, config: str = "") -> Plugin:
+        if self._closing:
+            # Accepted just before the socket was closed: the event loop may make the link yet, or
+            # may not, so nobody waits for it.
+            plugin.drop(ENDED)
+            return plugin
+        self._connected[plugin] = process
+        self._spawn(self._admit(plugin, config))
+        self._group.create_task(self._watch(plugin, process))
+        return plugin
+
+    async def _admit(self, plugin: Plugin, config: str) -> None:
+        """Registration, Configure and Synchronize; the connections after this one wait."""
+        try:
+            async with self._registering:
+                stream_id = await admission.register(plugin, self.profile)
+                if self._configure_first:
+                    # Runs once the call below has sent its request and waits for the reply.
+                    asyncio.get_running_loop().call_soon(plugin.link.respond, stream_id)
+                else:
+                    plugin.link.respond(stream_id)
+                await admission.configure(plugin, self._setup, config)
+                async with self._chain.lock:
+                    await admission.synchronize(plugin, self._setup)
+                    self._chain.add(plugin)
+        except NriScopeError as error:
+            if not plugin.refused:
+                plugin.drop(str(error))
+        else:
+            self._on_ready(plugin)
+        self._notify()
+
+    async def _watch(self, plugin: Plugin, process: Process | None) -> None:
+        try:
+            reason = await plugin.link.wait_closed()
+            self._ended(plugin, reason)
+        finally:
+            if process is not None:
+                await process.kill()
+
+    def _ended(self, plugin: Plugin, reason: str) -> None:
+        plugin.end(reason)
+        self._chain.remove(plugin)
+        del self._connected[plugin]
+        self.former.append(plugin)
+        self._on_end(plugin)
+        self._notify()
+
+    async def wait_for(self, predicate: Callable[[], bool]) -> None:
+        """Wait until ``predicate`` holds; it is asked whenever a plugin becomes ready or ends."""
+        while not predicate():
+            await self._changed.wait()
+
+    async def wait_plugins(self, count: int) -> None:
+        """Wait until at least ``count`` plugins get events."""
+        await self.wait_for(lambda: len(self.plugins) >= count)
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # -- what plugins ask ---------------------------------------------------------------------
+
+    def _queue_update(
+        self, plugin: Plugin, stream_id: int, request: UpdateContainersRequest
+    ) -> None:
+        self._spawn(self._update(plugin, stream_id, request))
+
+    async def _update(
+        self, plugin: Plugin, stream_id: int, request: UpdateContainersRequest
+    ) -> None:
+        # Under the lock, as in real runtimes: asked for by a plugin that is handling a request and
+        # waits for this answer before it gives its own, both get nowhere until the deadline.
+        async with self._chain.lock:
+            if plugin.link.closed:
+                return
+            try:
+                reply = self._on_update(plugin, request)
+                plugin.link.respond(stream_id, reply.SerializeToString())
+            except RpcError as error:
+                plugin.link.respond_error(stream_id, error.code, error.message)
+            except LocalProtocolError as error:
+                plugin.link.respond_error(stream_id, Code.INTERNAL, error.problem)
+
+    # -- what plugins are asked ---------------------------------------------------------------
+
+    async def dispatch(self, event: Event, request: Message) -> list[Answer]:
+        """Send ``request``, the event's own request message, to all that subscribe to ``event``.
+
+        It travels as this runtime would send it, as the event's own RPC or as StateChange. There
+        is an answer for each plugin that was asked; an error status ends the list.
+        """
+        method, payload = request_for(event, request, dedicated=self.profile.dedicated_rpcs)
+        return await self._chain.send(method, payload, event, self._request_timeout_ns)
+
+    async def send(
+        self,
+        method: str,
+        payload: bytes,
+        *,
+        timeout_ns: int = 0,
+        service: str = PLUGIN_SERVICE,
+        plugin: str = "",
+    ) -> list[Answer]:
+        """Send a request byte for byte, with the deadline ``timeout_ns`` (0: the profile's).
+
+        It goes to those that subscribe to its event, of these only to ``plugin`` (``NN-name``) if
+        one is given. What is no event that we know goes to everyone.
+        """
+        return await self._chain.send(
+            method,
+            payload,
+            event_of(method, payload, service),
+            timeout_ns or self._request_timeout_ns,
+            service=service,
+            only=plugin,
+        )
+
+    @property
+    def _request_timeout_ns(self) -> int:
+        return self.profile.request_timeout_ms * 1_000_000
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = self._group.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _close(self) -> None:
+        self._closing = True
+        for server in self._servers:
+            await server.close()
+        for task in self._tasks:
+            task.cancel()
+        for plugin in self._connected:
+            plugin.drop(ENDED)

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StateChange, the one RPC in which nine events travel up to NRI 0.11 and to older plugins."""
+
+from __future__ import annotations
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import LocalProtocolError
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import METHODS
+from nri_scope.nri.subject import container_of, pod_of
+
+
+def as_state_change(event: Event, request: Message) -> bytes:
+    """The StateChange that tells what ``request``, the event's own request message, tells."""
+    return api.StateChangeEvent(
+        event=api.Event.ValueType(event.value),
+        pod=pod_of(event.name, request),
+        container=container_of(event.name, request),
+    ).SerializeToString()
+
+
+def state_change_of(event: Event, payload: bytes) -> bytes:
+    """The same from the request's bytes; `LocalProtocolError` if they are no such message."""
+    try:
+        request = METHODS[event.name].request.FromString(payload)
+    except DecodeError as error:
+        raise LocalProtocolError(f"{event.name}: the request cannot be decoded: {error}") from error
+    return as_state_change(event, request)

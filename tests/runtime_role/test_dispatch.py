@@ -1,0 +1,475 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One event after the other, to one plugin after the other, and what becomes of bad answers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from dataclasses import replace
+
+import pytest
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import (
+    ConnectionClosed,
+    DeadlineExceeded,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RpcError,
+)
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
+from nri_scope.runtime import Plugin, Profile, Runtime
+from nri_scope.wire import Code, RequestReceived
+
+from .profiles import NEW, OLD
+from .small_plugin import Reply, SmallPlugin
+
+POD = api.PodSandbox(id="pod", namespace="shop", name="web")
+CONTAINER = api.Container(id="container", pod_sandbox_id="pod", name="app")
+START = api.StartContainerRequest(pod=POD, container=CONTAINER)
+CREATE = api.CreateContainerRequest(pod=POD, container=CONTAINER)
+HURRIED = replace(NEW, request_timeout_ms=50)
+
+
+def request_of(event: Event) -> Message:
+    """The event's own request about our pod and, where it has one, our container."""
+    parts: dict[str, Message] = {"pod": POD}
+    request = METHODS[event.name].request
+    if "container" in request.DESCRIPTOR.fields_by_name:
+        parts["container"] = CONTAINER
+    return request(**parts)
+
+
+async def joined(runtime: Runtime, *plugins: SmallPlugin) -> list[Plugin]:
+    return [await plugin.join(runtime) for plugin in plugins]
+
+
+# -- who is asked, and how ----------------------------------------------------------------------
+
+
+async def test_plugins_are_asked_in_index_order_whatever_the_order_of_their_arrival() -> None:
+    order: list[str] = []
+
+    def remember(plugin: SmallPlugin) -> SmallPlugin:
+        def start(request: RequestReceived) -> Reply:
+            order.append(f"{plugin.index}-{plugin.name}")
+            return b""
+
+        plugin.on["StartContainer"] = start
+        return plugin
+
+    async with Runtime(NEW) as runtime:
+        for name in ("50-b", "99-last", "00-first", "50-a"):
+            await remember(SmallPlugin(name)).join(runtime)
+        answers = await runtime.dispatch(Event.StartContainer, START)
+    assert order == ["00-first", "50-b", "50-a", "99-last"]
+    assert [answer.plugin for answer in answers] == order
+    assert all(answer.error is None and answer.took_ns > 0 for answer in answers)
+
+
+async def test_only_subscribers_are_asked() -> None:
+    async with Runtime(NEW) as runtime:
+        starts, creates = (
+            SmallPlugin("10-starts", Event.StartContainer.bit),
+            SmallPlugin("20-creates", Event.CreateContainer.bit),
+        )
+        await joined(runtime, starts, creates)
+        answers = await runtime.dispatch(Event.StartContainer, START)
+        assert [answer.plugin for answer in answers] == ["10-starts"]
+        assert not creates.events
+        assert await runtime.dispatch(Event.RunPodSandbox, request_of(Event.RunPodSandbox)) == []
+
+
+async def test_reply_is_decoded() -> None:
+    async with Runtime(NEW) as runtime:
+        plugin = SmallPlugin()
+        adjustment = api.CreateContainerResponse(
+            adjust=api.ContainerAdjustment(annotations={"a": "b"})
+        )
+        plugin.on["CreateContainer"] = lambda request: adjustment
+        await plugin.join(runtime)
+        (answer,) = await runtime.dispatch(Event.CreateContainer, CREATE)
+    assert answer.reply == adjustment
+    assert answer.payload == adjustment.SerializeToString()
+    assert plugin.messages("CreateContainer") == [CREATE]
+
+
+@pytest.mark.parametrize("event", Event, ids=lambda event: event.name)
+@pytest.mark.parametrize("profile", [OLD, NEW], ids=lambda profile: profile.name)
+async def test_event_travels_as_this_runtime_sends_it(profile: Profile, event: Event) -> None:
+    plugin = SmallPlugin()
+    # An emulated runtime may be told to send what its profile does not know.
+    async with Runtime(replace(profile, mask=NEW.mask)) as runtime:
+        await plugin.join(runtime)
+        await runtime.dispatch(event, request_of(event))
+    (sent,) = plugin.events
+    assert sent.service == PLUGIN_SERVICE
+    if profile is OLD and event in STATE_CHANGE_EVENTS:
+        change = api.StateChangeEvent.FromString(sent.payload)
+        assert sent.method == "StateChange"
+        assert change.event == event.value
+        assert change.pod == POD
+        assert change.HasField("container") != event.is_pod_event
+        assert event.is_pod_event or change.container == CONTAINER
+    else:
+        assert sent.method == event.name
+        assert sent.payload == request_of(event).SerializeToString()
+
+
+async def test_wrong_message_for_the_event_is_our_bug() -> None:
+    async with Runtime(NEW) as runtime:
+        with pytest.raises(TypeError, match="takes StartContainerRequest"):
+            await runtime.dispatch(Event.StartContainer, CREATE)
+
+
+async def test_deadline_is_sent_along() -> None:
+    async with Runtime(replace(NEW, request_timeout_ms=2_000)) as runtime:
+        plugin = SmallPlugin()
+        await plugin.join(runtime)
+        await runtime.dispatch(Event.StartContainer, START)
+        await runtime.send("StartContainer", b"", timeout_ns=1_999_934_312)
+    assert [one.timeout_ns for one in plugin.events] == [2_000_000_000, 1_999_934_312]
+
+
+async def test_concurrent_dispatches_take_turns() -> None:
+    order: list[str] = []
+    async with Runtime(NEW) as runtime:
+        plugins = [SmallPlugin("10-a"), SmallPlugin("20-b")]
+
+        def later(plugin: SmallPlugin) -> None:
+            def handle(request: RequestReceived) -> Reply:
+                order.append(f"{request.method} {plugin.name}")
+                asyncio.get_running_loop().call_later(0.001, plugin.answer, request, b"")
+                return None
+
+            plugin.on["StartContainer"] = plugin.on["CreateContainer"] = handle
+
+        for plugin in plugins:
+            later(plugin)
+        await joined(runtime, *plugins)
+        await asyncio.gather(
+            runtime.dispatch(Event.CreateContainer, CREATE),
+            runtime.dispatch(Event.StartContainer, START),
+        )
+    assert order == ["CreateContainer a", "CreateContainer b", "StartContainer a",
+                     "StartContainer b"]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [100, 4_095, 4_096, 4_097, 100_000, 3_000_000])
+async def test_messages_of_every_size_pass_both_ways(size: int) -> None:
+    async with Runtime(NEW) as runtime:
+        plugin = SmallPlugin()
+        reply = api.CreateContainerResponse(
+            adjust=api.ContainerAdjustment(annotations={"large": "y" * size})
+        )
+        plugin.on["CreateContainer"] = lambda request: reply
+        await plugin.join(runtime)
+        request = api.CreateContainerRequest(container=api.Container(env=["X=" + "x" * size]))
+        (answer,) = await runtime.dispatch(Event.CreateContainer, request)
+    assert answer.reply == reply
+    assert plugin.messages("CreateContainer") == [request]
+
+
+# -- bad answers --------------------------------------------------------------------------------
+
+
+async def test_error_status_stops_the_chain_and_keeps_the_plugin() -> None:
+    async with Runtime(NEW) as runtime:
+        first, second, third = SmallPlugin("10-a"), SmallPlugin("20-b"), SmallPlugin("30-c")
+        second.on["StartContainer"] = lambda request: RpcError(Code.UNKNOWN, "not today")
+        await joined(runtime, first, second, third)
+        ok, refused = await runtime.dispatch(Event.StartContainer, START)
+        assert ok.error is None
+        assert isinstance(refused.error, RpcError) and refused.error.message == "not today"
+        assert refused.stops_chain and not refused.dropped
+        assert (refused.reply, refused.payload) == (None, b"")
+        assert not third.events
+        assert len(runtime.plugins) == 3
+
+
+async def test_late_answer_drops_the_plugin_and_the_chain_goes_on() -> None:
+    async with Runtime(HURRIED) as runtime:
+        slow, quick = SmallPlugin("10-slow"), SmallPlugin("20-quick")
+        slow.on["StartContainer"] = lambda request: None
+        await joined(runtime, slow, quick)
+        late, fine = await runtime.dispatch(Event.StartContainer, START)
+        assert isinstance(late.error, DeadlineExceeded) and late.dropped
+        assert fine.error is None
+        assert [plugin.id for plugin in runtime.plugins] == ["20-quick"]
+        slow.answer(slow.events[0], b"")
+        await slow.connected.wait_closed()
+        await runtime.wait_for(lambda: bool(runtime.former))
+        assert runtime.former[0].end_reason == "StartContainer: no answer within 0.05 s"
+        (answer,) = await runtime.dispatch(Event.StartContainer, START)
+        assert answer.plugin == "20-quick"
+
+
+async def test_deadline_exceeded_as_a_status_is_the_plugins_own_error() -> None:
+    async with Runtime(NEW) as runtime:
+        plugin = SmallPlugin()
+        await plugin.join(runtime)
+        plugin.on["StartContainer"] = lambda request: RpcError(Code.DEADLINE_EXCEEDED, "mine")
+        (answer,) = await runtime.dispatch(Event.StartContainer, START)
+        assert isinstance(answer.error, RpcError) and not answer.dropped
+        assert len(runtime.plugins) == 1
+
+
+async def test_connection_lost_in_the_middle_of_a_request_is_harmless() -> None:
+    async with Runtime(NEW) as runtime:
+        dying, living = SmallPlugin("10-dying"), SmallPlugin("20-living")
+
+        def die(request: RequestReceived) -> Reply:
+            dying.connected.abort()
+            return None
+
+        dying.on["StartContainer"] = die
+        await joined(runtime, dying, living)
+        lost, fine = await runtime.dispatch(Event.StartContainer, START)
+        assert isinstance(lost.error, ConnectionClosed) and lost.dropped
+        assert fine.error is None
+        assert [plugin.id for plugin in runtime.plugins] == ["20-living"]
+
+
+@pytest.mark.parametrize(
+    ("garbage", "reason"),
+    [
+        (struct.pack(">II", 1, 0xFFFFFFFF), "protocol error of the peer: mux frame of 4294967295"),
+        (struct.pack(">II", 1, 100) + b"half", "closed by the peer in the middle of a message"),
+    ],
+    ids=["protocol error", "half a message"],
+)
+async def test_broken_stream_is_harmless(garbage: bytes, reason: str) -> None:
+    ours, theirs = socket.socketpair()
+    backdoor = theirs.dup()
+    async with Runtime(NEW) as runtime:
+        broken, living = SmallPlugin("10-broken"), SmallPlugin("20-living")
+
+        def break_off(request: RequestReceived) -> Reply:
+            backdoor.send(garbage)
+            backdoor.shutdown(socket.SHUT_WR)
+            return None
+
+        broken.on["StartContainer"] = break_off
+        await broken.adopt(theirs.detach())
+        await asyncio.gather(broken.register(), runtime.adopt(ours))
+        await living.join(runtime)
+        lost, fine = await runtime.dispatch(Event.StartContainer, START)
+        assert isinstance(lost.error, ConnectionClosed) and reason in lost.error.reason
+        assert fine.error is None
+    backdoor.close()
+
+
+async def test_undecodable_reply_stops_the_chain_and_keeps_the_plugin() -> None:
+    async with Runtime(NEW) as runtime:
+        plugin, next_one = SmallPlugin("10-a"), SmallPlugin("20-b")
+        plugin.on["CreateContainer"] = lambda request: b"\xff\xff"
+        await joined(runtime, plugin, next_one)
+        (answer,) = await runtime.dispatch(Event.CreateContainer, CREATE)
+        assert isinstance(answer.error, RemoteProtocolError)
+        assert answer.payload == b"\xff\xff"
+        assert len(runtime.plugins) == 2
+
+
+async def test_request_too_large_to_send_stops_the_chain_and_keeps_the_plugin() -> None:
+    async with Runtime(NEW) as runtime:
+        plugin = SmallPlugin()
+        await plugin.join(runtime)
+        huge = api.CreateContainerRequest(container=api.Container(args=["x" * (5 << 20)]))
+        (answer,) = await runtime.dispatch(Event.CreateContainer, huge)
+        assert isinstance(answer.error, LocalProtocolError)
+        (answer,) = await runtime.dispatch(Event.CreateContainer, CREATE)
+        assert answer.error is None
+
+
+# -- the fallback to StateChange ----------------------------------------------------------------
+
+
+def only_state_change(plugin: SmallPlugin) -> SmallPlugin:
+    for event in STATE_CHANGE_EVENTS:
+        plugin.on[event.name] = lambda request: RpcError(Code.UNIMPLEMENTED, "method unknown")
+    return plugin
+
+
+async def test_unimplemented_switches_all_nine_events_of_that_connection_to_state_change() -> None:
+    async with Runtime(NEW) as runtime:
+        older, newer = only_state_change(SmallPlugin("10-older")), SmallPlugin("20-newer")
+        await joined(runtime, older, newer)
+        nine = sorted(STATE_CHANGE_EVENTS)
+        for event in nine:
+            answers = await runtime.dispatch(event, request_of(event))
+            assert [(one.method, one.error) for one in answers] == [
+                ("StateChange", None),
+                (event.name, None),
+            ]
+        assert [one.method for one in older.events] == [nine[0].name] + ["StateChange"] * 9
+        assert [one.method for one in newer.events] == [event.name for event in nine]
+        changes = older.messages("StateChange")
+        assert changes == [
+            api.StateChangeEvent(
+                event=api.Event.ValueType(event.value),
+                pod=POD,
+                container=None if event.is_pod_event else CONTAINER,
+            )
+            for event in nine
+        ]
+
+
+async def test_other_errors_and_other_events_do_not_fall_back() -> None:
+    async with Runtime(NEW) as runtime:
+        plugin = SmallPlugin()
+        plugin.on["StartContainer"] = lambda request: RpcError(Code.UNKNOWN, "broken")
+        plugin.on["CreateContainer"] = lambda request: RpcError(Code.UNIMPLEMENTED, "what?")
+        await plugin.join(runtime)
+        for event, request in ((Event.StartContainer, START), (Event.CreateContainer, CREATE)):
+            (answer,) = await runtime.dispatch(event, request)
+            assert isinstance(answer.error, RpcError)
+        assert "StateChange" not in plugin.methods
+
+
+async def test_state_change_that_is_unimplemented_too_is_an_error() -> None:
+    async with Runtime(NEW) as runtime:
+        plugin = only_state_change(SmallPlugin())
+        plugin.on["StateChange"] = lambda request: RpcError(Code.UNIMPLEMENTED, "that neither")
+        await plugin.join(runtime)
+        (answer,) = await runtime.dispatch(Event.StartContainer, START)
+        assert isinstance(answer.error, RpcError) and answer.error.message == "that neither"
+        assert answer.stops_chain
+
+
+async def test_one_deadline_covers_both_attempts() -> None:
+    async with Runtime(NEW) as runtime:
+        plugin = only_state_change(SmallPlugin())
+        await plugin.join(runtime)
+        await runtime.dispatch(Event.StartContainer, START)
+        first, second = plugin.events
+        assert second.timeout_ns < first.timeout_ns == NEW.request_timeout_ms * 1_000_000
+
+
+async def test_reconnected_plugin_is_asked_the_new_way_again() -> None:
+    async with Runtime(NEW) as runtime:
+        plugin = only_state_change(SmallPlugin())
+        await plugin.join(runtime)
+        await runtime.dispatch(Event.StartContainer, START)
+        plugin.connected.close()
+        await runtime.wait_for(lambda: bool(runtime.former))
+        again = SmallPlugin()
+        await again.join(runtime)
+        await runtime.dispatch(Event.StartContainer, START)
+        assert [one.method for one in again.events] == ["StartContainer"]
+
+
+# -- stored requests ----------------------------------------------------------------------------
+
+
+async def test_stored_request_is_sent_byte_for_byte_to_whom_it_is_meant() -> None:
+    async with Runtime(OLD) as runtime:
+        first, second = SmallPlugin("10-a"), SmallPlugin("20-b")
+        await joined(runtime, first, second)
+        # Not in field order: no serialiser would write it like this.
+        container = api.StartContainerRequest(container=CONTAINER).SerializeToString()
+        odd = container + api.StartContainerRequest(pod=POD).SerializeToString()
+        (answer,) = await runtime.send("StartContainer", odd, timeout_ns=123_456_789, plugin="20-b")
+        assert (answer.plugin, answer.method, answer.error) == ("20-b", "StartContainer", None)
+        (sent,) = second.events
+        assert (sent.method, sent.payload, sent.timeout_ns) == ("StartContainer", odd, 123_456_789)
+        assert not first.events
+
+
+async def test_stored_request_goes_by_the_subscription() -> None:
+    async with Runtime(OLD) as runtime:
+        plugin = SmallPlugin(mask=Event.StartContainer.bit)
+        await plugin.join(runtime)
+        start = api.StateChangeEvent(event=api.START_CONTAINER).SerializeToString()
+        stop_pod = api.StateChangeEvent(event=api.STOP_POD_SANDBOX).SerializeToString()
+        assert len(await runtime.send("StateChange", start)) == 1
+        assert len(await runtime.send("StateChange", stop_pod)) == 0
+        assert len(await runtime.send("CreateContainer", b"")) == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "payload", "service"),
+    [
+        ("CheckpointContainer", b"\x08\x01", PLUGIN_SERVICE),
+        ("StateChange", b"\x08\x63", PLUGIN_SERVICE),
+        ("StateChange", b"\xff", PLUGIN_SERVICE),
+        ("StartContainer", b"", "some.other.Service"),
+    ],
+    ids=["unknown method", "unknown event", "undecodable", "other service"],
+)
+async def test_what_is_no_known_event_goes_to_everyone(
+    method: str, payload: bytes, service: str
+) -> None:
+    async with Runtime(OLD) as runtime:
+        plugin = SmallPlugin(mask=Event.CreateContainer.bit)
+        await plugin.join(runtime)
+        (answer,) = await runtime.send(method, payload, service=service)
+        assert answer.error is None
+        (sent,) = plugin.events
+        assert (sent.service, sent.method, sent.payload) == (service, method, payload)
+
+
+async def test_undecodable_request_cannot_fall_back() -> None:
+    async with Runtime(NEW) as runtime:
+        plugin = only_state_change(SmallPlugin())
+        await plugin.join(runtime)
+        (answer,) = await runtime.send("StartContainer", b"\xff")
+        assert isinstance(answer.error, LocalProtocolError)
+        assert len(runtime.plugins) == 1
+
+
+# -- unsolicited updates ------------------------------------------------------------------------
+
+UPDATE = api.UpdateContainersRequest(update=[api.ContainerUpdate(container_id="container")])
+
+
+async def test_update_containers_is_answered_with_nothing_failed() -> None:
+    async with Runtime(NEW) as runtime:
+        plugin = SmallPlugin()
+        await plugin.join(runtime)
+        assert await plugin.update_containers(UPDATE) == api.UpdateContainersResponse()
+
+
+async def test_update_containers_is_answered_by_the_hook() -> None:
+    asked: list[tuple[str, api.UpdateContainersRequest]] = []
+
+    def hook(plugin: Plugin, request: api.UpdateContainersRequest) -> api.UpdateContainersResponse:
+        asked.append((plugin.id, request))
+        if len(asked) == 2:
+            raise RpcError(Code.UNAVAILABLE, "enough")
+        if len(asked) == 3:
+            failed = [api.ContainerUpdate(container_id="x" * (5 << 20))]
+            return api.UpdateContainersResponse(failed=failed)
+        return api.UpdateContainersResponse(failed=request.update)
+
+    async with Runtime(NEW, on_update=hook) as runtime:
+        plugin = SmallPlugin()
+        await plugin.join(runtime)
+        reply = await plugin.update_containers(UPDATE)
+        assert list(reply.failed) == list(UPDATE.update)
+        with pytest.raises(RpcError, match="enough"):
+            await plugin.update_containers(UPDATE)
+        with pytest.raises(RpcError, match="exceeds the limit"):
+            await plugin.update_containers(UPDATE)
+    assert asked == [("10-small", UPDATE)] * 3
+
+
+async def test_update_containers_from_inside_a_handler_waits_for_ever() -> None:
+    """As with real runtimes, which hold the same lock for both."""
+    async with Runtime(HURRIED) as runtime:
+        plugin = SmallPlugin()
+        updates: list[asyncio.Task[api.UpdateContainersResponse]] = []
+
+        def handle(request: RequestReceived) -> Reply:
+            updates.append(asyncio.create_task(plugin.update_containers(UPDATE)))
+            updates[0].add_done_callback(lambda _: plugin.answer(request, b""))
+            return None
+
+        plugin.on["StartContainer"] = handle
+        await plugin.join(runtime)
+        (answer,) = await runtime.dispatch(Event.StartContainer, START)
+        assert isinstance(answer.error, DeadlineExceeded)
+        with pytest.raises(ConnectionClosed):
+            await updates[0]

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Playing what was stored: every byte as it was, in its order, at a pace of our choice."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri.api_pb2 import ConfigureRequest, ConfigureResponse, SynchronizeRequest
+from nri_scope.errors import RpcError, UsageError
+from nri_scope.nri.events import Event
+from nri_scope.runtime import (
+    FASTEST,
+    PROFILES,
+    Answer,
+    Pace,
+    Profile,
+    Runtime,
+    Stored,
+    play,
+    split_setup,
+)
+from nri_scope.wire import RequestReceived
+
+from .captures import NAMES, exchanges
+from .profiles import OLD
+from .small_plugin import Reply, SmallPlugin
+
+SETUP = ("Configure", "Synchronize")
+
+
+def answering_as_captured(name: str, plugin_id: str) -> SmallPlugin:
+    """A plugin that gives the replies of the capture, in their order."""
+    replies: dict[str, deque[bytes]] = {}
+    for exchange in exchanges(name):
+        if exchange.stored.plugin == plugin_id:
+            replies.setdefault(exchange.stored.method, deque()).append(exchange.reply)
+
+    def reply(request: RequestReceived) -> Reply:
+        return replies[request.method].popleft()
+
+    plugin = SmallPlugin(plugin_id)
+    plugin.on = dict.fromkeys(replies, reply)
+    return plugin
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_capture_arrives_byte_for_byte_at_each_of_its_plugins(name: str) -> None:
+    ids = sorted({exchange.stored.plugin for exchange in exchanges(name)})
+    plugins = {plugin_id: answering_as_captured(name, plugin_id) for plugin_id in ids}
+    setup, events = split_setup(exchange.stored for exchange in exchanges(name))
+    told: list[tuple[Stored, list[Answer]]] = []
+    async with Runtime(setup) as runtime:
+        for plugin in plugins.values():
+            await plugin.join(runtime)
+        played = await play(
+            runtime, events, on_event=lambda item, answers: told.append((item, answers))
+        )
+        assert [plugin.id for plugin in runtime.plugins] == ids
+    for plugin_id, plugin in plugins.items():
+        captured = [one.stored for one in exchanges(name) if one.stored.plugin == plugin_id]
+        assert [(one.service, one.method, one.payload) for one in plugin.requests] == [
+            (one.service, one.method, one.request) for one in captured
+        ]
+        assert [one.timeout_ns for one in plugin.events] == [
+            one.timeout_ns for one in captured if one.method not in SETUP
+        ]
+    expected = [one for one in exchanges(name) if one.stored.method not in SETUP]
+    assert [item for item, _ in told] == [one.stored for one in expected]
+    assert [answers[0].payload for _, answers in told] == [one.reply for one in expected]
+    assert (played.events, played.answers, played.errors) == (len(expected), len(expected), 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_one_plugins_stream_plays_to_any_other(name: str) -> None:
+    stream = [
+        exchange.stored._replace(plugin="")
+        for exchange in exchanges(name)
+        if exchange.stored.plugin == "50-probe-b"
+    ]
+    setup, events = split_setup(stream)
+    everything, creations = (
+        SmallPlugin("00-everything"),
+        SmallPlugin("90-creations", Event.CreateContainer.bit),
+    )
+    async with Runtime(setup) as runtime:
+        await everything.join(runtime)
+        await creations.join(runtime)
+        await play(runtime, events)
+    assert [one.payload for one in everything.requests] == [one.request for one in stream]
+    assert [one.payload for one in creations.requests[:2]] == [one.request for one in stream[:2]]
+    assert {one.method for one in creations.events} == {"CreateContainer"}
+
+
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        ("containerd-1.7.24", "containerd-1.7"),
+        ("containerd-2.1.9", "containerd-2.1"),
+        ("cri-o-1.37", "cri-o-1.37"),
+    ],
+)
+def test_profile_of_a_recorded_runtime_is_that_of_the_runtime(name: str, profile: str) -> None:
+    setup, _ = split_setup(exchange.stored for exchange in exchanges(name))
+    known = PROFILES[profile]
+    recorded = setup.profile
+    assert recorded.name == "recorded"
+    for field in ("nri_version", "mask", "dedicated_rpcs", "split_sync", "sends_timeouts",
+                  "sends_nri_version", "checks_names", "request_timeout_ms"):  # fmt: skip
+        assert getattr(recorded, field) == getattr(known, field), field
+    configure = ConfigureRequest.FromString(setup.configures["00-probe-a"])
+    assert configure == recorded.configure_request()
+
+
+# -- the set-up -----------------------------------------------------------------------------------
+
+CONFIGURE = OLD.configure_request().SerializeToString()
+
+
+def part(pods: int, more: bool) -> bytes:
+    request = SynchronizeRequest(more=more)
+    for number in range(pods):
+        request.pods.add(id=f"pod-{number}")
+    return request.SerializeToString()
+
+
+async def test_parts_of_synchronize_are_played_as_parts() -> None:
+    stored = [
+        Stored(1, "Configure", CONFIGURE),
+        Stored(2, "Synchronize", part(3, True)),
+        Stored(3, "Synchronize", part(1, False)),
+        Stored(4, "CreateContainer", b""),
+    ]
+    setup, events = split_setup(stored)
+    plugin = SmallPlugin()
+    async with Runtime(setup) as runtime:
+        await plugin.join(runtime)
+        await play(runtime, events)
+    assert [(one.method, one.payload) for one in plugin.requests] == [
+        (one.method, one.request) for one in stored
+    ]
+
+
+async def test_set_up_in_the_middle_is_no_event() -> None:
+    """A plugin that came later in the recording; here all come first."""
+    setup, events = split_setup(
+        [
+            Stored(1, "Configure", CONFIGURE),
+            Stored(2, "CreateContainer", b""),
+            Stored(3, "Configure", CONFIGURE, plugin="50-late"),
+            Stored(4, "Synchronize", b"", plugin="50-late"),
+            Stored(5, "StopContainer", b""),
+        ]
+    )
+    plugin = SmallPlugin()
+    async with Runtime(setup) as runtime:
+        await plugin.join(runtime)
+        played = await play(runtime, events)
+    assert plugin.methods == ["Configure", "Synchronize", "CreateContainer", "StopContainer"]
+    assert plugin.messages("Synchronize") == [SynchronizeRequest()]
+    assert played.events == 2
+
+
+def test_stream_without_configure_needs_a_profile() -> None:
+    stored = [Stored(1, "CreateContainer", b"")]
+    with pytest.raises(UsageError, match="does not tell which runtime"):
+        split_setup(stored)
+    setup, events = split_setup(stored, OLD)
+    assert setup.configure("10-any", "") == CONFIGURE
+    assert list(events) == stored
+
+
+def test_configuration_given_now_replaces_the_recorded_one() -> None:
+    recorded = OLD.configure_request("old: 1").SerializeToString()
+    setup, _ = split_setup([Stored(1, "Configure", recorded)])
+    assert ConfigureRequest.FromString(setup.configure("10-a", "")).config == "old: 1"
+    assert setup.configure("10-a", "new: 2") == OLD.configure_request("new: 2").SerializeToString()
+
+
+async def test_errors_are_counted_and_playing_goes_on() -> None:
+    setup, events = split_setup(
+        [
+            Stored(1, "Configure", CONFIGURE),
+            Stored(2, "CreateContainer", b""),
+            Stored(3, "StopContainer", b""),
+        ]
+    )
+    plugin = SmallPlugin()
+    plugin.on["Configure"] = lambda request: ConfigureResponse()
+    plugin.on["CreateContainer"] = lambda request: RpcError(2, "no")
+    async with Runtime(setup) as runtime:
+        await plugin.join(runtime)
+        played = await play(runtime, events)
+    assert (played.events, played.answers, played.errors) == (2, 2, 1)
+
+
+# -- the pace -------------------------------------------------------------------------------------
+
+
+def test_pause_is_the_gap_within_bounds_over_the_speed() -> None:
+    pace = Pace(speed=2, shortest=0.2, longest=1.0)
+    second = 1_000_000_000
+    assert pace.pause(0, second // 2) == 0.25
+    assert pace.pause(0, 1_000) == 0.1
+    assert pace.pause(0, 3600 * second) == 0.5
+    assert pace.pause(second, 0) == 0.1
+
+
+@given(st.integers(-(2**63), 2**63), st.integers(-(2**63), 2**63))
+def test_fastest_never_waits(before_ns: int, next_ns: int) -> None:
+    assert FASTEST.pause(before_ns, next_ns) == 0
+    assert Pace(speed=inf).pause(before_ns, next_ns) == 0
+
+
+def test_profile_of_unknown_runtime_is_the_conservative_one() -> None:
+    profile = Profile.of("x", "podman", "5", None)
+    assert profile.nri_version == ""
+    assert profile.mask == 0x07FF
+    assert not profile.dedicated_rpcs and not profile.split_sync and not profile.sends_timeouts

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a connection to a plugin that gets events, and the ways in which that ends early."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri.api_pb2 import (
+    ConfigureRequest,
+    RegisterPluginRequest,
+    UpdateContainersRequest,
+)
+from nri_scope.errors import ConnectError, ConnectionClosed, RpcError
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE
+from nri_scope.runtime import PROFILES, Plugin, Profile, Runtime
+from nri_scope.wire import Code, Connection, RequestReceived, ResponseReceived, WireEvent
+
+from .profiles import NEW, OLD
+from .small_plugin import SmallPlugin
+
+
+async def test_plugin_is_configured_and_synchronized_before_it_gets_events(tmp_path: Path) -> None:
+    async with Runtime(OLD) as runtime:
+        await runtime.listen(tmp_path / "nri" / "nri.sock")
+        plugin = SmallPlugin("42-answer")
+        await plugin.connect(tmp_path / "nri" / "nri.sock")
+        await plugin.register()
+        await runtime.wait_plugins(1)
+        (seen,) = runtime.plugins
+        assert (seen.id, seen.mask) == ("42-answer", OLD.mask)
+        assert plugin.methods == ["Configure", "Synchronize"]
+    assert await plugin.connected.wait_closed()
+
+
+async def test_socket_is_private_and_goes_with_the_runtime(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "nri.sock"
+    async with Runtime(OLD) as runtime:
+        await runtime.listen(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert not path.exists()
+
+
+async def test_socket_that_cannot_be_is_a_connect_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    async with Runtime(OLD) as runtime:
+        with pytest.raises(ConnectError, match="its folder cannot be made"):
+            await runtime.listen(tmp_path / "file" / "nri.sock")
+        with pytest.raises(ConnectError, match="at most 107"):
+            await runtime.listen(tmp_path / ("x" * 120))
+
+
+@pytest.mark.parametrize("name", sorted(PROFILES))
+async def test_configure_tells_what_this_runtime_tells(name: str) -> None:
+    profile = PROFILES[name]
+    plugin = SmallPlugin()
+    async with Runtime(profile) as runtime:
+        await plugin.join(runtime)
+    assert plugin.configured == profile.configure_request()
+    assert bool(plugin.configured.request_timeout) == (name not in ("containerd-1.7", "isulad"))
+    assert bool(plugin.configured.NRI_version) == profile.dedicated_rpcs
+
+
+async def wire_events(sock: socket.socket, connection: Connection, count: int) -> list[WireEvent]:
+    """The next events in the order of their bytes, which tasks would not tell."""
+    events: list[WireEvent] = []
+    while len(events) < count:
+        connection.receive_data(await asyncio.get_running_loop().sock_recv(sock, 65536))
+        events += connection.events_received()
+    return events
+
+
+@pytest.mark.parametrize("configure_first", [False, True])
+async def test_configure_may_come_before_the_registration_is_answered(
+    configure_first: bool,
+) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    connection = Connection(serves=PLUGIN_CONN, calls=RUNTIME_CONN)
+    request = RegisterPluginRequest(plugin_name="raw", plugin_idx="10")
+    connection.send_request(RUNTIME_SERVICE, "RegisterPlugin", request.SerializeToString())
+    async with Runtime(OLD, configure_first=configure_first) as runtime:
+        adopting = asyncio.create_task(runtime.adopt(ours))
+        theirs.send(b"".join(connection.data_to_send()))
+        first, second = await wire_events(theirs, connection, 2)
+        configure = first if configure_first else second
+        reply = second if configure_first else first
+        assert isinstance(configure, RequestReceived) and configure.method == "Configure"
+        assert isinstance(reply, ResponseReceived) and reply.code == Code.OK
+        connection.send_response(configure.stream_id)
+        theirs.send(b"".join(connection.data_to_send()))
+        (synchronize,) = await wire_events(theirs, connection, 1)
+        assert isinstance(synchronize, RequestReceived) and synchronize.method == "Synchronize"
+        connection.send_response(synchronize.stream_id)
+        theirs.send(b"".join(connection.data_to_send()))
+        assert (await adopting).id == "10-raw"
+    theirs.close()
+
+
+# -- one at a time ------------------------------------------------------------------------------
+
+
+async def test_mute_client_blocks_the_others_until_its_time_is_up(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    order: list[str] = []
+    runtime = Runtime(
+        replace(OLD, registration_timeout_ms=50),
+        on_ready=lambda plugin: order.append(f"{plugin.id} ready"),
+        on_end=lambda plugin: order.append(f"{plugin.id} ended: {plugin.end_reason}"),
+    )
+    async with runtime:
+        await runtime.listen(path)
+        mute, eager = SmallPlugin(), SmallPlugin("20-eager")
+        await mute.connect(path)
+        await eager.connect(path)
+        await eager.register()
+        await runtime.wait_plugins(1)
+        await mute.connected.wait_closed()
+        assert "RegisterPlugin: no answer within 0.05 s" in order[0]
+        assert order[1:] == ["20-eager ready"]
+
+
+async def test_registration_waits_for_the_one_before_it(tmp_path: Path) -> None:
+    """Its reply included: the runtime does not look at the second connection before its turn."""
+    path = tmp_path / "s"
+    async with Runtime(OLD) as runtime:
+        await runtime.listen(path)
+        first, second = SmallPlugin("20-first"), SmallPlugin("10-second")
+        first.on["Synchronize"] = lambda request: None
+        await first.connect(path)
+        await first.register()
+        await second.connect(path)
+        registering = asyncio.create_task(second.register())
+        while "Synchronize" not in first.methods:
+            first.arrived.clear()
+            await first.arrived.wait()
+        assert not registering.done() and not second.requests
+        first.answer(first.requests[-1], b"")
+        await registering
+        await runtime.wait_plugins(2)
+        assert [plugin.id for plugin in runtime.plugins] == ["10-second", "20-first"]
+
+
+async def test_client_that_leaves_unregistered_makes_room_at_once(tmp_path: Path) -> None:
+    async with Runtime(OLD) as runtime:
+        await runtime.listen(tmp_path / "s")
+        gone, next_one = SmallPlugin(), SmallPlugin()
+        await gone.connect(tmp_path / "s")
+        gone.connected.close()
+        await next_one.join(runtime)
+        assert [plugin.end_reason for plugin in runtime.former] == ["closed by the peer"]
+
+
+# -- refused ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plugin_id", ["7-short", "123-long", "a1-letters", "-none", "10-"])
+@pytest.mark.parametrize("profile", [OLD, NEW], ids=lambda profile: profile.name)
+async def test_wrong_index_or_no_name_is_refused(profile: Profile, plugin_id: str) -> None:
+    await refuses(profile, SmallPlugin(plugin_id))
+
+
+async def test_names_are_checked_from_0_12_on() -> None:
+    odd = "10-näme with/slash"
+    async with Runtime(OLD) as runtime:
+        assert (await SmallPlugin(odd).join(runtime)).id == odd
+    await refuses(NEW, SmallPlugin(odd))
+
+
+async def refuses(profile: Profile, plugin: SmallPlugin) -> None:
+    async with Runtime(profile) as runtime:
+        ours, theirs = socket.socketpair()
+        await plugin.adopt(theirs.detach())
+        adopting = asyncio.create_task(runtime.adopt(ours))
+        with pytest.raises(RpcError, match="invalid registration: ") as caught:
+            await plugin.register()
+        assert caught.value.code == Code.UNKNOWN
+        with pytest.raises(ConnectionClosed, match="registration refused: "):
+            await adopting
+        assert not runtime.plugins and not plugin.requests
+        assert not plugin.connected.closed
+        # The next one is not kept waiting by the connection that is left open.
+        await SmallPlugin("10-good").join(runtime)
+
+
+async def test_second_registration_is_refused() -> None:
+    async with Runtime(OLD) as runtime:
+        plugin = SmallPlugin()
+        await plugin.join(runtime)
+        plugin.name = "other"
+        with pytest.raises(RpcError, match="RegisterPlugin while ready"):
+            await plugin.register()
+        assert [one.id for one in runtime.plugins] == ["10-small"]
+
+
+async def test_what_is_no_method_is_unimplemented() -> None:
+    async with Runtime(OLD) as runtime:
+        plugin = SmallPlugin()
+        await plugin.join(runtime)
+        for service, method in [(RUNTIME_SERVICE, "Nothing"), ("other.Service", "RegisterPlugin")]:
+            with pytest.raises(RpcError) as caught:
+                await plugin.connected.call(service, method, b"")
+            assert caught.value.code == Code.UNIMPLEMENTED
+        with pytest.raises(RpcError, match="undecodable"):
+            await plugin.connected.call(RUNTIME_SERVICE, "UpdateContainers", b"\xff")
+        assert len(runtime.plugins) == 1
+
+
+# -- dropped ------------------------------------------------------------------------------------
+
+
+async def joins_and_is_dropped(runtime: Runtime, plugin: SmallPlugin) -> Plugin:
+    with pytest.raises(ConnectionClosed):
+        await plugin.join(runtime)
+    await plugin.connected.wait_closed()
+    assert not runtime.plugins
+    return runtime.former[-1]
+
+
+async def test_unknown_event_bit_is_dropped_after_its_configure_reply() -> None:
+    async with Runtime(OLD) as runtime:
+        plugin = SmallPlugin(mask=Event.UpdatePodSandbox.bit | Event.CreateContainer.bit)
+        former = await joins_and_is_dropped(runtime, plugin)
+        assert former.end_reason == "subscribed to events 0x800 that containerd-1.7 does not know"
+        assert plugin.methods == ["Configure"]
+        assert isinstance(plugin.configured, ConfigureRequest)
+
+
+async def test_no_event_bit_means_every_event_and_validation_too() -> None:
+    async with Runtime(NEW) as runtime:
+        plugin = await SmallPlugin(mask=0).join(runtime)
+        assert plugin.subscribes(Event.ValidateContainerAdjustment)
+
+
+async def test_mask_narrows_what_it_gets() -> None:
+    async with Runtime(NEW) as runtime:
+        plugin = await SmallPlugin(mask=Event.StartContainer.bit).join(runtime)
+        assert plugin.subscribes(Event.StartContainer)
+        assert not plugin.subscribes(Event.CreateContainer)
+
+
+@pytest.mark.parametrize("method", ["Configure", "Synchronize"])
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (RpcError(2, "no, thanks"), "no, thanks"),
+        (b"\xff\xff", "the reply cannot be decoded"),
+        (None, "no answer within"),
+    ],
+    ids=["error", "undecodable", "silent"],
+)
+async def test_bad_set_up_reply_drops_the_plugin(
+    method: str, reply: bytes | RpcError | None, reason: str
+) -> None:
+    async with Runtime(replace(OLD, request_timeout_ms=50)) as runtime:
+        plugin = SmallPlugin()
+        plugin.on[method] = lambda request: reply
+        former = await joins_and_is_dropped(runtime, plugin)
+        assert reason in former.end_reason
+        assert plugin.methods[-1] == method
+
+
+# -- the end ------------------------------------------------------------------------------------
+
+
+async def test_leaving_ends_every_connection_and_every_task(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    plugins = [SmallPlugin(f"{number}0-small") for number in range(1, 4)]
+    waiting = SmallPlugin()
+    async with Runtime(OLD) as runtime:
+        await runtime.listen(tmp_path / "s")
+        for plugin in plugins:
+            await plugin.join(runtime)
+        await waiting.connect(tmp_path / "s")
+        with pytest.raises(RpcError, match="UpdateContainers while connected"):
+            await waiting.update_containers(UpdateContainersRequest())
+    for plugin in [*plugins, waiting]:
+        await plugin.connected.wait_closed()
+    assert asyncio.all_tasks() == before
+    assert not runtime.plugins
+    assert {plugin.end_reason for plugin in runtime.former} == {"the runtime has ended"}
+
+
+async def test_body_exception_leaves_as_it_is() -> None:
+    async def body() -> None:
+        async with Runtime(OLD) as runtime:
+            await SmallPlugin().join(runtime)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await body()
+
+
+async def test_cancelling_the_body_ends_everything() -> None:
+    plugin = SmallPlugin()
+    inside = asyncio.Event()
+
+    async def body() -> None:
+        async with Runtime(OLD) as runtime:
+            await plugin.join(runtime)
+            inside.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(body())
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await plugin.connected.wait_closed()
