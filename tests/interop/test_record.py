@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from nri_scope.recorder.reader import Recording
-
 from nri_scope.nri.methods import METHODS
+from nri_scope.recorder.reader import Recording
 from tests.interop.build import Variant
 from tests.interop.messages import exchanges, normal
 from tests.interop.reference import PATIENCE, SIZES, Played, ReferenceRuntime, read_requests
+from tests.interop.traffic import LIFECYCLE
 
+POD_UPDATES = {"UpdatePodSandbox", "PostUpdatePodSandbox"}
 COMMAND = Path(sys.executable).with_name("nri-scope")
 
 
@@ -75,8 +76,17 @@ async def test_a_thousand_lifecycles_are_recorded_as_they_were_sent(
 
     assert (played.failures, played.errors) == (0, ())
     assert recorded(folder / "r.nriscope.db") == exchanges(read_requests(folder / "sent"))
+    sent = [item for item in read_requests(folder / "sent") if not item.error]
     with Recording.open(folder / "r.nriscope.db") as recording:
+        events = list(recording.events())
         assert recording.gaps() == []
+        assert (len(recording.pods()), len(recording.containers())) == (1000, 1000)
+    assert [event.timeout_ns for event in events] == [item.timeout_ns for item in sent]
+    assert [event.size for event in events] == [len(item.request) for item in sent]
+    names = [event.event for event in events[2:]]
+    first = names[: len(names) // 1000]
+    assert names == first * 1000
+    assert [name for name in first if name not in POD_UPDATES] == [one.name for one in LIFECYCLE]
 
 
 async def test_messages_of_any_length_are_recorded_as_they_were_sent(
