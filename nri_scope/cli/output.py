@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import shutil
 import sys
+import time
 from typing import TextIO
 
 _BATCH = 256
@@ -47,12 +49,17 @@ class Output:
         self._write()
         self._stream.flush()
 
-    def fileno(self) -> int | None:
-        """The descriptor behind it, if there is one."""
+    def wait(self, seconds: float) -> bool:
+        """Wait so long; True, and at once, when nobody is left to read what we print."""
         try:
-            return self._stream.fileno()
+            descriptor = self._stream.fileno()
         except (OSError, ValueError):
-            return None
+            time.sleep(seconds)
+            return False
+        poll = select.poll()
+        # Errors and hang-ups are told without being asked for.
+        poll.register(descriptor, 0)
+        return bool(poll.poll(seconds * 1000))
 
     def _write(self) -> None:
         if self._lines:

@@ -50,9 +50,9 @@ def _three(amount: float) -> str:
 
 
 def clock(at_ns: int) -> str:
-    """Local time of day with microseconds."""
+    """Local time of day with milliseconds."""
     seconds, rest = divmod(at_ns, 1_000_000_000)
-    return f"{_local(seconds)[1]}.{rest // 1000:06d}"
+    return f"{_local(seconds)[1]}.{rest // 1_000_000:03d}"
 
 
 def day(at_ns: int) -> str:

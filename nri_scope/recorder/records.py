@@ -7,8 +7,8 @@ import json
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.model import Event, Gap, Session
+from nri_scope.recorder.plain import Plain
 
 SCHEMA_VERSION = 1
 """Of every JSON object we print. Counts what would break a reader; new keys do not."""

@@ -19,10 +19,10 @@ SYNTAX: tuple[tuple[str, str], ...] = (
 """Each form and what it means."""
 
 NOTES: tuple[str, ...] = (
-    'An empty value finds events that have none: container:"" finds those about pods.',
+    'An empty value finds events that have none: container:"" finds those about no container.',
     "A number without > or < is as precise as it is written: took:3ms finds 3 ms up to 4 ms.",
-    "Regular expressions are the usual ones without back-references and look-around, so that "
-    "none takes more than a moment; they see upper and lower case unless they begin with (?i).",
+    "Regular expressions are the usual ones, but for back-references and look-around; upper and "
+    "lower case differ unless they begin with (?i).",
 )
 """What neither table says."""
 

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope log``: one line an event, newest last."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nri_scope.cli.params import where_option
+from nri_scope.cli.timespec import since_option, until_option
+from nri_scope.recorder.filter.describe import epilog
+
+if TYPE_CHECKING:
+    from nri_scope.cli.output import Output
+    from nri_scope.recorder.filter import Filter
+    from nri_scope.recorder.log import Log
+    from nri_scope.recorder.reader import Recording
+
+_POLL_SECONDS = 0.1
+
+
+@click.command(epilog=epilog())
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is recorded from now on.")
+@where_option
+@since_option
+@until_option
+@click.option(
+    "-n",
+    "--last",
+    type=click.IntRange(min=0),
+    metavar="COUNT",
+    help="Begin with the newest COUNT events.",
+)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "jsonl"]),
+    default="text",
+    show_default=True,
+    help="Lines for people (in local time), or a JSON object a line (in UTC).",
+)
+def command(
+    file: Path,
+    follow: bool,
+    where: Filter | None,
+    since: int | None,
+    until: int | None,
+    last: int | None,
+    output_format: str,
+) -> None:
+    """Show a recording's events, one line each, newest last.
+
+    A line tells the event's number (for `show`), its time, how long we took to answer, what
+    happened and to whom. A ! marks what was not answered well, and gaps: intervals that were not
+    observed.
+    """
+    from nri_scope.cli.output import Output
+    from nri_scope.recorder.log import Log
+    from nri_scope.recorder.reader import Recording
+
+    output = Output()
+    with Recording.open(file) as recording:
+        log = Log(recording, where=where, since_ns=since, until_ns=until, last=last)
+        show = _Shower(output, recording, jsonl=output_format == "jsonl")
+        if not follow:
+            show(log)
+            return
+        try:
+            while until is None or time.time_ns() <= until:
+                if log.has_news():
+                    show(log)
+                if output.wait(_POLL_SECONDS):
+                    return
+            show(log)
+        except KeyboardInterrupt:
+            return
+
+
+class _Shower:
+    def __init__(self, output: Output, recording: Recording, *, jsonl: bool) -> None:
+        from nri_scope.cli.lines import Lines
+        from nri_scope.recorder.timeline import interleaved
+
+        self._output = output
+        self._lines = None
+        if not jsonl:
+            self._lines = Lines(
+                colour=output.colour,
+                width=output.width,
+                with_session=interleaved(recording.sessions()),
+            )
+
+    def __call__(self, log: Log) -> None:
+        from nri_scope.recorder.model import Event, Gap
+        from nri_scope.recorder.records import event_record, gap_record, to_json
+
+        for item in log.read():
+            if self._lines is not None:
+                for line in self._lines.of(item):
+                    self._output.line(line)
+            elif isinstance(item, Event):
+                self._output.line(to_json(event_record(item)))
+            elif isinstance(item, Gap):
+                self._output.line(to_json(gap_record(item)))
+        self._output.flush()

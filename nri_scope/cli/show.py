@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope show``: an event, a pod or a container in full."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nri_scope.errors import UsageError
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("what")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["yaml", "json", "raw"]),
+    default="yaml",
+    show_default=True,
+    help="raw: the request of an event, or the newest message about a pod or container, as "
+    "protobuf has it.",
+)
+def command(file: Path, what: str, output_format: str) -> None:
+    """Show one event, pod or container in full.
+
+    WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
+    NAMESPACE/POD/CONTAINER, or the beginning of a pod's or container's id. Pods and containers
+    come with the newest message about them and with all their events.
+
+    The output holds what the runtime said, environment variables included.
+    """
+    from nri_scope.cli.output import Output
+    from nri_scope.recorder.documents import document, message_bytes
+    from nri_scope.recorder.lookup import find
+    from nri_scope.recorder.reader import Recording
+    from nri_scope.recorder.records import SCHEMA_VERSION, to_json
+    from nri_scope.recorder.yamltext import to_yaml
+
+    output = Output()
+    if output_format == "raw" and output.is_terminal:
+        raise UsageError("--format raw is no text for a terminal", "redirect it: > message.bin")
+    with Recording.open(file) as recording:
+        thing = find(recording, what)
+        match output_format:
+            case "raw":
+                output.bytes(message_bytes(recording, thing))
+            case "json":
+                output.line(
+                    to_json({"schema_version": SCHEMA_VERSION, **document(recording, thing)})
+                )
+            case _:
+                output.text(to_yaml(document(recording, thing)))
+    output.flush()

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope sql``: somebody's own question to a recording."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import math
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from nri_scope.cli.output import Output
+    from nri_scope.recorder.plain import Plain
+    from nri_scope.recorder.query import Cell, Result
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  nri-scope sql FILE "SELECT event, count(*) FROM log GROUP BY event"
+  nri-scope sql FILE "SELECT id, pod, took_us FROM log ORDER BY took_us DESC LIMIT 10"
+  nri-scope sql FILE "SELECT nri_json(id) FROM log WHERE event = 'CreateContainer'"
+
+The view log has a row for each event, as the command log shows them. The tables are described in
+docs/recording-format.md and by SELECT sql FROM sqlite_master. Besides SQLite's own functions there
+are nri_json(event id) and nri_json(event id, 'reply') for messages as JSON, and x REGEXP y with
+the filters' regular expressions."""
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("query")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="json: one object with the rows as objects; bytes are in base64.",
+)
+def command(file: Path, query: str, output_format: str) -> None:
+    """Ask a recording in SQL. It is only read, whatever the SQL says."""
+    from nri_scope.cli.output import Output
+    from nri_scope.cli.table import table
+    from nri_scope.recorder.query import run
+    from nri_scope.recorder.reader import Recording
+
+    output = Output()
+    with Recording.open(file) as recording:
+        result = run(recording.connection, recording.path, query)
+        match output_format:
+            case "json":
+                lines = _json(result)
+            case "csv":
+                lines = _csv(result, output)
+            case _:
+                lines = table(result.columns, result.rows, output.width)
+        for line in lines:
+            output.line(line)
+    output.flush()
+
+
+def _json(result: Result) -> Iterator[str]:
+    from nri_scope.recorder.records import SCHEMA_VERSION, to_json
+
+    # Two columns of one name would be one key.
+    keys: list[str] = []
+    for name in result.columns:
+        number = 2
+        key = name
+        while key in keys:
+            key = f"{name}_{number}"
+            number += 1
+        keys.append(key)
+    columns: list[Plain] = [*keys]
+    yield f'{{"schema_version": {SCHEMA_VERSION}, "columns": {to_json(columns)}, "rows": ['
+    before: str | None = None
+    for row in result.rows:
+        if before is not None:
+            yield f"{before},"
+        before = to_json(dict(zip(keys, map(_jsonable, row), strict=True)))
+    if before is not None:
+        yield before
+    yield "]}"
+
+
+def _jsonable(value: Cell) -> Plain:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no word for it.
+        return str(value)
+    return value
+
+
+def _csv(result: Result, output: Output) -> Iterator[str]:
+    from nri_scope.recorder.escape import safe
+
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="")
+    for row in chain([result.columns], result.rows):
+        writer.writerow(
+            base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in row
+        )
+        line = buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+        # In a file it is the data that counts.
+        yield safe(line) if output.is_terminal else line

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope stats``: a recording in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from nri_scope.recorder.stats import Stats
+    from nri_scope.recorder.summary import Summary
+
+_PODS = 20
+"""Pods that the text lists; JSON has all."""
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: one object, with all pods and all gaps.",
+)
+def command(file: Path, output_format: str) -> None:
+    """Count a recording's events by name and by pod, with rates, our answering time, gaps, sizes.
+
+    The answering time is how long nri-scope itself took to answer the runtime: from the last byte
+    of a request to handing over the reply.
+    """
+    from nri_scope.cli.output import Output
+    from nri_scope.recorder.reader import Recording
+    from nri_scope.recorder.records import SCHEMA_VERSION, to_json
+    from nri_scope.recorder.summary import summarise
+
+    output = Output()
+    with Recording.open(file) as recording:
+        found = summarise(recording)
+    if output_format == "json":
+        output.line(to_json({"schema_version": SCHEMA_VERSION, **found.record()}))
+    else:
+        for line in _text(found, file, output.width):
+            output.line(line)
+    output.flush()
+
+
+def _text(found: Summary, file: Path, width: int | None) -> Iterator[str]:
+    from nri_scope.cli.table import table
+    from nri_scope.recorder.display import duration, moment, runtime, size
+    from nri_scope.recorder.escape import safe
+
+    stats = found.stats
+    yield safe(f"file      {file}, a recording of version {found.version}", width)
+    yield f"events    {_events(stats)}"
+    if stats.took is not None:
+        yield f"answered  {_statuses(stats)}; we took {_took(stats)}"
+    yield f"gaps      {_gaps(found)}"
+    ratio = "" if found.ratio is None else f", {found.ratio:.3g} × as much"
+    yield f"size      {size(stats.wire_bytes)} on the wire, {size(found.file_bytes)} on disk{ratio}"
+    if found.sessions:
+        yield ""
+        yield from table(
+            ("session", "plugin", "runtime", "began", "ended", "because"),
+            [
+                (
+                    session.id,
+                    session.plugin,
+                    runtime(session),
+                    moment(session.started_ns),
+                    "" if session.ended_ns is None else moment(session.ended_ns),
+                    session.end_reason,
+                )
+                for session in found.sessions
+            ],
+            width,
+        )
+    if stats.by_event:
+        yield ""
+        yield from table(
+            ("event", "count", "not ok", "p50", "p99", "max", "wire"),
+            [
+                (
+                    entry.event,
+                    entry.count,
+                    entry.not_ok,
+                    *(duration(took) for took in (entry.took.p50, entry.took.p99, entry.took.max)),
+                    size(entry.wire_bytes),
+                )
+                for entry in stats.by_event
+            ],
+            width,
+            right=(3, 4, 5, 6),
+        )
+    if stats.by_pod:
+        yield ""
+        yield from table(
+            ("pod", "count"),
+            [(f"{entry.namespace}/{entry.pod}", entry.count) for entry in stats.by_pod[:_PODS]],
+            width,
+        )
+        if len(stats.by_pod) > _PODS:
+            yield f"and {len(stats.by_pod) - _PODS} more pods; --format json has them all"
+
+
+def _events(stats: Stats) -> str:
+    from nri_scope.recorder.display import clock, duration
+
+    if stats.rate is None or stats.busiest_ns is None:
+        return str(stats.count)
+    rate = f"{stats.rate:.0f}" if stats.rate >= 100 else f"{stats.rate:.3g}"
+    return (
+        f"{stats.count} in {duration(round(stats.seconds * 1e9))}, {rate} a second; "
+        f"{stats.busiest_count} in the second at {clock(stats.busiest_ns)[:8]}"
+    )
+
+
+def _statuses(stats: Stats) -> str:
+    parts = [f"{count} {status}" for status, count in stats.by_status.items() if count]
+    return ", ".join(parts)
+
+
+def _took(stats: Stats) -> str:
+    from nri_scope.recorder.display import duration
+
+    took = stats.took
+    assert took is not None
+    return (
+        f"{duration(took.p50)} (median), {duration(took.p99)} (99 %), "
+        f"{duration(took.max)} (longest)"
+    )
+
+
+def _gaps(found: Summary) -> str:
+    from nri_scope.recorder.stats import GapStats
+
+    gaps = GapStats.of(found.gaps)
+    if not gaps.count:
+        return "none"
+    more = f" and an unknown number in {gaps.unknown} of them" if gaps.unknown else ""
+    return f"{gaps.count}, {gaps.lost} events lost{more}; `log` shows them"

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows in aligned columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, islice
+
+from nri_scope.recorder.escape import columns, safe
+
+_LOOK_AHEAD = 200
+"""Rows that decide how wide columns are: the first line must not wait for the last row."""
+_WIDEST = 60
+"""A column is not padded beyond this, and in a terminal cut."""
+
+Value = None | int | float | str | bytes
+
+
+def cell(value: Value, width: int | None = None) -> str:
+    """A value in words, safe for a terminal; nothing for NULL."""
+    match value:
+        case None:
+            return ""
+        case bytes():
+            return safe(f"x'{value.hex()}'", width)
+        case str():
+            return safe(value, width)
+    return str(value)
+
+
+def table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Value]],
+    width: int | None = None,
+    right: Collection[int] = (),
+) -> Iterator[str]:
+    """Lines of a table. ``width``: of the terminal, None if it is none.
+
+    Numbers stand to the right, and so do the columns numbered in ``right``.
+    """
+    rows = iter(rows)
+    first = list(islice(rows, _LOOK_AHEAD))
+    # The last column may take what is left of the line.
+    most = [None if width is None else _WIDEST] * (len(headings) - 1) + [None]
+    names = [cell(heading, limit) for heading, limit in zip(headings, most, strict=True)]
+
+    def cells(row: Sequence[Value]) -> list[str]:
+        return [cell(value, limit) for value, limit in zip(row, most, strict=True)]
+
+    shown = [names, *(cells(row) for row in first)]
+    widths = [min(_WIDEST, max(map(columns, column))) for column in zip(*shown, strict=True)]
+    numeric = [
+        at in right
+        or (bool(first) and all(isinstance(row[at], int | float | None) for row in first))
+        for at in range(len(names))
+    ]
+    yield _line(names, widths, numeric, width)
+    yield _line(["─" * each for each in widths], widths, numeric, width)
+    for row in chain(first, rows):
+        yield _line(cells(row), widths, numeric, width)
+
+
+def _line(
+    cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], width: int | None
+) -> str:
+    parts: list[str] = []
+    for text, wide, right in zip(cells, widths, numeric, strict=True):
+        padding = " " * (wide - columns(text))
+        parts.append(padding + text if right else text + padding)
+    line = "  ".join(parts).rstrip()
+    return line if width is None else safe(line, width)

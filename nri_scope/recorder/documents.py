@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that a recording knows of an event, a pod or a container, as one document."""
+
+from __future__ import annotations
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope._gen.nri.api_pb2 import Container as ContainerMessage
+from nri_scope._gen.nri.api_pb2 import PodSandbox
+from nri_scope.nri.methods import METHODS
+from nri_scope.recorder import lookup
+from nri_scope.recorder.model import Container, Event, Pod
+from nri_scope.recorder.plain import Plain, plain
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.records import event_record, rfc3339
+from nri_scope.recorder.yamltext import Line
+
+MALFORMED = "malformed"
+"""Key for the hexadecimal bytes of what is no such message."""
+
+
+def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
+    """``event``, ``request`` and ``reply``; or ``pod`` or ``container`` with its newest message
+    and its ``events``. Raises RecordingError.
+    """
+    match thing:
+        case Event():
+            return _event(recording, thing)
+        case Pod():
+            return {
+                "pod": {
+                    "namespace": thing.namespace,
+                    "name": thing.name,
+                    "id": thing.id,
+                    "uid": thing.uid,
+                    "containers": [
+                        Line(name=container.name, id=container.id)
+                        for container in lookup.containers_of(recording, thing)
+                    ],
+                },
+                **_message(recording, thing),
+                "events": [
+                    _step(event, with_container=True) for event in lookup.history(recording, thing)
+                ],
+            }
+        case Container(pod=pod):
+            return {
+                "container": {
+                    "namespace": pod.namespace if pod else "",
+                    "pod": pod.name if pod else "",
+                    "name": thing.name,
+                    "id": thing.id,
+                    "pod_id": pod.id if pod else "",
+                },
+                **_message(recording, thing),
+                "events": [
+                    _step(event, with_container=False) for event in lookup.history(recording, thing)
+                ],
+            }
+
+
+def message_bytes(recording: Recording, thing: lookup.Found) -> bytes:
+    """An event's request, or the newest message of a pod or container, as protobuf has it."""
+    if isinstance(thing, Event):
+        return recording.request(thing.id)
+    told = lookup.newest(recording, thing)
+    return told.content if told else b""
+
+
+def _event(recording: Recording, event: Event) -> dict[str, Plain]:
+    known = None if event.mark else METHODS.get(event.method)
+    details: dict[str, Plain] = {**event_record(event), "runtime": event.runtime}
+    if event.status_code:
+        details |= {"status_code": event.status_code, "status_message": event.status_message}
+    if event.mark:
+        details["mark"] = event.mark
+    details |= {"changed": list(event.changed), "owners": list(event.owners)}
+    return {
+        "event": details,
+        "request": _decoded(known.request if known else None, recording.request(event.id)),
+        "reply": _decoded(known.reply if known else None, recording.reply(event.id)),
+    }
+
+
+def _message(recording: Recording, thing: Pod | Container) -> dict[str, Plain]:
+    told = lookup.newest(recording, thing)
+    if told is None:
+        return {"told_by_event": None, "message": {}}
+    kind: type[Message] = PodSandbox if isinstance(thing, Pod) else ContainerMessage
+    return {"told_by_event": told.event, "message": _decoded(kind, told.content)}
+
+
+def _decoded(kind: type[Message] | None, content: bytes) -> Plain:
+    if kind is not None:
+        try:
+            return plain(kind.FromString(content))
+        except DecodeError:
+            pass
+    return {MALFORMED: content.hex()} if content else {}
+
+
+def _step(event: Event, *, with_container: bool) -> Line:
+    step = Line(id=event.id, at=rfc3339(event.at_ns), session=event.session, plugin=event.plugin)
+    step["event"] = event.event
+    if with_container:
+        step["container"] = event.container
+    step["took_us"] = event.took_ns // 1000
+    step["status"] = event.status
+    return step

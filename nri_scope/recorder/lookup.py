@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds what somebody means: an event, a pod or a container, by number, name or id."""
+
+from __future__ import annotations
+
+import difflib
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.recorder.content import Kind
+from nri_scope.recorder.display import SHORT_ID, moment
+from nri_scope.recorder.model import Container, Event, Pod
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rows import RowError, number_of
+from nri_scope.recorder.source import explained
+
+Found = Event | Pod | Container
+
+_LISTED = 5
+_COMPARED = 5_000
+"""Names that the nearest one is looked for among; each takes some 20 µs."""
+
+
+def find(recording: Recording, what: str) -> Found:
+    """The one thing that ``what`` names: ``42``, ``ns/pod``, ``ns/pod/container`` or part of an id.
+
+    A number is an event's, if there is such an event, else the beginning of an id. Raises
+    UsageError, naming what it could be or what is nearest, and RecordingError.
+    """
+    is_number = what.isascii() and what.isdigit() and len(what) < 19
+    if is_number and (event := recording.event(int(what))):
+        return event
+    pods, containers = recording.pods(), recording.containers()
+    found: list[Pod] | list[Container] | list[Pod | Container]
+    if "/" in what:
+        found = [*(pod for pod in pods if pod_name(pod) == what)] or [
+            container for container in containers if container_name(container) == what
+        ]
+    else:
+        found = _by_id([*pods, *containers], what)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise _ambiguous(recording, what, found)
+    raise _nothing(recording, what, pods, containers, is_number=is_number)
+
+
+def pod_name(pod: Pod) -> str:
+    """``ns/pod``."""
+    return f"{pod.namespace}/{pod.name}"
+
+
+def container_name(container: Container) -> str:
+    """``ns/pod/container``, without what is not known."""
+    return f"{pod_name(container.pod)}/{container.name}" if container.pod else container.name
+
+
+def _name(thing: Pod | Container) -> str:
+    return pod_name(thing) if isinstance(thing, Pod) else container_name(thing)
+
+
+def _by_id(things: Sequence[Pod | Container], prefix: str) -> list[Pod | Container]:
+    if not prefix:
+        return []
+    whole = [thing for thing in things if thing.id == prefix]
+    return whole or [thing for thing in things if thing.id.startswith(prefix)]
+
+
+def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]) -> UsageError:
+    length = _telling_length([thing.id for thing in found])
+    words = []
+    for thing in found[:_LISTED]:
+        kind = "pod" if isinstance(thing, Pod) else "container"
+        seen = first_seen(recording, thing)
+        when = "" if seen is None else f" first seen {moment(seen)[:19]}"
+        words.append(f"{thing.id[:length]} ({kind} {_name(thing)}{when})")
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return UsageError(f'"{what}" can be {len(found)} things', f"say {' or '.join(words)}{more}")
+
+
+def _telling_length(ids: Iterable[str]) -> int:
+    """How much of these ids tells them apart."""
+    ordered = sorted(set(ids))
+    common = (_in_common(one, other) for one, other in pairwise(ordered))
+    return max(SHORT_ID, max(common, default=0) + 1)
+
+
+def _in_common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    for at, (mine, theirs) in enumerate(zip(one, other, strict=False)):
+        if mine != theirs:
+            return at
+    return min(len(one), len(other))
+
+
+def _nothing(
+    recording: Recording,
+    what: str,
+    pods: Sequence[Pod],
+    containers: Sequence[Container],
+    *,
+    is_number: bool,
+) -> UsageError:
+    things: list[Pod | Container] = [*pods, *containers]
+    shown = what if len(what) <= 80 else f"{what[:80]}…"
+    if is_number and len(what) < SHORT_ID:
+        first, last = event_range(recording)
+        hint = f"it has events {first} to {last}" if last else "it has no events"
+        return UsageError(f"no event {shown} in {recording.path}", hint)
+    problem = f'no event, pod or container "{shown}" in {recording.path}'
+    if not things:
+        return UsageError(problem, "it has no pods and containers")
+    return UsageError(problem, f"the nearest is {_nearest(what, things)}")
+
+
+def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
+    # Somebody who gives a name alone may have meant the thing itself.
+    for thing in things:
+        if thing.name == what:
+            return _name(thing)
+    if "/" not in what:
+        best = max(things, key=lambda thing: _in_common(thing.id, what))
+        if _in_common(best.id, what) >= 3:
+            return f"{best.id[:SHORT_ID]} ({_name(best)})"
+    names = list(dict.fromkeys(_name(thing) for thing in things))[:_COMPARED]
+    return difflib.get_close_matches(what[:300], names, n=1, cutoff=0.0)[0]
+
+
+# -- what the recording knows of one of them ------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A pod or container as a message told it."""
+
+    content: bytes
+    event: int
+    """The event whose message it was."""
+
+
+def history(recording: Recording, thing: Pod | Container) -> Iterator[Event]:
+    """All events about a pod, those about its containers included, or about a container."""
+    for (number,) in _rows(
+        recording, f"SELECT id FROM event WHERE {_table(thing)} = ? ORDER BY id", thing.key
+    ):
+        event = recording.event(number)
+        # The ring may have removed it a moment ago.
+        if event is not None:
+            yield event
+
+
+def newest(recording: Recording, thing: Pod | Container) -> Told | None:
+    """The thing as it was told last; None where no message has it.
+
+    A message with no more than an id (as iSulad's StopContainer has) counts only if there is no
+    other.
+    """
+    table = _table(thing)
+    only_pods = "AND container IS NULL" if isinstance(thing, Pod) else ""
+    rows = _rows(
+        recording,
+        f"SELECT object, event FROM ("
+        f"SELECT {table}_object AS object, id AS event FROM event "
+        f"WHERE {table} = ? AND {table}_object IS NOT NULL "
+        f"UNION ALL SELECT object, event FROM state WHERE {table} = ? {only_pods}"
+        f") ORDER BY event DESC LIMIT 100",
+        thing.key,
+        thing.key,
+    )
+    best: Told | None = None
+    least = 2 * len(thing.id) if thing.name else 0
+    for number, event in rows:
+        kind, content = recording.object(number)
+        if kind != (Kind.POD if isinstance(thing, Pod) else Kind.CONTAINER):
+            continue
+        told = Told(content, event)
+        best = best or told
+        if len(content) > least:
+            return told
+    return best
+
+
+def containers_of(recording: Recording, pod: Pod) -> list[Container]:
+    """The containers of a pod."""
+    return [
+        container
+        for container in recording.containers()
+        if container.pod is not None and container.pod.key == pod.key
+    ]
+
+
+def first_seen(recording: Recording, thing: Pod | Container) -> int | None:
+    """When its first event was; None where it has none."""
+    rows = _rows(
+        recording,
+        f"SELECT at_ns FROM event WHERE {_table(thing)} = ? ORDER BY id LIMIT 1",
+        thing.key,
+    )
+    return rows[0][0] if rows else None
+
+
+def event_range(recording: Recording) -> tuple[int, int]:
+    """The ids of the oldest and the newest event; zeros where there is none."""
+    rows = _rows(recording, "SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM event")
+    return rows[0][0], rows[0][1]
+
+
+def _table(thing: Pod | Container) -> str:
+    return "pod" if isinstance(thing, Pod) else "container"
+
+
+def _rows(recording: Recording, query: str, *values: int) -> list[tuple[int, ...]]:
+    with _sound(recording):
+        return [
+            tuple(number_of((value,)) for value in row)
+            for row in recording.connection.execute(query, values)
+        ]
+
+
+@contextmanager
+def _sound(recording: Recording) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise explained(recording.path, error) from error
+    except RowError as error:
+        raise RecordingError(recording.path, f"it is damaged: {error}") from error
