@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope doctor``: why NRI does or does not work here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--socket",
+    type=click.Path(path_type=Path),
+    help="The runtime's NRI socket.  [default: as configured, else /var/run/nri/nri.sock]",
+)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: one object with `checks`, each with name, status, detail and fix.",
+)
+@click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path("/"),
+    hidden=True,
+    help="Examine the machine whose file system is mounted here.",
+)
+def command(socket: Path | None, output_format: str, root: Path) -> int:
+    """Find out why NRI does or does not work here.
+
+    Looks at the socket and who listens on it, registers for a moment as a passive plugin
+    (00-nri-scope-doctor) to learn what the runtime says of itself, and reads the configuration of
+    containerd, CRI-O and iSulad and the folder of plugins that they start. It changes nothing and
+    takes some seconds at most. Run it as root.
+
+    Exit status: 0 fine, 1 a check failed.
+    """
+    from nri_scope.doctor.check import exit_status
+    from nri_scope.doctor.examine import examine
+    from nri_scope.doctor.host import Host
+    from nri_scope.doctor.render import as_json, as_text
+    from nri_scope.recorder.escape import safe
+
+    path = None if socket is None else str(socket.absolute())
+    checks = examine(Host(root.resolve()), path)
+    if output_format == "json":
+        click.echo(as_json(checks))
+    else:
+        # File names and what a runtime says of itself are not ours.
+        shown = [replace(c, detail=safe(c.detail), fix=safe(c.fix)) for c in checks]
+        width = min(shutil.get_terminal_size((80, 24)).columns, 100)
+        plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+        click.echo(as_text(shown, width=width, plain=plain, style=_colour), color=_wants_colour())
+    return exit_status(checks)
+
+
+def _colour(text: str, status: str) -> str:
+    colours = {"ok": "green", "warn": "yellow", "fail": "red", "unknown": "cyan"}
+    return click.style(text, fg=colours[status], bold=status == "fail")
+
+
+def _wants_colour() -> bool | None:
+    """None leaves it to click: colours on a terminal only."""
+    return False if os.environ.get("NO_COLOR") else None

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """How a check came out."""
+
+    OK = "ok"
+    WARN = "warn"
+    """It works, but something about it will surprise somebody."""
+    FAIL = "fail"
+    """This keeps NRI, or a part of it, from working."""
+    UNKNOWN = "unknown"
+    """It could not be looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding. A name can occur more than once: one per file, table or plugin concerned."""
+
+    name: str
+    """Stable, for scripts: what was looked at, e.g. ``socket`` or ``containerd-enabled``."""
+    status: Status
+    detail: str
+    fix: str = ""
+    """What to do about it; empty where there is nothing to do."""
+
+
+def ok(name: str, detail: str) -> Check:
+    """A check that came out well."""
+    return Check(name, Status.OK, detail)
+
+
+def warn(name: str, detail: str, fix: str = "") -> Check:
+    """A check that found something to know."""
+    return Check(name, Status.WARN, detail, fix)
+
+
+def fail(name: str, detail: str, fix: str = "") -> Check:
+    """A check that found what keeps NRI from working."""
+    return Check(name, Status.FAIL, detail, fix)
+
+
+def unknown(name: str, detail: str, fix: str = "") -> Check:
+    """A check that could not be made."""
+    return Check(name, Status.UNKNOWN, detail, fix)
+
+
+def softened(checks: Iterable[Check], because: str) -> list[Check]:
+    """Failures as warnings, with the reason: they are true but not what matters here."""
+    return [
+        replace(check, status=Status.WARN, detail=f"{check.detail} ({because})")
+        if check.status is Status.FAIL
+        else check
+        for check in checks
+    ]
+
+
+def exit_status(checks: Iterable[Check]) -> int:
+    """1 when a check failed, else 0."""
+    return int(any(check.status is Status.FAIL for check in checks))

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is NRI on, open and in time, according to a runtime's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
+from nri_scope.nri.semver import SortKey, sort_key
+from nri_scope.nri.versions import infer, runtime_title
+
+from .check import Check, fail, ok, unknown, warn
+from .duration import parse_go_duration
+from .processes import RuntimeProcess
+from .registration import Registration
+from .settings import NriConfig, Setting
+
+# First versions with NRI as it is today, and with NRI on unless the configuration says otherwise.
+_SINCE = {"containerd": "1.7.0-beta.1", "cri-o": "1.26.0"}
+_ON_SINCE = {"containerd": "2.0.0-beta.0", "cri-o": "1.30.0"}
+
+SHORT_REGISTRATION = 1.0
+SHORT_REQUEST = 0.1
+"""Seconds; below this a plugin is disconnected because the machine was busy for a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A runtime as it is installed here, and what is known of it."""
+
+    config: NriConfig
+    version: str
+    """As its program or its registration says; "" if unknown."""
+    process: RuntimeProcess | None
+    registration: Registration | None = None
+    """What it said when we registered, if it was the one that listens."""
+
+    @property
+    def title(self) -> str:
+        """The runtime with its version."""
+        return f"{runtime_title(self.config.runtime)} {self.version}".rstrip()
+
+
+def default_enabled(runtime: str, version: str) -> bool | None:
+    """Whether NRI is on where the configuration is silent; None if the version is not known."""
+    if runtime not in _ON_SINCE:
+        return False
+    key = sort_key(version)
+    return None if key is None else key >= _key(_ON_SINCE[runtime])
+
+
+def check_installation(installation: Installation) -> list[Check]:
+    """Everything about one runtime's configuration."""
+    prefix = installation.config.runtime
+    return [
+        *_files(prefix, installation),
+        *_enabled(f"{prefix}-enabled", installation),
+        *_connections(f"{prefix}-connections", installation),
+        *_timeouts(f"{prefix}-timeouts", installation),
+        *_misplaced(f"{prefix}-keys", installation.config),
+        *_restart(f"{prefix}-restart", installation),
+    ]
+
+
+def _key(version: str) -> SortKey:
+    key = sort_key(version)
+    assert key is not None
+    return key
+
+
+def _files(prefix: str, installation: Installation) -> Iterator[Check]:
+    config = installation.config
+    for path, why in config.unreadable:
+        yield unknown(f"{prefix}-config", f"{path}: {why}", "run this as root")
+    for problem in config.problems:
+        make = fail if problem.fatal else warn
+        yield make(f"{prefix}-config", f"{problem.file}: {problem.text}", problem.fix)
+    if config.files:
+        yield ok(f"{prefix}-config", f"{installation.title} reads {', '.join(config.files)}")
+    elif config.missing and not config.unreadable and not config.problems:
+        text = f"{installation.title} runs on its defaults: there is no {config.missing}"
+        yield ok(f"{prefix}-config", text)
+    for orphan in config.orphans:
+        text = f"{orphan} speaks of NRI, but {runtime_title(config.runtime)} does not read it"
+        yield warn(f"{prefix}-drop-ins", text, _adopt(config))
+
+
+def _adopt(config: NriConfig) -> str:
+    if config.runtime == "containerd":
+        main = config.missing or (config.files[0] if config.files else "its configuration")
+        return f"name it in imports = [...] of {main} (patterns like conf.d/*.toml work)"
+    return "move it into the drop-in folder, or remove it"
+
+
+def _enabled(name: str, installation: Installation) -> Iterator[Check]:
+    config, version = installation.config, installation.version
+    runtime = runtime_title(config.runtime)
+    key = sort_key(version)
+    if key is not None and config.runtime in _SINCE and key < _key(_SINCE[config.runtime]):
+        text = f"{installation.title} is too old for today's NRI"
+        since = _SINCE[config.runtime].partition("-")[0].removesuffix(".0")
+        yield fail(name, text, f"upgrade {runtime} to {since} or newer")
+        return
+
+    setting = config.enabled
+    answered = installation.registration is not None and installation.registration.configured
+    fix = f"set {config.enable_key} and restart {runtime}"
+    if setting is not None and not isinstance(setting.value, bool):
+        yield fail(name, f"{_where(setting)} is {setting.value!r}, neither true nor false", fix)
+    elif setting is not None and setting.value is True:
+        yield ok(name, f"NRI is switched on in {setting.origin}")
+    elif setting is not None and answered:
+        text = f"NRI works, but {setting.origin} switches it off: it ends with the next restart"
+        yield warn(name, text, f"set {config.enable_key}")
+    elif setting is not None:
+        yield fail(name, f"NRI is switched off: {_where(setting)}", fix)
+    elif answered:
+        yield ok(name, f"NRI is on in {installation.title} and the configuration leaves it so")
+    else:
+        yield _by_default(name, installation, fix)
+
+
+def _by_default(name: str, installation: Installation, fix: str) -> Check:
+    config = installation.config
+    if config.unreadable:
+        return unknown(name, "not all of the configuration could be read", "run this as root")
+    match default_enabled(config.runtime, installation.version):
+        case True:
+            nri = infer(config.runtime, installation.version)
+            with_nri = f" (NRI {nri})" if nri else ""
+            return ok(name, f"NRI is on by default in {installation.title}{with_nri}")
+        case False:
+            text = f"NRI is off by default in {installation.title} and nothing switches it on"
+            return fail(name, text, fix)
+        case None:
+            since = _ON_SINCE[config.runtime].partition("-")[0].removesuffix(".0")
+            text = f"the configuration is silent; on by default since {since}, version unknown"
+            return unknown(name, text, f"see what {installation.title} --version says")
+
+
+def _connections(name: str, installation: Installation) -> Iterator[Check]:
+    config = installation.config
+    setting = config.connections
+    if setting is None:
+        return
+    fix = f"set {config.connections_key} and restart {runtime_title(config.runtime)}"
+    if not isinstance(setting.value, bool):
+        yield fail(name, f"{_where(setting)} is {setting.value!r}, neither true nor false", fix)
+    elif setting.value:
+        yield ok(name, f"plugins may connect: {_where(setting)}")
+    elif installation.registration is not None:
+        text = f"plugins can connect, until the next restart: {_where(setting)}"
+        yield warn(name, text, f"set {config.connections_key}")
+    else:
+        text = f"only plugins that the runtime starts are served: {_where(setting)}"
+        yield fail(name, text, fix)
+
+
+def _timeouts(name: str, installation: Installation) -> Iterator[Check]:
+    config, registration = installation.config, installation.registration
+    told = registration if registration is not None and registration.configured else None
+    for label, setting, short, default_ms, told_ms in (
+        (
+            "registration",
+            config.registration_timeout,
+            SHORT_REGISTRATION,
+            DEFAULT_REGISTRATION_TIMEOUT_MS,
+            told.registration_timeout_ms if told else 0,
+        ),
+        (
+            "request",
+            config.request_timeout,
+            SHORT_REQUEST,
+            DEFAULT_REQUEST_TIMEOUT_MS,
+            told.request_timeout_ms if told else 0,
+        ),
+    ):
+        default = default_ms / 1000
+        if setting is None:
+            if told_ms and told_ms != default_ms:
+                # The command line, a file we did not see, or one that has changed since.
+                text = f"{label} timeout is {told_ms / 1000:g} s, set in no file that we read"
+                yield warn(name, text)
+            continue
+        seconds = _seconds(config.runtime, setting.value)
+        if seconds is None:
+            text = f"{_where(setting)} is {setting.value!r}, which is no duration"
+            example = f"{default:g}" if config.runtime == "isulad" else f'"{default:g}s"'
+            yield fail(name, text, f"write for example {example}, with the unit")
+        elif seconds == 0:
+            yield ok(name, f"{_where(setting)} is 0, which means the default of {default:g} s")
+        elif seconds < short:
+            text = f"{_where(setting)} is {seconds:g} s: a short delay disconnects a plugin"
+            yield warn(name, text, f"the default is {default:g} s")
+        elif told_ms and round(seconds * 1000) != told_ms:
+            text = f"{_where(setting)} is {seconds:g} s, but the runtime uses {told_ms / 1000:g} s"
+            yield warn(name, text, f"restart {runtime_title(config.runtime)} to make it count")
+        else:
+            yield ok(name, f"{label} timeout {seconds:g} s, from {setting.origin}")
+
+
+def _seconds(runtime: str, value: object) -> float | None:
+    if runtime == "isulad" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        return parse_go_duration(value)
+    # A bare number is refused by containerd 2.x and taken as nanoseconds by the others: never
+    # what its writer meant.
+    return None
+
+
+def _misplaced(name: str, config: NriConfig) -> Iterator[Check]:
+    for item in config.misplaced:
+        where = f"{item.key} in {item.table} of {item.file}"
+        if item.right:
+            yield warn(name, f"{where} has no effect there", f"move it to {item.right}")
+        else:
+            yield warn(name, f"{where} is no setting of NRI and has no effect", "remove it")
+
+
+def _restart(name: str, installation: Installation) -> Iterator[Check]:
+    process, config = installation.process, installation.config
+    if process is None:
+        return
+    fix = f"restart {runtime_title(config.runtime)}"
+    if process.replaced:
+        text = f"{process.program} was replaced since process {process.pid} started from it"
+        yield warn(name, text, fix)
+    if process.started_at is not None and config.changed_at > process.started_at + 1:
+        changed = datetime.fromtimestamp(config.changed_at, UTC)
+        text = f"the configuration was changed after the start ({changed:%Y-%m-%d %H:%M:%S} UTC)"
+        yield warn(name, text, f"{fix} if that was about NRI")
+
+
+def _where(setting: Setting) -> str:
+    return f"{setting.key} in {setting.origin}".replace("] in ", "] of ")

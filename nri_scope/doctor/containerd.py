@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""containerd's configuration of NRI.
+
+Facts from containerd 1.7 to 2.4 (services/server/config, cmd/containerd/server/config, NRI's
+config.go): one table for NRI in every version of the file; imports are read after the file that
+names them, a later file counts; an import that is not there keeps containerd from starting, a
+pattern without match does not; unknown keys are ignored.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections import deque
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from .host import Host
+from .processes import option
+from .settings import (
+    Misplaced,
+    NriConfig,
+    Problem,
+    Setting,
+    Table,
+    TomlFile,
+    read_toml,
+    speaks_of_nri,
+    subtable,
+    table_name,
+    tables,
+)
+
+DEFAULT_CONFIG = "/etc/containerd/config.toml"
+NRI_PLUGIN = "io.containerd.nri.v1.nri"
+FILES_MAX = 100
+
+_KEYS = frozenset(
+    {
+        "disable",
+        "disable_connections",
+        "socket_path",
+        "plugin_path",
+        "plugin_config_path",
+        "plugin_registration_timeout",
+        "plugin_request_timeout",
+        "default_validator",
+    }
+)
+# These are NRI's wherever they stand; the others mean something in tables of other plugins.
+_DISTINCTIVE = frozenset(
+    {
+        "disable_connections",
+        "plugin_config_path",
+        "plugin_registration_timeout",
+        "plugin_request_timeout",
+    }
+)
+_NRI_WORD = re.compile(r"(^|\.)nri(\.|$)")
+
+
+def config_path(arguments: tuple[str, ...]) -> str:
+    """The configuration file that a containerd with this command line reads."""
+    return option(arguments, "--config", "-c") or DEFAULT_CONFIG
+
+
+def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> NriConfig:
+    """Read ``path`` and what it imports, as containerd ``major``.x would."""
+    files: list[TomlFile] = []
+    problems: list[Problem] = []
+    missing = ""
+    seen = set()
+    pending = deque([path])
+    while pending and len(files) < FILES_MAX:
+        file_path = pending.popleft()
+        if file_path in seen:
+            continue
+        seen.add(file_path)
+        try:
+            file = read_toml(host, file_path)
+        except FileNotFoundError:
+            if file_path == path:
+                missing = path
+            else:
+                text = f"it imports {file_path}, which does not exist: containerd does not start"
+                problems.append(Problem(path, text, True, "create that file or drop the import"))
+            continue
+        files.append(file)
+        if file.broken:
+            text = f"containerd does not start with it: {file.broken}"
+            problems.append(Problem(file_path, text, True, "correct the file"))
+        pending.extend(_imports(host, file))
+
+    config = NriConfig(
+        "containerd",
+        files=tuple(file.path for file in files if file.table is not None),
+        missing=missing,
+        unreadable=tuple((file.path, file.denied) for file in files if file.denied),
+        changed_at=max((file.changed_at for file in files), default=0.0),
+        enable_key=f'disable = false in [plugins."{NRI_PLUGIN}"]',
+        connections_key=f'disable_connections = false in [plugins."{NRI_PLUGIN}"]',
+    )
+    misplaced: list[Misplaced] = []
+    for file in files:
+        if file.table is not None:
+            right = _right_place(file.table, major)
+            table = subtable(file.table, *right)
+            misplaced += _misplaced(file, right)
+            config = _overlay(config, file.path, table, right, replaces=major < 2)
+            config = _disabled_plugin(config, file, right[-1])
+    return replace(
+        config,
+        problems=tuple(problems),
+        misplaced=tuple(misplaced),
+        orphans=_orphans(host, path, seen),
+    )
+
+
+def _right_place(table: Table, major: int) -> tuple[str, str]:
+    # A file without version is of version 1, where 1.x named plugins by their bare id. 2.x
+    # migrates such a file and leaves names with a dot as they are.
+    version = table.get("version", 1)
+    return ("plugins", "nri" if version == 1 and major < 2 else NRI_PLUGIN)
+
+
+def _imports(host: Host, file: TomlFile) -> list[str]:
+    """What ``file`` imports: relative to its folder, and ``*`` stands for matching names."""
+    wanted = (file.table or {}).get("imports", [])
+    found: list[str] = []
+    for item in wanted if isinstance(wanted, list) else []:
+        if not isinstance(item, str) or not item:
+            continue
+        path = str(PurePosixPath(file.path).parent / item)
+        found += _glob(host, path) if "*" in path else [path]
+    return found[:FILES_MAX]
+
+
+def _glob(host: Host, pattern: str) -> list[str]:
+    """Matches of a pattern whose last component alone may hold wildcards, as in all known use."""
+    folder, name = str(PurePosixPath(pattern).parent), PurePosixPath(pattern).name
+    try:
+        names = host.names(folder)
+    except OSError:
+        return []
+    # Unlike a shell, Go lets * match a leading dot.
+    return [f"{folder}/{entry}" for entry in names if fnmatch.fnmatchcase(entry, name)]
+
+
+def _overlay(
+    config: NriConfig, file: str, table: Table, right: tuple[str, ...], *, replaces: bool
+) -> NriConfig:
+    """``config`` after one more file: 1.x takes a plugin's whole table from it, 2.x key by key."""
+    if not table:
+        return config
+
+    def setting(key: str, before: Setting | None, *, negated: bool = False) -> Setting | None:
+        if key not in table:
+            return None if replaces else before
+        value = table[key]
+        if negated and isinstance(value, bool):
+            value = not value
+        return Setting(value, file, f"{key} in {table_name(right)}")
+
+    return replace(
+        config,
+        enabled=setting("disable", config.enabled, negated=True),
+        connections=setting("disable_connections", config.connections, negated=True),
+        socket_path=setting("socket_path", config.socket_path),
+        plugin_path=setting("plugin_path", config.plugin_path),
+        plugin_config_path=setting("plugin_config_path", config.plugin_config_path),
+        registration_timeout=setting("plugin_registration_timeout", config.registration_timeout),
+        request_timeout=setting("plugin_request_timeout", config.request_timeout),
+    )
+
+
+def _disabled_plugin(config: NriConfig, file: TomlFile, name: str) -> NriConfig:
+    disabled = (file.table or {}).get("disabled_plugins", [])
+    if isinstance(disabled, list) and name in disabled:
+        return replace(config, enabled=Setting(False, file.path, "disabled_plugins"))
+    return config
+
+
+def _misplaced(file: TomlFile, right: tuple[str, ...]) -> list[Misplaced]:
+    found: list[Misplaced] = []
+    right_name = table_name(right)
+    for path, table in tables(file.table or {}):
+        if path == right:
+            found += [
+                Misplaced(file.path, right_name, key, "") for key in table if key not in _KEYS
+            ]
+        elif path[: len(right)] != right:
+            keys = _KEYS if path and _NRI_WORD.search(path[-1]) else _DISTINCTIVE
+            found += [
+                Misplaced(file.path, table_name(path), key, right_name)
+                for key in table
+                if key in keys
+            ]
+    return found
+
+
+def _orphans(host: Host, path: str, read: set[str]) -> tuple[str, ...]:
+    folder = f"{PurePosixPath(path).parent}/conf.d"
+    try:
+        names = host.names(folder)
+    except OSError:
+        return ()
+    files = (f"{folder}/{name}" for name in names)
+    return tuple(file for file in files if file not in read and speaks_of_nri(host, file))

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examination: gathers the evidence, every step bounded in time, and judges it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from nri_scope.nri.methods import (
+    DEFAULT_PLUGIN_CONFIG_PATH,
+    DEFAULT_PLUGIN_PATH,
+    DEFAULT_SOCKET,
+)
+from nri_scope.nri.semver import sort_key
+from nri_scope.nri.versions import runtime_title
+
+from . import containerd, crio, isulad
+from .check import Check, softened, unknown, warn
+from .config_checks import Installation, check_installation, default_enabled
+from .host import Host
+from .plugins import check_plugins, look_at_plugins
+from .processes import RuntimeProcess, program_version, running_runtimes
+from .registration import Registration, check_registration, register
+from .settings import NriConfig, path_of
+from .sockets import Listener, check_listener, check_socket, connect, look_at_socket
+
+STEP_TIMEOUT = 5.0
+"""Seconds for looking at files, which takes none unless a file system hangs."""
+
+T = TypeVar("T")
+
+
+def examine(
+    host: Host,
+    socket_path: str | None = None,
+    *,
+    version_of: Callable[[str], str] | None = None,
+) -> list[Check]:
+    """Examine ``host``; ``socket_path`` None takes the one of the runtime that runs.
+
+    ``version_of`` asks a program for its version; by default that is done for the machine we run
+    on, and not for one whose files are mounted somewhere.
+    """
+    if version_of is None:
+        version_of = program_version if host.root == Path("/") else lambda program: ""
+    found = _bounded(lambda: _installations(host, version_of))
+    installations = found or []
+    path = socket_path or _configured_socket(installations)
+
+    checks: list[Check] = []
+    if found is None:
+        checks.append(unknown("runtime", _HANGS.format("/proc and /etc")))
+    elif not installations:
+        text = "no containerd, CRI-O or iSulad runs or is configured here"
+        checks.append(warn("runtime", text, "run this on the node itself, as root"))
+
+    listener, registration = _socket(host, path, checks)
+    installations = _with_registration(installations, listener, registration)
+    ours = [item for item in installations if _concerned(item, installations)]
+    for item in installations:
+        findings = check_installation(item)
+        if item not in ours:
+            findings = softened(findings, f"not what serves {path}")
+        checks += findings
+    checks += _plugins(host, ours)
+    return checks
+
+
+_HANGS = "looking at {} took too long: does a file system hang?"
+
+
+def _bounded(step: Callable[[], T], seconds: float = STEP_TIMEOUT) -> T | None:
+    """The step's result, or None when it takes longer.
+
+    A hanging file system cannot be interrupted: the thread is left behind, and as a daemon does
+    not keep the process from ending.
+    """
+    result: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            result.append(step())
+        except BaseException as error:  # noqa: BLE001  (raised again in the caller's thread)
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name="doctor-step")
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    return result[0] if result else None
+
+
+def _installations(host: Host, version_of: Callable[[str], str]) -> list[Installation]:
+    """Running runtimes, then those that are only configured, each configuration once."""
+    found: dict[tuple[str, ...], Installation] = {}
+    for process in running_runtimes(host):
+        program = f"/proc/{process.pid}/exe" if process.program else ""
+        version = version_of(program) if program else ""
+        config = _config(host, process.runtime, process.arguments, version)
+        found.setdefault(_identity(config), Installation(config, version, process))
+    running = {item.config.runtime for item in found.values()}
+    for runtime in ("containerd", "cri-o", "isulad"):
+        config = _config(host, runtime, (), "")
+        if runtime not in running and (config.files or config.problems or config.unreadable):
+            found.setdefault(_identity(config), Installation(config, "", None))
+    return list(found.values())
+
+
+def _identity(config: NriConfig) -> tuple[str, ...]:
+    return (config.runtime, config.missing, *config.files)
+
+
+def _config(host: Host, runtime: str, arguments: tuple[str, ...], version: str) -> NriConfig:
+    if runtime == "containerd":
+        key = sort_key(version)
+        major = key[0] if key else 2
+        return containerd.read_containerd(host, containerd.config_path(arguments), major)
+    if runtime == "cri-o":
+        return crio.read_crio(host, *crio.config_paths(arguments), arguments)
+    return isulad.read_isulad(host)
+
+
+def _configured_socket(installations: Iterable[Installation]) -> str:
+    running = [item for item in installations if item.process is not None]
+    for item in running:
+        path = path_of(item.config.socket_path, "")
+        if path and _may_be_on(item):
+            return path
+    return DEFAULT_SOCKET
+
+
+def _may_be_on(item: Installation) -> bool:
+    setting = item.config.enabled
+    if setting is None:
+        return default_enabled(item.config.runtime, item.version) is not False
+    return setting.value is True
+
+
+def _socket(
+    host: Host, path: str, checks: list[Check]
+) -> tuple[Listener | None, Registration | None]:
+    """Look at the socket, connect and register; the findings are added to ``checks``."""
+    file = _bounded(lambda: look_at_socket(host, path))
+    if file is None:
+        checks.append(unknown("socket", _HANGS.format(path)))
+        return None, None
+    checks += check_socket(file)
+    if not file.is_socket:
+        return None, None
+    listener = _bounded(lambda: connect(host, path))
+    if listener is None:
+        checks.append(unknown("listener", f"connecting to {path} took too long"))
+        return None, None
+    checks += check_listener(path, listener)
+    if listener.descriptor is None:
+        return listener, None
+    registration = asyncio.run(register(listener.descriptor))
+    checks += check_registration(registration)
+    return listener, registration
+
+
+def _with_registration(
+    installations: list[Installation],
+    listener: Listener | None,
+    registration: Registration | None,
+) -> list[Installation]:
+    """The installations, with what the one that listens told us."""
+    if listener is None or registration is None or not registration.configured:
+        return installations
+    runtime = runtime_title(registration.runtime_name)
+
+    def serves(item: Installation) -> bool:
+        if runtime_title(item.config.runtime) != runtime:
+            return False
+        # Two containerds on one machine (Docker's has its own) differ by process id.
+        pids = {i.process.pid for i in installations if i.process is not None}
+        if listener.pid in pids:
+            return item.process is not None and item.process.pid == listener.pid
+        return True
+
+    # iSulad gives a fixed version that is none of its own.
+    said = "" if runtime == "iSulad" else registration.runtime_version
+    return [
+        replace(item, version=said or item.version, registration=registration)
+        if serves(item)
+        else item
+        for item in installations
+    ]
+
+
+def _concerned(item: Installation, installations: Iterable[Installation]) -> bool:
+    """Whether NRI on this machine is this runtime's business, rather than a bystander's."""
+    everything = list(installations)
+    if any(other.registration is not None for other in everything):
+        return item.registration is not None
+    if any(other.process is not None for other in everything):
+        return item.process is not None
+    return True
+
+
+def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
+    checks: list[Check] = []
+    seen = set()
+    runtimes = [
+        (
+            path_of(item.config.plugin_path, DEFAULT_PLUGIN_PATH),
+            path_of(item.config.plugin_config_path, DEFAULT_PLUGIN_CONFIG_PATH),
+            item.process,
+            item.config.runtime,
+        )
+        for item in installations
+    ] or [(DEFAULT_PLUGIN_PATH, DEFAULT_PLUGIN_CONFIG_PATH, None, "")]
+    for path, config_path, process, runtime in runtimes:
+        if (path, config_path) in seen:
+            continue
+        seen.add((path, config_path))
+        checks += _plugin_folder(host, path, config_path, process, runtime)
+    return checks
+
+
+def _plugin_folder(
+    host: Host, path: str, config_path: str, process: RuntimeProcess | None, runtime: str
+) -> list[Check]:
+    folder = _bounded(lambda: look_at_plugins(host, path, config_path))
+    if folder is None:
+        return [unknown("plugins", _HANGS.format(path))]
+    return check_plugins(
+        folder,
+        started_at=process.started_at if process else None,
+        one_stops_all=runtime != "isulad",
+    )

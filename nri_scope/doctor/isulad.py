@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""iSulad's configuration of NRI: some keys in the top level of its JSON file, off by default."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from .host import Host, words
+from .settings import NriConfig, Problem, Setting
+
+DEFAULT_CONFIG = "/etc/isulad/daemon.json"
+
+
+def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
+    """Read iSulad's configuration. Its timeouts are numbers of seconds."""
+    config = NriConfig(
+        "isulad",
+        files=(),
+        enable_key='"nri-support": true',
+        connections_key='"disable_connections": false',
+    )
+    try:
+        changed_at = host.status(path).st_mtime
+        content = host.read(path)
+    except FileNotFoundError:
+        return replace(config, missing=path)
+    except PermissionError as error:
+        return replace(config, unreadable=((path, words(error)),))
+    except OSError as error:
+        return replace(config, problems=(Problem(path, words(error), True, "correct it"),))
+    try:
+        table = json.loads(content)
+        if not isinstance(table, dict):
+            raise ValueError("it holds no object")
+    except (ValueError, RecursionError) as error:
+        problem = Problem(path, f"iSulad does not start with it: {error}", True, "correct the file")
+        return replace(config, problems=(problem,), changed_at=changed_at)
+
+    def setting(*keys: str, negated: bool = False) -> Setting | None:
+        for key in keys:
+            if key in table:
+                value = table[key]
+                if negated and isinstance(value, bool):
+                    value = not value
+                return Setting(value, path, f'"{key}"')
+        return None
+
+    return replace(
+        config,
+        files=(path,),
+        changed_at=changed_at,
+        enabled=setting("nri-support"),
+        connections=setting("disable_connections", negated=True),
+        # Its documentation and its code disagree about this key's name.
+        socket_path=setting("nri_socket_path", "socket_path"),
+        plugin_path=setting("plugin_path"),
+        plugin_config_path=setting("plugin_config_path"),
+        registration_timeout=setting("plugin_registration_timeout"),
+        request_timeout=setting("plugin_request_timeout"),
+    )

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which container runtimes run here, from /proc."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from .host import Host
+
+PROCESSES_MAX = 50_000
+VERSION_TIMEOUT = 3.0
+"""Seconds for a runtime's ``--version``, which takes some milliseconds."""
+
+RUNTIMES = {"containerd": "containerd", "crio": "cri-o", "isulad": "isulad"}
+"""Runtimes by the names of their processes."""
+
+_VERSION = re.compile(rb"\bv?(\d+\.\d+\.\d+[^\s,]*)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeProcess:
+    """A runtime's daemon."""
+
+    runtime: str
+    """A value of `RUNTIMES`."""
+    pid: int
+    arguments: tuple[str, ...]
+    """Its command line without the program's name."""
+    program: str
+    """What /proc/PID/exe points to; "" if that is not ours to know."""
+    replaced: bool
+    """The program's file was replaced or deleted since the process started."""
+    started_at: float | None
+    """Seconds since the epoch."""
+
+
+def running_runtimes(host: Host) -> tuple[RuntimeProcess, ...]:
+    """Every runtime's daemon, by process id; empty where /proc cannot be read."""
+    try:
+        with os.scandir(host.resolve("/proc")) as entries:
+            names = [entry.name for entry in islice(entries, PROCESSES_MAX)]
+    except OSError:
+        return ()
+    boot = _boot_time(host)
+    found = (_process(host, int(name), boot) for name in names if name.isdecimal())
+    return tuple(sorted((p for p in found if p is not None), key=lambda p: p.pid))
+
+
+def process_name(host: Host, pid: int) -> str:
+    """A process's short name; "" where there is none or it is hidden."""
+    try:
+        return host.read(f"/proc/{pid}/comm").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _process(host: Host, pid: int, boot: float | None) -> RuntimeProcess | None:
+    runtime = RUNTIMES.get(process_name(host, pid))
+    if runtime is None or _lives_elsewhere(host, pid):
+        return None
+    try:
+        command = host.read(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")
+    except OSError:
+        command = []
+    try:
+        # Not resolved: the link itself says where, and that the file is gone.
+        program = str(host.root.joinpath("proc", str(pid), "exe").readlink())
+    except OSError:
+        program = ""
+    return RuntimeProcess(
+        runtime,
+        pid,
+        tuple(command[1:-1]),
+        program.removesuffix(" (deleted)"),
+        program.endswith(" (deleted)"),
+        _started_at(host, pid, boot),
+    )
+
+
+def _lives_elsewhere(host: Host, pid: int) -> bool:
+    """Whether the process has another root folder: a node inside a container (kind) has its own
+    configuration, which is not what we are asked about.
+    """
+    try:
+        theirs = host.root.joinpath("proc", str(pid), "root").stat()
+        ours = host.root.stat()
+    except OSError:
+        return False
+    return (theirs.st_dev, theirs.st_ino) != (ours.st_dev, ours.st_ino)
+
+
+def _boot_time(host: Host) -> float | None:
+    try:
+        text = host.read("/proc/stat", limit=64 << 20)
+    except OSError:
+        return None
+    match = re.search(rb"^btime (\d+)$", text, re.MULTILINE)
+    return float(match[1]) if match else None
+
+
+def _started_at(host: Host, pid: int, boot: float | None) -> float | None:
+    try:
+        text = host.read(f"/proc/{pid}/stat")
+    except OSError:
+        return None
+    # proc(5): the name in parentheses may hold anything; field 22 is the start in ticks.
+    fields = text.rpartition(b")")[2].split()
+    if boot is None or len(fields) < 20 or not fields[19].isdigit():
+        return None
+    return boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def program_version(program: str | Path) -> str:
+    """What ``program --version`` says, e.g. ``1.7.24~ds1``; "" if it says nothing of the kind."""
+    try:
+        result = subprocess.run(
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+            timeout=VERSION_TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    match = _VERSION.search(result.stdout[:10_000])
+    return match[1].decode(errors="replace") if match else ""
+
+
+def option(arguments: tuple[str, ...], *names: str) -> str | None:
+    """The last value of an option, given as ``--name value`` or ``--name=value``."""
+    value = None
+    for position, argument in enumerate(arguments):
+        name, equals, rest = argument.partition("=")
+        if name in names:
+            if equals:
+                value = rest
+            elif position + 1 < len(arguments):
+                value = arguments[position + 1]
+    return value

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A short passive registration: what the runtime says of itself to a plugin.
+
+It is made to be harmless. It asks for RemovePodSandbox alone: an event that every version has,
+that comes once in a pod's life, after its last container, and whose answer the runtime only logs.
+(No event at all cannot be asked for: an empty mask means every event, validation included.) It
+answers Configure, every part of Synchronize and whatever else comes at once, asks for no change,
+and closes as soon as it is synchronized.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from google.protobuf.message import DecodeError
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import NriScopeError
+from nri_scope.nri.events import Event
+from nri_scope.nri.negotiation import nri_version_of
+from nri_scope.nri.versions import runtime_title
+from nri_scope.plugin import Exchange, Identity, PluginSession, inherited
+from nri_scope.transport import Notice
+from nri_scope.wire import RequestReceived
+
+from .check import Check, fail, ok, unknown, warn
+
+IDENTITY = Identity(index="00", name="nri-scope-doctor")
+TIMEOUT = 10.0
+"""Seconds for all of it. A runtime gives each mute plugin before us 5 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """How far a registration came and what was learnt."""
+
+    configured: bool = False
+    synchronized: bool = False
+    problem: str = ""
+    runtime_name: str = ""
+    runtime_version: str = ""
+    nri_version: str = ""
+    nri_version_inferred: bool = False
+    registration_timeout_ms: int = 0
+    """0 where the runtime does not say (before NRI 0.7)."""
+    request_timeout_ms: int = 0
+    pods: int = 0
+    containers: int = 0
+
+    @property
+    def title(self) -> str:
+        """The runtime with its version."""
+        return f"{runtime_title(self.runtime_name)} {self.runtime_version}".strip() or "the runtime"
+
+
+class _Visitor:
+    """The plugin behind the registration."""
+
+    def __init__(self) -> None:
+        self.seen = Registration()
+        self.done = asyncio.Event()
+
+    def configure(self, request: api.ConfigureRequest) -> int:
+        version, inferred = nri_version_of(request)
+        self.seen = replace(
+            self.seen,
+            configured=True,
+            runtime_name=request.runtime_name,
+            runtime_version=request.runtime_version,
+            nri_version=str(version or ""),
+            nri_version_inferred=inferred,
+            registration_timeout_ms=request.registration_timeout,
+            request_timeout_ms=request.request_timeout,
+        )
+        return Event.RemovePodSandbox.bit
+
+    def answer(self, request: RequestReceived) -> bytes:
+        if request.method != "Synchronize":
+            return b""
+        try:
+            part = api.SynchronizeRequest.FromString(request.payload)
+        except DecodeError:
+            return b""
+        self.seen = replace(
+            self.seen,
+            synchronized=not part.more,
+            pods=self.seen.pods + len(part.pods),
+            containers=self.seen.containers + len(part.containers),
+        )
+        return api.SynchronizeResponse(more=part.more).SerializeToString()
+
+    def answered(self, exchange: Exchange) -> None:
+        if self.seen.synchronized:
+            self.done.set()
+
+    def noticed(self, notice: Notice) -> None:
+        """Oddities are not this command's business."""
+
+
+async def register(descriptor: int, timeout: float = TIMEOUT) -> Registration:
+    """Register over a connected socket, which is closed afterwards. Never raises."""
+    visitor = _Visitor()
+    session = PluginSession(IDENTITY, visitor)
+
+    async def leave_when_done() -> None:
+        await visitor.done.wait()
+        session.close("seen enough")
+
+    leaving = asyncio.create_task(leave_when_done())
+    problem = ""
+    try:
+        async with asyncio.timeout(timeout):
+            end = await session.run(inherited(descriptor))
+            problem = end.reason
+    except TimeoutError:
+        problem = f"no answer within {timeout:g} s"
+    except NriScopeError as error:
+        problem = str(error)
+    finally:
+        leaving.cancel()
+    return replace(visitor.seen, problem="" if visitor.seen.synchronized else problem)
+
+
+def check_registration(registration: Registration) -> list[Check]:
+    """Whether plugins are served, and by what."""
+    if not registration.configured:
+        return [
+            fail(
+                "registration",
+                f"a plugin cannot register: {registration.problem}",
+                "see the runtime's log; a plugin that connects and says nothing holds up all "
+                "others for as long as the registration timeout",
+            )
+        ]
+    checks = [_served(registration), _version(registration)]
+    if registration.request_timeout_ms:
+        request = registration.request_timeout_ms / 1000
+        register_s = registration.registration_timeout_ms / 1000
+        checks.append(
+            ok("timeouts", f"{register_s:g} s to register, {request:g} s to answer a request")
+        )
+    else:
+        text = (
+            "the runtime does not say its timeouts (before NRI 0.7); the defaults are 5 s and 2 s"
+        )
+        checks.append(ok("timeouts", text))
+    return checks
+
+
+def _served(registration: Registration) -> Check:
+    if registration.synchronized:
+        known = f"{registration.pods} pods and {registration.containers} containers"
+        return ok("registration", f"{registration.title} serves plugins; it knows {known}")
+    return warn(
+        "registration",
+        f"{registration.title} configured us but did not synchronize: {registration.problem}",
+        "see the runtime's log",
+    )
+
+
+def _version(registration: Registration) -> Check:
+    if not registration.nri_version:
+        return unknown(
+            "nri-version",
+            f"{registration.title} does not say its NRI version and is not known to us",
+        )
+    how = "inferred from its version" if registration.nri_version_inferred else "as it says"
+    return ok("nri-version", f"NRI {registration.nri_version}, {how}")

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks as text for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from .check import Check, Status
+
+SCHEMA_VERSION = 1
+
+_SYMBOLS = {Status.OK: "✓", Status.WARN: "!", Status.FAIL: "✗", Status.UNKNOWN: "?"}
+_ASCII = {Status.OK: "+", Status.WARN: "!", Status.FAIL: "x", Status.UNKNOWN: "?"}
+_INDENT = " " * 10
+
+
+def as_json(checks: Iterable[Check]) -> str:
+    """One object: ``schema_version`` and the list ``checks``."""
+    items = [
+        {"name": c.name, "status": c.status.value, "detail": c.detail, "fix": c.fix} for c in checks
+    ]
+    return json.dumps({"schema_version": SCHEMA_VERSION, "checks": items}, indent=2)
+
+
+def as_text(
+    checks: Sequence[Check],
+    *,
+    width: int = 80,
+    plain: bool = False,
+    style: Callable[[str, Status], str] = lambda text, status: text,
+) -> str:
+    """A line or some for each check, and a summary.
+
+    ``plain`` keeps to ASCII symbols; ``style`` may colour a status without changing its width.
+    """
+    symbols = _ASCII if plain else _SYMBOLS
+    lines: list[str] = []
+    for check in checks:
+        head = style(f"{symbols[check.status]} {check.status.value:<7}", check.status)
+        body = _wrap(f"{check.name}: {check.detail}", width)
+        lines.append(f"{head} {body[0]}")
+        lines += [_INDENT + line for line in body[1:]]
+        if check.fix:
+            fix = _wrap(f"fix: {check.fix}", width, hanging="     ")
+            lines += [_INDENT + line for line in fix]
+    lines += ["", _summary(checks)]
+    return "\n".join(lines)
+
+
+def _wrap(text: str, width: int, hanging: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        max(width - len(_INDENT), 30),
+        subsequent_indent=hanging,
+        break_long_words=False,  # paths are to be copied
+        break_on_hyphens=False,
+    ) or [""]
+
+
+def _summary(checks: Sequence[Check]) -> str:
+    counts = Counter(check.status for check in checks)
+    return ", ".join(
+        f"{counts[status]} {label}"
+        for status, label in (
+            (Status.OK, "ok"),
+            (Status.WARN, "to know (warn)"),
+            (Status.FAIL, "failed"),
+            (Status.UNKNOWN, "unknown"),
+        )
+        if counts[status] or status in (Status.OK, Status.FAIL)
+    )

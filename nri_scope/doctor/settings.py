@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a runtime's configuration says about NRI, in one shape for all runtimes."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from .host import Host, words
+
+Table = Mapping[str, object]
+
+NESTING_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value and where it is set."""
+
+    value: object
+    origin: str
+    """A file, or ``the command line``."""
+    key: str
+    """As it is written there, with its table: ``disable in [plugins."…"]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with a file of the configuration."""
+
+    file: str
+    text: str
+    fatal: bool
+    """The runtime does not start with it."""
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """A key where no runtime looks for it."""
+
+    file: str
+    table: str
+    key: str
+    right: str
+    """Where it belongs; "" for a key that exists nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class NriConfig:
+    """One runtime's configuration of NRI; a setting that is made nowhere is None."""
+
+    runtime: str
+    """``containerd``, ``cri-o`` or ``isulad``."""
+    files: tuple[str, ...]
+    """Those that were read, in the order in which they count."""
+    missing: str = ""
+    """The main file's path, when there is none."""
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """Files that we may not read, and why: what they say is unknown."""
+    problems: tuple[Problem, ...] = ()
+    misplaced: tuple[Misplaced, ...] = ()
+    orphans: tuple[str, ...] = ()
+    """Files that speak of NRI and are not part of the configuration."""
+    changed_at: float = 0.0
+    """Newest modification time among ``files``, in seconds since the epoch."""
+    enabled: Setting | None = None
+    connections: Setting | None = None
+    """Whether plugins may connect from outside."""
+    socket_path: Setting | None = None
+    plugin_path: Setting | None = None
+    plugin_config_path: Setting | None = None
+    registration_timeout: Setting | None = None
+    """As written: a Go duration, or iSulad's number of seconds."""
+    request_timeout: Setting | None = None
+    enable_key: str = ""
+    """How to write "on", for a fix."""
+    connections_key: str = ""
+
+
+def path_of(setting: Setting | None, default: str) -> str:
+    """The path in ``setting``, or ``default``: runtimes take an empty one as not set."""
+    value = setting.value if setting else None
+    return value if isinstance(value, str) and value else default
+
+
+@dataclass(frozen=True, slots=True)
+class TomlFile:
+    """A TOML file as far as it could be read."""
+
+    path: str
+    table: dict[str, object] | None
+    changed_at: float = 0.0
+    denied: str = ""
+    """Why we may not read it."""
+    broken: str = ""
+    """Why it is no TOML file."""
+
+
+def read_toml(host: Host, path: str) -> TomlFile:
+    """Read one file. Raises FileNotFoundError only."""
+    try:
+        changed_at = host.status(path).st_mtime
+        content = host.read(path)
+    except FileNotFoundError:
+        raise
+    except PermissionError as error:
+        return TomlFile(path, None, denied=words(error))
+    except OSError as error:
+        return TomlFile(path, None, broken=words(error))
+    try:
+        return TomlFile(path, tomllib.loads(content.decode()), changed_at)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        return TomlFile(path, None, changed_at, broken=str(error) or "nested too deeply")
+
+
+def subtable(table: Table, *path: str) -> dict[str, object]:
+    """The table at ``path``; empty where there is none."""
+    here: object = table
+    for name in path:
+        here = here.get(name) if isinstance(here, dict) else None
+    return here if isinstance(here, dict) else {}
+
+
+def tables(table: Table, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Table]]:
+    """Every table in ``table``, itself included, with its path."""
+    yield path, table
+    if len(path) < NESTING_MAX:
+        for name, value in table.items():
+            if isinstance(value, dict):
+                yield from tables(value, (*path, name))
+
+
+def table_name(path: tuple[str, ...]) -> str:
+    """A table's heading as one writes it."""
+    parts = (p if re.fullmatch(r"[A-Za-z0-9_-]+", p) else f'"{p}"' for p in path)
+    return f"[{'.'.join(parts)}]" if path else "the top level"
+
+
+def speaks_of_nri(host: Host, path: str) -> bool:
+    """Whether a file that is not part of the configuration sets something about NRI."""
+    try:
+        content = host.read(path)
+    except OSError:
+        return False
+    return any(
+        _NRI_WORD.search(line) and not line.lstrip().startswith(b"#")
+        for line in content.splitlines()
+    )
+
+
+_NRI_WORD = re.compile(rb"(?<![A-Za-z])nri(?![A-Za-z])", re.IGNORECASE)

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NRI socket: is it there, who may use it, who listens."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from nri_scope.errors import ConnectError
+from nri_scope.transport.sockets import check_path
+
+from .check import Check, fail, ok, unknown, warn
+from .host import Host, words
+from .processes import RUNTIMES, process_name
+
+CONNECT_TIMEOUT = 2.0
+"""Seconds; a listening socket accepts at once or is full."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketFile:
+    """What the file system says."""
+
+    path: str
+    problem: str = ""
+    """Why it could not be looked at; "" if it could."""
+    exists: bool = False
+    is_socket: bool = False
+    mode: int = 0
+    uid: int = 0
+    folder_mode: int | None = None
+    """Permission bits of the folder; None if there is none or it is hidden."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who is at the other end, or why nobody is."""
+
+    problem: str = ""
+    refused: bool = False
+    """The socket is a left-over: nobody listens."""
+    busy: bool = False
+    """Somebody listens but does not accept."""
+    pid: int = 0
+    """Of the process that called listen(2); 0 if it is in a process namespace we do not see."""
+    uid: int = -1
+    name: str = ""
+    """Its short name, "" if unknown."""
+    descriptor: int | None = None
+    """The connection, to be used or closed by whoever asked."""
+
+
+def look_at_socket(host: Host, path: str) -> SocketFile:
+    """Look without connecting."""
+    folder_mode = None
+    try:
+        folder_mode = stat.S_IMODE(host.status(str(PurePosixPath(path).parent)).st_mode)
+        status = host.status(path)
+    except FileNotFoundError:
+        return SocketFile(path, folder_mode=folder_mode)
+    except OSError as error:
+        return SocketFile(path, words(error), folder_mode=folder_mode)
+    return SocketFile(
+        path,
+        exists=True,
+        is_socket=stat.S_ISSOCK(status.st_mode),
+        mode=stat.S_IMODE(status.st_mode),
+        uid=status.st_uid,
+        folder_mode=folder_mode,
+    )
+
+
+def connect(host: Host, path: str) -> Listener:
+    """Connect, and ask the kernel who listens. Nothing is sent."""
+    try:
+        address = check_path(host.resolve(path))
+    except (ConnectError, OSError) as error:
+        return Listener(problem=error.problem if isinstance(error, ConnectError) else words(error))
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(CONNECT_TIMEOUT)
+        sock.connect(address)
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except ConnectionRefusedError:
+        sock.close()
+        return Listener(problem="nobody listens", refused=True)
+    except (BlockingIOError, TimeoutError):
+        # A unix socket's queue of waiting connections is full.
+        sock.close()
+        return Listener(problem="it does not accept connections", busy=True)
+    except OSError as error:
+        sock.close()
+        return Listener(problem=words(error))
+    pid, uid, _ = struct.unpack("3i", credentials)
+    return Listener(
+        pid=pid, uid=uid, name=process_name(host, pid) if pid else "", descriptor=sock.detach()
+    )
+
+
+def check_socket(file: SocketFile) -> list[Check]:
+    """The socket's file and folder."""
+    if file.problem:
+        return [unknown("socket", f"{file.path}: {file.problem}", "run this as root")]
+    if not file.exists:
+        text = f"there is no {file.path}"
+        if file.folder_mode is None:
+            text += ", nor its folder"
+        fix = "switch NRI on in the runtime and restart it, or give its socket with --socket"
+        return [fail("socket", text, fix)]
+    if not file.is_socket:
+        return [fail("socket", f"{file.path} is no socket", "give the socket's path with --socket")]
+    text = f"{file.path} is a socket, mode {file.mode:04o}, owner {file.uid}"
+    return [ok("socket", text), *_folder(file)]
+
+
+def _folder(file: SocketFile) -> list[Check]:
+    folder = PurePosixPath(file.path).parent
+    mode = file.folder_mode
+    if mode is None:
+        return []
+    # Whoever connects can change every container: it takes write permission on the socket and
+    # search permission on the folder, which runtimes make 0700.
+    others = (mode & 0o011) and (file.mode & 0o022)
+    if mode & 0o022:
+        text = f"{folder} has mode {mode:04o}: others than its owner can replace the socket"
+        return [warn("socket-folder", text, f"chmod 0700 {folder}")]
+    if others:
+        text = (
+            f"folder mode {mode:04o} and socket mode {file.mode:04o} let others than the owner "
+            "register plugins, which can change every container"
+        )
+        return [warn("socket-folder", text, f"chmod 0700 {folder}")]
+    return [ok("socket-folder", f"{folder} has mode {mode:04o}: only its owner gets in")]
+
+
+def check_listener(path: str, listener: Listener) -> list[Check]:
+    """Who listens."""
+    if listener.refused:
+        text = f"nobody listens at {path}: it is left over from a runtime that has ended"
+        return [fail("listener", text, "start or restart the runtime; it replaces the socket")]
+    if listener.busy:
+        text = f"{listener.problem}: its queue of waiting plugins is full"
+        fix = "look for a plugin that connects and says nothing; restart the runtime if it hangs"
+        return [fail("listener", text, fix)]
+    if listener.problem:
+        fix = "run this as root" if os.geteuid() else ""
+        return [fail("listener", f"cannot connect to {path}: {listener.problem}", fix)]
+    if not listener.pid:
+        return [unknown("listener", "a process that is not visible from here listens")]
+    who = f"{listener.name or 'a process that we must not see'} (process {listener.pid})"
+    if listener.pid == 1:
+        return [ok("listener", f"{who} has opened the socket for the runtime")]
+    if listener.name and listener.name not in RUNTIMES:
+        text = f"{who} listens, which is none of {', '.join(RUNTIMES)}"
+        return [warn("listener", text, "make sure that this is meant to be a container runtime")]
+    return [ok("listener", f"{who} listens")]

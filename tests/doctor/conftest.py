@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .machine import Machine
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def unprivileged(machine: Machine) -> Iterator[None]:
+    """Nothing may be read but what the file modes allow, to root neither."""
+    if os.geteuid():
+        yield
+        machine.root.chmod(0o700)
+        return
+    os.chown(machine.root, 65534, 65534)
+    machine.root.parent.chmod(0o755)
+    machine.root.parent.parent.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        machine.root.chmod(0o700)

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nri_scope.doctor.check import Check, Status
+from nri_scope.doctor.config_checks import Installation, check_installation
+from nri_scope.doctor.processes import RuntimeProcess
+from nri_scope.doctor.registration import Registration
+from nri_scope.doctor.settings import Misplaced, NriConfig, Problem, Setting
+
+FILE = "/etc/x.toml"
+CONTAINERD = NriConfig("containerd", (FILE,), enable_key="ON", connections_key="OPEN")
+CRI_O = replace(CONTAINERD, runtime="cri-o")
+ISULAD = replace(CONTAINERD, runtime="isulad")
+SERVING = Registration(
+    configured=True,
+    synchronized=True,
+    runtime_name="containerd",
+    runtime_version="2.1.9",
+    registration_timeout_ms=5000,
+    request_timeout_ms=2000,
+)
+
+
+def setting(value: object) -> Setting:
+    return Setting(value, FILE, "key in [table]")
+
+
+def found(installation: Installation, name: str) -> list[Check]:
+    return [check for check in check_installation(installation) if check.name.endswith(name)]
+
+
+def one(installation: Installation, name: str) -> Check:
+    (check,) = found(installation, name)
+    return check
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "status", "words"),
+    [
+        (CONTAINERD, "1.6.20", Status.FAIL, "too old"),
+        (CONTAINERD, "1.7.24~ds1", Status.FAIL, "off by default in containerd 1.7.24~ds1"),
+        (CONTAINERD, "2.0.0-rc.1", Status.OK, "on by default"),
+        (CONTAINERD, "2.1.9+unknown", Status.OK, "NRI 0.8.0"),
+        (CONTAINERD, "", Status.UNKNOWN, "on by default since 2.0"),
+        (CRI_O, "1.25.3", Status.FAIL, "too old"),
+        (CRI_O, "1.29.13", Status.FAIL, "off by default in CRI-O"),
+        (CRI_O, "1.30.0", Status.OK, "on by default"),
+        (ISULAD, "2.1.5", Status.FAIL, "off by default in iSulad"),
+    ],
+)
+def test_a_silent_configuration_leaves_it_to_the_version(
+    config: NriConfig, version: str, status: Status, words: str
+) -> None:
+    check = one(Installation(config, version, None), "-enabled")
+    assert check.status is status
+    assert words in check.detail
+
+
+def test_a_configuration_switches_on_and_off() -> None:
+    on = one(Installation(replace(CONTAINERD, enabled=setting(True)), "1.7.1", None), "-enabled")
+    assert on.status is Status.OK
+    off = one(Installation(replace(CONTAINERD, enabled=setting(False)), "2.1.0", None), "-enabled")
+    assert off.status is Status.FAIL
+    assert off.detail == f"NRI is switched off: key in [table] of {FILE}"
+    assert off.fix == "set ON and restart containerd"
+    odd = one(Installation(replace(CONTAINERD, enabled=setting("no")), "2.1.0", None), "-enabled")
+    assert odd.status is Status.FAIL
+    assert "neither true nor false" in odd.detail
+
+
+def test_what_works_now_and_not_after_a_restart_is_a_warning() -> None:
+    config = replace(CONTAINERD, enabled=setting(False), connections=setting(False))
+    installation = Installation(config, "2.1.9", None, SERVING)
+    assert one(installation, "-enabled").status is Status.WARN
+    assert one(installation, "-connections").status is Status.WARN
+
+
+def test_what_could_not_be_read_is_not_judged() -> None:
+    config = replace(CONTAINERD, files=(), unreadable=((FILE, "permission denied"),))
+    installation = Installation(config, "1.7.1", None)
+    assert one(installation, "-enabled").status is Status.UNKNOWN
+    assert one(installation, "-config").status is Status.UNKNOWN
+
+
+def test_closed_to_external_plugins_is_a_failure() -> None:
+    check = one(
+        Installation(replace(CONTAINERD, connections=setting(False)), "2.1.0", None), "-connections"
+    )
+    assert check.status is Status.FAIL
+    assert "set OPEN" in check.fix
+    opened = replace(CONTAINERD, connections=setting(True))
+    assert one(Installation(opened, "2.1.0", None), "-connections").status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("config", "value", "status", "words"),
+    [
+        (CONTAINERD, "3s", Status.OK, "request timeout 3 s"),
+        (CONTAINERD, "0", Status.OK, "default of 2 s"),
+        (CONTAINERD, "20ms", Status.WARN, "a short delay disconnects"),
+        (CONTAINERD, "5", Status.FAIL, "no duration"),
+        (CONTAINERD, 5, Status.FAIL, "no duration"),
+        (CRI_O, 2, Status.FAIL, "no duration"),
+        (ISULAD, 3, Status.OK, "request timeout 3 s"),
+        (ISULAD, True, Status.FAIL, "no duration"),
+    ],
+)
+def test_timeouts(config: NriConfig, value: object, status: Status, words: str) -> None:
+    config = replace(config, request_timeout=setting(value))
+    check = one(Installation(config, "", None), "-timeouts")
+    assert check.status is status
+    assert words in check.detail
+
+
+def test_timeouts_are_compared_with_what_the_runtime_says() -> None:
+    config = replace(CONTAINERD, request_timeout=setting("10s"))
+    check = one(Installation(config, "2.1.9", None, SERVING), "-timeouts")
+    assert (check.status, check.fix) == (
+        Status.WARN,
+        "restart containerd to make it count",
+    )
+    assert "is 10 s, but the runtime uses 2 s" in check.detail
+
+    slow = replace(SERVING, registration_timeout_ms=60_000)
+    check = one(Installation(CONTAINERD, "2.1.9", None, slow), "-timeouts")
+    assert "registration timeout is 60 s, set in no file" in check.detail
+    assert not found(Installation(CONTAINERD, "2.1.9", None, SERVING), "-timeouts")
+
+
+def test_misplaced_keys_problems_and_orphans_are_told() -> None:
+    config = replace(
+        CONTAINERD,
+        misplaced=(Misplaced(FILE, "[a]", "k", "[b]"), Misplaced(FILE, "[b]", "x", "")),
+        problems=(Problem("/f", "broken", True, "correct it"), Problem("/g", "odd", False, "")),
+        orphans=("/o",),
+    )
+    installation = Installation(config, "2.1.0", None)
+    assert [(c.status, c.detail, c.fix) for c in found(installation, "-keys")] == [
+        (Status.WARN, f"k in [a] of {FILE} has no effect there", "move it to [b]"),
+        (Status.WARN, f"x in [b] of {FILE} is no setting of NRI and has no effect", "remove it"),
+    ]
+    assert [c.status for c in found(installation, "-config")] == [
+        Status.FAIL,
+        Status.WARN,
+        Status.OK,
+    ]
+    assert "imports" in one(installation, "-drop-ins").fix
+
+
+def test_defaults_without_a_file_are_fine() -> None:
+    config = replace(CONTAINERD, files=(), missing=FILE)
+    check = one(Installation(config, "2.1.0", None), "-config")
+    assert (check.status, f"there is no {FILE}" in check.detail) == (Status.OK, True)
+
+
+def test_changes_since_the_start_need_a_restart() -> None:
+    process = RuntimeProcess("containerd", 7, (), "/usr/bin/containerd", False, 1000.0)
+    config = replace(CONTAINERD, changed_at=999.0)
+    assert not found(Installation(config, "2.1.0", process), "-restart")
+    config = replace(CONTAINERD, changed_at=1_700_000_000.0)
+    check = one(Installation(config, "2.1.0", process), "-restart")
+    assert "(2023-11-14 22:13:20 UTC)" in check.detail
+    process = replace(process, replaced=True, started_at=None)
+    assert "was replaced" in one(Installation(config, "2.1.0", process), "-restart").detail

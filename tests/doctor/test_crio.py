@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from nri_scope.doctor.crio import (
+    DEFAULT_CONFIG,
+    DEFAULT_DROP_INS,
+    config_paths,
+    read_crio,
+)
+from nri_scope.doctor.settings import Misplaced
+
+from .machine import BOOT, Machine
+
+
+def test_drop_ins_count_in_the_order_of_their_names(machine: Machine) -> None:
+    machine.write(DEFAULT_CONFIG, '[crio.nri]\nenable_nri = true\nnri_listen = "/main"')
+    machine.write(f"{DEFAULT_DROP_INS}/20-b.conf", "[crio.nri]\nenable_nri = true")
+    machine.write(
+        f"{DEFAULT_DROP_INS}/10-a.conf",
+        '[crio.nri]\nenable_nri = false\nnri_disable_connections = true\nnri_plugin_dir = "/p"',
+        changed=BOOT + 9,
+    )
+    machine.write(f"{DEFAULT_DROP_INS}/sub/00.conf", '[crio.nri]\nnri_plugin_request_timeout="3s"')
+    config = read_crio(machine.host)
+    assert config.files == (
+        DEFAULT_CONFIG,
+        f"{DEFAULT_DROP_INS}/10-a.conf",
+        f"{DEFAULT_DROP_INS}/20-b.conf",
+        f"{DEFAULT_DROP_INS}/sub/00.conf",
+    )
+    assert config.enabled is not None and config.enabled.value is True
+    assert config.enabled.origin.endswith("20-b.conf")
+    assert config.connections is not None and config.connections.value is False
+    assert config.socket_path is not None and config.socket_path.value == "/main"
+    assert config.plugin_path is not None and config.plugin_path.value == "/p"
+    assert config.request_timeout is not None and config.request_timeout.value == "3s"
+    assert config.changed_at == BOOT + 9
+
+
+def test_no_files_mean_defaults(machine: Machine) -> None:
+    config = read_crio(machine.host)
+    assert (config.files, config.missing, config.enabled) == ((), DEFAULT_CONFIG, None)
+
+
+@pytest.mark.parametrize(
+    "name", ["10-nri.conf~", "10-nri.conf.bak", ".10-nri.conf", "10-nri.conf.rpmsave", "#x.conf#"]
+)
+def test_backups_among_the_drop_ins_count_like_any_file(machine: Machine, name: str) -> None:
+    machine.write(f"{DEFAULT_DROP_INS}/{name}", "[crio.nri]\nenable_nri = false")
+    config = read_crio(machine.host)
+    assert config.enabled is not None and config.enabled.value is False
+    (problem,) = config.problems
+    assert not problem.fatal
+    assert "every file" in problem.text
+
+
+def test_what_cri_o_cannot_read_keeps_it_from_starting(machine: Machine) -> None:
+    machine.write(f"{DEFAULT_DROP_INS}/README", "drop-ins go here")
+    machine.link(f"{DEFAULT_DROP_INS}/gone.conf", "/nowhere")
+    machine.at("/folder").mkdir()
+    machine.link(f"{DEFAULT_DROP_INS}/to-folder", "/folder")
+    problems = {problem.file: problem for problem in read_crio(machine.host).problems}
+    assert set(problems) == {
+        f"{DEFAULT_DROP_INS}/{name}" for name in ("README", "gone.conf", "to-folder")
+    }
+    assert all(problem.fatal for problem in problems.values())
+
+
+def test_keys_elsewhere_and_unknown_keys_have_no_effect(machine: Machine) -> None:
+    machine.write(
+        DEFAULT_CONFIG,
+        "[crio.runtime]\nenable_nri = true\n[nri]\nnri_plugin_request_timeout = '9s'\n"
+        "[crio.nri]\nplugin_request_timeout = '9s'\n[crio.nri.default_validator]\nx = 1",
+    )
+    config = read_crio(machine.host)
+    assert config.enabled is config.request_timeout is None
+    assert set(config.misplaced) == {
+        Misplaced(DEFAULT_CONFIG, "[crio.runtime]", "enable_nri", "[crio.nri]"),
+        Misplaced(DEFAULT_CONFIG, "[nri]", "nri_plugin_request_timeout", "[crio.nri]"),
+        Misplaced(DEFAULT_CONFIG, "[crio.nri]", "plugin_request_timeout", ""),
+    }
+
+
+def test_the_command_line_counts_last(machine: Machine) -> None:
+    machine.write(DEFAULT_CONFIG, "[crio.nri]\nenable_nri = true")
+    config = read_crio(
+        machine.host, arguments=("--enable-nri=false", "--nri-listen", "/x", "--other")
+    )
+    assert config.enabled is not None
+    assert (config.enabled.value, config.enabled.origin) == (False, "the command line")
+    assert config.socket_path is not None and config.socket_path.value == "/x"
+    assert read_crio(machine.host, arguments=("--nri-disable-connections",)).connections is not None
+
+
+def test_the_command_line_names_the_files() -> None:
+    assert config_paths(()) == (DEFAULT_CONFIG, DEFAULT_DROP_INS)
+    assert config_paths(("--config=/a", "-d", "/b")) == ("/a", "/b")
+
+
+def test_files_about_nri_elsewhere_are_orphans(machine: Machine) -> None:
+    machine.write(DEFAULT_CONFIG, "[crio]")
+    machine.write("/etc/crio/nri.conf", "[crio.nri]\nenable_nri = true")
+    machine.write("/etc/crio/conf.d/nri.conf", "[crio.nri]\nenable_nri = true")
+    machine.write("/etc/crio/crio.conf.rpmnew", "# [crio.nri]\n[crio]")
+    assert read_crio(machine.host).orphans == (
+        "/etc/crio/nri.conf",
+        "/etc/crio/conf.d/nri.conf",
+    )

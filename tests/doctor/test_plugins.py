@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+
+from nri_scope.doctor.check import Check, Status
+from nri_scope.doctor.plugins import check_plugins, look_at_plugins
+
+from .machine import Machine
+
+PLUGINS, CONFIGS = "/opt/nri/plugins", "/etc/nri/conf.d"
+
+
+def examine(
+    machine: Machine, *, started_at: float | None = None, one_stops_all: bool = True
+) -> list[Check]:
+    folder = look_at_plugins(machine.host, PLUGINS, CONFIGS)
+    return check_plugins(folder, started_at=started_at, one_stops_all=one_stops_all)
+
+
+def plugin(machine: Machine, name: str, mode: int = 0o755) -> None:
+    machine.write(f"{PLUGINS}/{name}", "#!/bin/sh\n", mode=mode)
+
+
+def findings(checks: list[Check]) -> list[tuple[Status, str]]:
+    return [(check.status, check.detail) for check in checks if check.status is not Status.OK]
+
+
+def test_no_folder_is_fine(machine: Machine) -> None:
+    (check,) = examine(machine)
+    assert check.status is Status.OK
+    assert "starts none" in check.detail
+
+
+def test_good_plugins_with_their_configuration(machine: Machine) -> None:
+    plugin(machine, "10-a")
+    plugin(machine, "20-b")
+    machine.write("/usr/bin/c", "#!/bin/sh\n", mode=0o755)
+    machine.link(f"{PLUGINS}/30-c", "/usr/bin/c")
+    machine.write(f"{CONFIGS}/10-a.conf")
+    machine.write(f"{CONFIGS}/b.conf")
+    (check,) = examine(machine)
+    assert (check.status, check.detail) == (
+        Status.OK,
+        f"the runtime starts 10-a, 20-b, 30-c of {PLUGINS}",
+    )
+
+
+def test_one_bad_name_stops_all(machine: Machine) -> None:
+    plugin(machine, "10-a")
+    plugin(machine, "logger")
+    ((status, detail),) = findings(examine(machine))
+    assert status is Status.FAIL
+    assert f"{PLUGINS}/logger" in detail
+    assert "all plugins" in detail
+    ((status, detail),) = findings(examine(machine, one_stops_all=False))
+    assert status is Status.WARN
+    assert "passed over" in detail
+
+
+def test_what_is_not_executable_is_passed_over(machine: Machine) -> None:
+    plugin(machine, "10-a", 0o644)
+    plugin(machine, "README", 0o644)
+    ((status, detail),) = findings(examine(machine))
+    assert (status, "10-a is not executable" in detail) == (Status.WARN, True)
+
+
+def test_folders_are_not_looked_into(machine: Machine) -> None:
+    machine.at(f"{PLUGINS}/10-a").mkdir()
+    ((status, detail),) = findings(examine(machine))
+    assert (status, "is a folder" in detail) == (Status.WARN, True)
+
+
+def test_plugins_that_cannot_start(machine: Machine) -> None:
+    machine.link(f"{PLUGINS}/10-gone", "/nowhere")
+    machine.link(f"{PLUGINS}/20-folder", "/opt")
+    machine.write("/usr/bin/d", mode=0o644)
+    machine.link(f"{PLUGINS}/30-data", "/usr/bin/d")
+    machine.write(f"{PLUGINS}/40-empty", mode=0o755)
+    found = findings(examine(machine))
+    assert [status for status, _ in found] == [Status.FAIL] * 4
+    for (_, detail), words in zip(
+        found, ("link to nothing", "no file", "not executable", "is empty"), strict=True
+    ):
+        assert words in detail
+
+
+def test_a_link_with_a_bad_name_stops_all_wherever_it_leads(machine: Machine) -> None:
+    machine.link(f"{PLUGINS}/x", "/nowhere")
+    ((status, detail),) = findings(examine(machine))
+    assert (status, "all plugins" in detail) == (Status.FAIL, True)
+
+
+def test_equal_names_and_equal_indices_are_told(machine: Machine) -> None:
+    for name in ("10-a", "20-a", "20-b"):
+        plugin(machine, name)
+    assert findings(examine(machine)) == [
+        (Status.WARN, "a is there 2 times, with index 10, 20: all of them run"),
+        (Status.WARN, "a, b have the same index 20: which goes first is left to chance"),
+    ]
+
+
+def test_what_others_may_write_is_told(machine: Machine) -> None:
+    plugin(machine, "10-a", 0o777)
+    machine.at(PLUGINS).chmod(0o775)
+    found = findings(examine(machine))
+    assert [status for status, _ in found] == [Status.WARN] * 2
+    assert all("run as root" in detail or "runs as root" in detail for _, detail in found)
+
+
+def test_plugins_newer_than_the_runtime_are_told(machine: Machine) -> None:
+    plugin(machine, "10-a")
+    changed = os.lstat(machine.at(f"{PLUGINS}/10-a")).st_ctime
+    assert not findings(examine(machine, started_at=changed))
+    ((_, detail),) = findings(examine(machine, started_at=changed - 60))
+    assert "after the runtime had started" in detail
+
+
+def test_configuration_for_nobody_is_told(machine: Machine) -> None:
+    plugin(machine, "10-a")
+    plugin(machine, "20-off", 0o644)
+    for name in ("10-a.conf", "a.conf", "off.conf", "10-a.yaml", "11-a.conf"):
+        machine.write(f"{CONFIGS}/{name}")
+    details = [detail for _, detail in findings(examine(machine))]
+    for name in ("10-a.yaml", "11-a.conf", "off.conf"):
+        assert f"{CONFIGS}/{name} belongs to no plugin in {PLUGINS}: nobody reads it" in details
+    assert "a.conf does not count for 10-a: there is 10-a.conf too" in details
+    assert len(details) == 5
+
+
+def test_configuration_that_cannot_be_read_stops_all(machine: Machine) -> None:
+    plugin(machine, "10-a")
+    plugin(machine, "20-b")
+    machine.at(f"{CONFIGS}/a.conf").mkdir()
+    machine.link(f"{CONFIGS}/b.conf", "/nowhere")
+    found = findings(examine(machine))
+    assert [status for status, _ in found] == [Status.FAIL, Status.WARN]
+    assert "starts no plugin at all" in found[0][1]
+
+
+def test_hidden_folders_are_unknown(machine: Machine, unprivileged: None) -> None:
+    machine.at(f"{PLUGINS}/x")
+    machine.at(PLUGINS).chmod(0)
+    (check,) = examine(machine)
+    assert check.status is Status.UNKNOWN
+    machine.root.joinpath("opt/nri/plugins").chmod(0o700)

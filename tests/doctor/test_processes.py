@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nri_scope.doctor.host import Host
+from nri_scope.doctor.processes import (
+    RuntimeProcess,
+    option,
+    process_name,
+    program_version,
+    running_runtimes,
+)
+
+from .machine import BOOT, Machine
+
+
+def test_runtimes_are_found_by_name_with_command_line_and_start(machine: Machine) -> None:
+    machine.process(77, "crio", program="/usr/bin/crio (deleted)")
+    machine.process(
+        9, "containerd", "-c", "/x.toml", program="/usr/bin/containerd", started=BOOT + 7
+    )
+    machine.process(10, "containerd-shim")
+    assert running_runtimes(machine.host) == (
+        RuntimeProcess(
+            "containerd", 9, ("-c", "/x.toml"), "/usr/bin/containerd", False, BOOT + 7.0
+        ),
+        RuntimeProcess("cri-o", 77, (), "/usr/bin/crio", True, BOOT + 100.0),
+    )
+
+
+def test_a_runtime_with_another_root_folder_is_not_of_this_machine(machine: Machine) -> None:
+    machine.process(9, "containerd")
+    machine.link("/proc/9/root", str(machine.root))
+    machine.process(10, "containerd")
+    machine.link("/proc/10/root", str(machine.root / "proc"))
+    assert [process.pid for process in running_runtimes(machine.host)] == [9]
+
+
+def test_what_proc_hides_is_left_open(machine: Machine) -> None:
+    assert running_runtimes(machine.host) == ()
+    machine.write("/proc/5/comm", "isulad\n")
+    (process,) = running_runtimes(machine.host)
+    assert (process.arguments, process.program, process.started_at) == ((), "", None)
+    assert process_name(machine.host, 6) == ""
+
+
+def test_this_very_process_is_read_from_the_real_proc() -> None:
+    name = Path("/proc/self/comm").read_text().strip()
+    assert process_name(Host(), os.getpid()) == name
+
+
+@pytest.mark.parametrize(
+    ("says", "version"),
+    [
+        ("containerd github.com/containerd/containerd 1.7.24~ds1 1.7.24~ds1-6+b4", "1.7.24~ds1"),
+        ("containerd github.com/containerd/containerd/v2 v2.1.4 75cb2b7", "2.1.4"),
+        ("crio version 1.34.0\nVersion: 1.34.0", "1.34.0"),
+        ("Version 2.1.5, commit 3b3b3b", "2.1.5"),
+        ("no version at all", ""),
+    ],
+)
+def test_a_program_says_its_version(tmp_path: Path, says: str, version: str) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntest \"$1\" = --version && echo '{says}'\n")
+    program.chmod(0o755)
+    assert program_version(program) == version
+
+
+def test_a_program_that_cannot_run_has_no_version(tmp_path: Path) -> None:
+    assert program_version(tmp_path / "none") == ""
+
+
+def test_options_in_all_spellings() -> None:
+    arguments = ("--a", "1", "--b=2", "-a=3", "--last")
+    assert option(arguments, "--a") == "1"
+    assert option(arguments, "--a", "-a") == "3"
+    assert option(arguments, "--b") == "2"
+    assert option(arguments, "--last") is None

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import replace
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.doctor.check import Status
+from nri_scope.doctor.registration import Registration, check_registration, register
+from nri_scope.errors import RpcError
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN
+from nri_scope.runtime import Profile, Runtime
+from nri_scope.transport import Link, adopt_descriptor
+from nri_scope.wire import RequestReceived
+
+OLD = Profile.of("old", "containerd", "1.7.24~ds1", "0.6.1")
+NEW = Profile.of("new", "cri-o", "1.37.0", "0.12.0")
+
+
+@pytest.mark.parametrize(
+    ("profile", "version", "inferred", "timeouts"),
+    [(OLD, "0.6.1", True, (0, 0)), (NEW, "0.12.0", False, (5000, 2000))],
+)
+async def test_a_runtime_tells_about_itself_and_is_left_in_order(
+    profile: Profile, version: str, inferred: bool, timeouts: tuple[int, int]
+) -> None:
+    ours, theirs = socket.socketpair()
+    async with Runtime(profile) as runtime:
+        adopting = asyncio.create_task(runtime.adopt(theirs))
+        seen = await register(ours.detach())
+        plugin = await adopting
+    assert (plugin.index, plugin.name) == ("00", "nri-scope-doctor")
+    assert plugin.mask == Event.RemovePodSandbox.bit
+    assert (seen.configured, seen.synchronized, seen.problem) == (True, True, "")
+    assert (seen.runtime_name, seen.runtime_version) == (
+        profile.runtime_name,
+        profile.runtime_version,
+    )
+    assert (seen.nri_version, seen.nri_version_inferred) == (version, inferred)
+    assert (seen.registration_timeout_ms, seen.request_timeout_ms) == timeouts
+    assert [check.status for check in check_registration(seen)] == [Status.OK] * 3
+
+
+async def test_every_part_of_the_state_is_answered_before_leaving() -> None:
+    ours, theirs = socket.socketpair()
+    replies: list[api.SynchronizeResponse] = []
+    calls: list[asyncio.Task[None]] = []
+
+    async def set_up(link: Link) -> None:
+        await link.call(PLUGIN_SERVICE, "Configure", b"")
+        for more in (True, True, False):
+            part = api.SynchronizeRequest(pods=[api.PodSandbox()] * 3, more=more)
+            part.containers.add()
+            reply = await link.call(PLUGIN_SERVICE, "Synchronize", part.SerializeToString())
+            replies.append(api.SynchronizeResponse.FromString(reply))
+
+    def on_request(link: Link, request: RequestReceived, arrived_ns: int) -> None:
+        link.respond(request.stream_id)
+        calls.append(asyncio.create_task(set_up(link)))
+
+    await adopt_descriptor(
+        theirs.detach(), serves=RUNTIME_CONN, calls=PLUGIN_CONN, on_request=on_request
+    )
+    seen = await register(ours.detach())
+    await asyncio.gather(*calls)
+    assert [reply.more for reply in replies] == [True, True, False]
+    assert (seen.pods, seen.containers, seen.nri_version) == (9, 3, "")
+    statuses = {check.name: check.status for check in check_registration(seen)}
+    assert statuses["nri-version"] is Status.UNKNOWN
+
+
+async def test_a_mute_runtime_is_given_up() -> None:
+    ours, theirs = socket.socketpair()
+    seen = await register(ours.detach(), timeout=0.05)
+    assert (seen.configured, seen.problem) == (False, "no answer within 0.05 s")
+    theirs.setblocking(False)
+    with theirs:
+        loop = asyncio.get_running_loop()
+        assert await loop.sock_recv(theirs, 1 << 16)  # the registration …
+        assert await loop.sock_recv(theirs, 1) == b""  # … and the end
+    (check,) = check_registration(seen)
+    assert check.status is Status.FAIL
+
+
+async def test_a_runtime_that_hangs_up_is_told() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    seen = await register(ours.detach())
+    assert not seen.configured
+    assert seen.problem
+
+
+async def test_a_refusal_is_told_in_the_runtime_s_words() -> None:
+    ours, theirs = socket.socketpair()
+
+    def on_request(link: Link, request: RequestReceived, arrived_ns: int) -> None:
+        error = RpcError(2, "not today")
+        link.respond_error(request.stream_id, error.code, error.message)
+
+    link = await adopt_descriptor(
+        theirs.detach(), serves=RUNTIME_CONN, calls=PLUGIN_CONN, on_request=on_request
+    )
+    seen = await register(ours.detach())
+    assert "not today" in seen.problem
+    await link.wait_closed()
+
+
+def test_a_runtime_that_does_not_synchronize_is_a_warning() -> None:
+    seen = Registration(configured=True, problem="closed by the peer", runtime_name="cri-o")
+    assert check_registration(seen)[0].status is Status.WARN
+    assert check_registration(replace(seen, synchronized=True))[0].status is Status.OK

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+
+from nri_scope.doctor.check import Check, Status, exit_status, fail, ok, softened, unknown, warn
+from nri_scope.doctor.render import as_json, as_text
+
+CHECKS = [
+    ok("socket", "/run/nri/nri.sock is a socket"),
+    warn("keys", "x " * 60 + "end", "move it " + "far " * 30),
+    fail("plugin", "/opt/" + "long" * 30),
+    unknown("listener", ""),
+]
+
+
+def test_json_has_a_version_and_every_field_and_no_null() -> None:
+    document = json.loads(as_json(CHECKS))
+    assert document["schema_version"] == 1
+    assert document["checks"][0] == {
+        "name": "socket",
+        "status": "ok",
+        "detail": "/run/nri/nri.sock is a socket",
+        "fix": "",
+    }
+    assert [check["status"] for check in document["checks"]] == ["ok", "warn", "fail", "unknown"]
+    assert json.loads(as_json([]))["checks"] == []
+
+
+def test_text_fits_the_width_but_for_words_that_do_not() -> None:
+    for width in (80, 100):
+        lines = as_text(CHECKS, width=width).splitlines()
+        assert max(map(len, lines)) > width  # the long path stays whole
+        assert all(len(line) <= width for line in lines if "longlong" not in line)
+
+
+def test_text_says_the_status_in_a_word_and_indents_the_fix() -> None:
+    text = as_text([fail("socket", "it is not there", "make one")])
+    assert text.splitlines() == [
+        "✗ fail    socket: it is not there",
+        "          fix: make one",
+        "",
+        "0 ok, 1 failed",
+    ]
+    assert as_text([ok("a", "b")], plain=True).isascii()
+
+
+def test_colours_do_not_move_the_columns() -> None:
+    def style(text: str, status: Status) -> str:
+        return f"\x1b[1m{text}\x1b[0m"
+
+    coloured = as_text(CHECKS, style=style)
+    assert coloured.replace("\x1b[1m", "").replace("\x1b[0m", "") == as_text(CHECKS)
+
+
+def test_the_exit_status_tells_a_failure_and_only_that() -> None:
+    assert exit_status([]) == 0
+    assert exit_status([c for c in CHECKS if c.status is not Status.FAIL]) == 0
+    assert exit_status(CHECKS) == 1
+
+
+def test_softened_failures_are_warnings_with_a_reason() -> None:
+    assert softened([fail("a", "b", "c"), ok("d", "e")], "elsewhere") == [
+        Check("a", Status.WARN, "b (elsewhere)", "c"),
+        ok("d", "e"),
+    ]
