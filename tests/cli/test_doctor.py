@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.main import run
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "etc/containerd").mkdir(parents=True)
+    return tmp_path
+
+
+def examine(root: Path, *arguments: str) -> int:
+    return run(["doctor", "--root", str(root), *arguments])
+
+
+def test_a_failure_is_exit_status_1_with_words_and_a_way_out(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert examine(root) == 1
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert "fail    socket: there is no /var/run/nri/nri.sock" in output.out
+    assert "\n          fix: " in output.out
+    assert "\x1b" not in output.out
+    assert all(len(line) <= 80 for line in output.out.splitlines())
+
+
+def test_json_is_one_object(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert examine(root, "--format", "json", "--socket", "/x/y.sock") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema_version"] == 1
+    socket = next(check for check in document["checks"] if check["name"] == "socket")
+    assert (socket["status"], socket["detail"]) == ("fail", "there is no /x/y.sock, nor its folder")
+    assert all(set(check) == {"name", "status", "detail", "fix"} for check in document["checks"])
+
+
+def test_names_of_files_cannot_play_with_the_terminal(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugins = root / "opt/nri/plugins"
+    plugins.mkdir(parents=True)
+    (plugins / "\x1b[31mred\u202e").touch(mode=0o755)
+    examine(root)
+    output = capsys.readouterr().out
+    assert "\\x1b[31mred\\u202e" in output
+    assert "\x1b" not in output
+    examine(root, "--format", "json")
+    assert capsys.readouterr().out.isascii()
+
+
+@pytest.mark.parametrize("arguments", [["--format", "xml"], ["--bogus"], ["surplus"]])
+def test_bad_options_are_exit_status_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["doctor", *arguments]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+
+
+def test_the_help_says_what_it_does_to_the_runtime(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "00-nri-scope-doctor" in text
+    assert "--root" not in text

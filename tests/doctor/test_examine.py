@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole examination, on machines made of files and with an emulated runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from nri_scope.doctor.check import Check, Status
+from nri_scope.doctor.examine import examine
+from nri_scope.runtime import Profile, Runtime
+
+from .machine import Machine
+
+SOCKET = "/var/run/nri/nri.sock"
+CONTAINERD = "/etc/containerd/config.toml"
+NRI = '[plugins."io.containerd.nri.v1.nri"]'
+OLD = Profile.of("old", "containerd", "1.7.24~ds1", "0.6.1")
+
+
+def named(checks: list[Check], name: str) -> Check:
+    (check,) = [check for check in checks if check.name == name]
+    return check
+
+
+async def examined(machine: Machine, profile: Profile, socket: str | None = None) -> list[Check]:
+    """Examine ``machine`` while a runtime serves it."""
+    async with Runtime(profile) as runtime:
+        await runtime.listen(machine.at("/run/nri/nri.sock"))
+        return await asyncio.to_thread(examine, machine.host, socket)
+
+
+def test_an_empty_machine(machine: Machine) -> None:
+    checks = examine(machine.host)
+    assert [(check.name, check.status) for check in checks] == [
+        ("runtime", Status.WARN),
+        ("socket", Status.FAIL),
+        ("plugins", Status.OK),
+    ]
+
+
+async def test_a_machine_in_order(machine: Machine) -> None:
+    machine.link("/var/run", "/run")
+    machine.write(CONTAINERD, f"version = 2\n{NRI}\ndisable = false\n")
+    machine.process(os.getpid(), "containerd")
+    machine.write("/opt/nri/plugins/10-a", "#!/bin/sh\n", mode=0o755)
+    checks = await examined(machine, OLD)
+    # The plugin's file is newer than the runtime, which has started in 2023.
+    assert [c.name for c in checks if c.status is not Status.OK] == ["plugin"]
+    assert named(checks, "listener").detail == f"containerd (process {os.getpid()}) listens"
+    assert named(checks, "nri-version").detail == "NRI 0.6.1, inferred from its version"
+    assert named(checks, "containerd-config").detail == (
+        f"containerd 1.7.24~ds1 reads {CONTAINERD}"
+    )
+
+
+async def test_the_socket_is_the_one_that_is_configured(machine: Machine) -> None:
+    machine.write(CONTAINERD, f'version = 3\n{NRI}\nsocket_path = "/run/nri/nri.sock"\n')
+    machine.process(os.getpid(), "containerd")
+    checks = await examined(machine, Profile.of("new", "containerd", "2.1.0", "0.8.0"))
+    assert named(checks, "socket").detail.startswith("/run/nri/nri.sock is a socket")
+    assert named(checks, "registration").status is Status.OK
+
+
+def test_a_runtime_that_runs_with_nri_off(machine: Machine) -> None:
+    machine.write(CONTAINERD, "version = 2\n")
+    machine.process(7, "containerd", program="/usr/bin/containerd")
+    asked = []
+
+    def version_of(program: str) -> str:
+        asked.append(program)
+        return "1.7.24~ds1"
+
+    checks = examine(machine.host, version_of=version_of)
+    assert asked == ["/proc/7/exe"]
+    check = named(checks, "containerd-enabled")
+    assert (check.status, "off by default" in check.detail) == (Status.FAIL, True)
+    assert named(checks, "socket").status is Status.FAIL
+
+
+async def test_a_bystander_s_failures_are_no_failures(machine: Machine) -> None:
+    machine.write(CONTAINERD, f"version = 2\n{NRI}\ndisable = true\n")
+    machine.process(1234567, "containerd")
+    machine.process(os.getpid(), "crio")
+    checks = await examined(
+        machine, Profile.of("new", "cri-o", "1.37.0", "0.12.0"), "/run/nri/nri.sock"
+    )
+    check = named(checks, "containerd-enabled")
+    assert check.status is Status.WARN
+    assert check.detail.endswith("(not what serves /run/nri/nri.sock)")
+    assert named(checks, "cri-o-enabled").status is Status.OK
+    assert not any(c.status is Status.FAIL for c in checks)
+
+
+def test_plugins_are_looked_for_where_the_runtime_does(machine: Machine) -> None:
+    machine.write(
+        "/etc/crio/crio.conf.d/10.conf",
+        '[crio.nri]\nnri_plugin_dir = "/p"\nnri_plugin_config_dir = "/c"',
+    )
+    machine.process(7, "crio")
+    machine.write("/p/bad", mode=0o755)
+    machine.write("/opt/nri/plugins/bad-too", mode=0o755)
+    machine.write("/c/x.conf")
+    checks = examine(machine.host)
+    assert "/p/bad" in named(checks, "plugin").detail
+    assert "/c/x.conf" in named(checks, "plugin-config").detail
+
+
+def test_two_containerds_are_told_apart_by_their_configuration(machine: Machine) -> None:
+    machine.write(CONTAINERD, "version = 2\n")
+    machine.write("/docker.toml", "version = 2\n")
+    machine.process(7, "containerd")
+    machine.process(8, "containerd", "--config", "/docker.toml")
+    machine.process(9, "containerd")
+    details = [c.detail for c in examine(machine.host) if c.name == "containerd-config"]
+    assert details == [f"containerd reads {CONTAINERD}", "containerd reads /docker.toml"]
+
+
+def test_a_configured_runtime_that_does_not_run_is_looked_at_too(machine: Machine) -> None:
+    machine.write("/etc/isulad/daemon.json", "{}")
+    check = named(examine(machine.host), "isulad-enabled")
+    assert check.status is Status.FAIL
+    assert '"nri-support": true' in check.fix
