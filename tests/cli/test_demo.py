@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo as a whole: the command, the ``record`` it starts, and the commands it names."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri.api_pb2 import ConfigureRequest
+from nri_scope.cli import demo
+from nri_scope.cli.main import run
+from nri_scope.errors import UsageError
+from nri_scope.nri.methods import PLUGIN_SERVICE
+from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.writer import Recorder
+from nri_scope.runtime import Stored
+from tests.runtime_role.captures import exchanges
+
+PLAY = """
+from pathlib import Path
+from nri_scope.cli import demo
+from nri_scope.cli.main import main
+demo.bundled_path = lambda: Path({path!r})
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording as `record` would have made it of the containerd 1.7 that was captured."""
+    path = tmp_path_factory.mktemp("recordings") / demo.RECORDING
+    stream = [one for one in exchanges("containerd-1.7.24") if one.stored.plugin == "00-probe-a"]
+    configure = ConfigureRequest.FromString(stream[0].stored.request)
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(
+        SessionStart(
+            role=Role.LOGGER,
+            plugin_name="probe-a",
+            plugin_index="00",
+            runtime_name=configure.runtime_name,
+            runtime_version=configure.runtime_version,
+            nri_version="0.6.1",
+            nri_version_inferred=True,
+            mask=0x7FF,
+            registration_timeout_ms=0,
+            request_timeout_ms=0,
+            started_ns=stream[0].stored.at_ns,
+        )
+    )
+    for stored, reply in stream:
+        recorder.capture(
+            session,
+            Captured(stored.at_ns, stored.at_ns, stored.method, stored.request, reply, 0, "",
+                     50_000, stored.timeout_ns),
+        )  # fmt: skip
+    recorder.end_session(session, "closed", stream[-1].stored.at_ns)
+    recorder.close()
+    return path
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(sample: Path, tmp_path: Path) -> Iterator[Start]:
+    """Start the demo with ``sample`` as the bundled recording, away from any terminal.
+
+    It is the leader of a process group, as at a terminal; its temporary files go to tmp_path.
+    """
+    running: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: str, temporary: Path = tmp_path) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PLAY.format(path=str(sample)), "demo", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "TMPDIR": str(temporary)},
+            start_new_session=True,
+        )
+        running.append(process)
+        return process
+
+    yield begin
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def commands(output: str) -> list[list[str]]:
+    """The commands that the demo names, as a shell would take them."""
+    lines = [shlex.split(line) for line in output.splitlines() if " -m nri_scope " in line]
+    return [words[words.index("nri_scope") + 1 :] for words in lines]
+
+
+def test_demo_plays_and_names_commands_that_work(
+    start: Start, sample: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output, errors = start("--speed", "1000").communicate(timeout=60)
+
+    assert "recording of containerd 1.7.24~ds1, NRI 0.6.1 (inferred)" in output
+    assert "emulated runtime" in output
+    (folder,) = tmp_path.iterdir()
+    (file,) = folder.iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert errors.splitlines()[-1].endswith(str(file))
+
+    with Recording.open(file) as made, Recording.open(sample) as played:
+        events = list(made.events())
+        (session,) = made.sessions()
+        assert session.runtime_version == "1.7.24~ds1"
+        assert [made.request(event.id) for event in events] == [
+            played.request(event.id) for event in played.events()
+        ]
+    live = [line for line in output.splitlines() if "shop/web/app" in line and "show" not in line]
+    assert len(live) == sum((event.pod, event.container) == ("web", "app") for event in events)
+    assert output.index("CreateContainer") < output.index("This is now in")
+
+    named = commands(output)
+    assert [words[0] for words in named] == ["log", "log", "show", "stats", "sql", "doctor",
+                                             "record"]  # fmt: skip
+    capfd.readouterr()
+    for words in named[:5]:
+        assert str(file) in words
+        assert run(words) == 0, words
+        shown = capfd.readouterr()
+        assert shown.out and not shown.err
+
+
+def test_output_can_be_named(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "a name.nriscope.db"
+    output, _ = start("--speed", "1000", "-o", str(file)).communicate(timeout=60)
+    assert file.exists()
+    assert {str(file)} == {words[1] for words in commands(output) if words[0] == "log"}
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_existing_file_is_never_touched(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "precious"
+    file.write_text("precious")
+    process = start("-o", str(file))
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors == f"nri-scope: {file}: there is such a file already; choose a new name\n"
+    assert output == ""
+    assert file.read_text() == "precious"
+
+
+def test_record_that_cannot_record_ends_the_demo(start: Start, tmp_path: Path) -> None:
+    process = start("-o", str(tmp_path / "missing" / "demo.nriscope.db"))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    why, then = errors.splitlines()
+    assert str(tmp_path / "missing") in why
+    assert then == "nri-scope: record ended with status 2; it has said why"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("to_group", [True, False], ids=["all", "demo only"])
+def test_interrupted_demo_leaves_what_was_played(
+    start: Start, tmp_path: Path, number: signal.Signals, to_group: bool
+) -> None:
+    process = start("--speed", "0.1")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "RunPodSandbox" in line:
+            break
+    assert len(list(tmp_path.iterdir())) == 2
+    (os.killpg if to_group else os.kill)(process.pid, number)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Traceback" not in errors
+    assert "Ended early; what was played so far is in" in output
+    # The folder of the socket is gone.
+    (folder,) = tmp_path.iterdir()
+    (file,) = folder.iterdir()
+    with Recording.open(file) as recording:
+        assert "RunPodSandbox" in [event.event for event in recording.events()]
+        assert [session.ended_ns is None for session in recording.sessions()] == [False]
+
+
+def test_deep_temporary_folder_is_no_obstacle(start: Start, tmp_path: Path) -> None:
+    """A socket's path has to fit into 107 bytes."""
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    process = start("--speed", "1000", temporary=deep)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert len(list(deep.glob("*/demo.nriscope.db"))) == 1
+
+
+# -- the recording it plays -----------------------------------------------------------------------
+
+
+def test_recording_is_in_this_checkout() -> None:
+    with Recording.open(demo.bundled_path()) as recording:
+        (session, *_) = recording.sessions()
+        assert session.runtime_name == "containerd"
+        assert session.runtime_version.startswith("1.7")
+
+
+def test_recording_is_found_in_a_package_and_in_a_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "nri_scope"
+    monkeypatch.setattr(demo, "__file__", str(package / "cli" / "demo.py"))
+    with pytest.raises(UsageError, match="missing from this installation"):
+        demo.bundled_path()
+    for folder in (package.parent / "recordings", package / "recordings"):
+        folder.mkdir(parents=True)
+        (folder / demo.RECORDING).write_bytes(b"")
+        assert demo.bundled_path() == folder / demo.RECORDING
+
+
+# -- details --------------------------------------------------------------------------------------
+
+
+def stored_at(*seconds: float) -> list[Stored]:
+    return [Stored(int(at * 1e9), "StateChange", b"", 0, PLUGIN_SERVICE) for at in seconds]
+
+
+def test_pace_can_be_followed_and_does_not_bore() -> None:
+    burst, day = stored_at(0, 0.001, 0.002), stored_at(0, 3600, 7200)
+    assert demo.watchable(burst, 1.0)[1] == pytest.approx(2 * demo.SHORTEST)
+    assert demo.watchable(day, 1.0)[1] == pytest.approx(2 * demo.LONGEST)
+    assert demo.watchable(burst, 2.0)[1] == pytest.approx(demo.SHORTEST)
+    assert demo.watchable([], 1.0)[1] == 0
+
+
+def test_long_recording_is_played_faster() -> None:
+    events = stored_at(*itertools.accumulate([0.001] * 500))
+    assert demo.watchable(events, 1.0)[1] == pytest.approx(demo.WHOLE)
+    assert demo.watchable(events, 3.0)[1] == pytest.approx(demo.WHOLE / 3)
+
+
+def test_commands_call_us_as_we_were_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "bin dir" / "nri-scope"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [str(script), "demo"])
+    assert demo.program_name() == f"'{script}'"
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert demo.program_name() == "nri-scope"
+    monkeypatch.setattr(sys, "argv", ["/usr/lib/nri_scope/__main__.py", "demo"])
+    assert demo.program_name() == f"{shlex.quote(sys.executable)} -m nri_scope"
