@@ -6,8 +6,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ from pathlib import Path
 from benchmarks import latency, size, startup, sustained
 from benchmarks.findings import Finding, findings_table
 from benchmarks.latency import Latency, latency_table
+from benchmarks.machine import Machine, Watch
 from tests.interop.build import Unavailable, Variant, build
 
 
@@ -42,6 +41,7 @@ class Results:
 
     latencies: dict[str, Latency]
     findings: list[Finding]
+    machine: Machine
 
     @property
     def reached(self) -> bool:
@@ -51,7 +51,11 @@ class Results:
     def text(self) -> str:
         """For people."""
         details = [f"{one.name}: {one.detail}" for one in self.findings if one.detail]
-        parts = [findings_table(self.findings), "\n".join(details)]
+        company = (
+            f"Others took {self.machine.others:.0%} of the processor time of this machine "
+            f"({self.machine.cpus} processors) meanwhile."
+        )
+        parts = [findings_table(self.findings), "\n".join(details), company]
         if self.latencies:
             parts.insert(0, latency_table(self.latencies))
         return "\n\n".join(filter(None, parts))
@@ -61,11 +65,7 @@ class Results:
         document = {
             "schema_version": 1,
             "short": short,
-            "machine": {
-                "cpus": len(os.sched_getaffinity(0)),
-                "kernel": platform.release(),
-                "python": platform.python_version(),
-            },
+            "machine": asdict(self.machine),
             "latency_us": {name: asdict(one) for name, one in self.latencies.items()},
             "findings": [finding.as_json() for finding in self.findings],
         }
@@ -81,6 +81,7 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
     def say(what: str) -> None:
         print(f"… {what}", file=sys.stderr, flush=True)
 
+    watch = Watch()
     latencies: dict[str, Latency] = {}
     findings: list[Finding] = []
     if "latency" in parts:
@@ -99,7 +100,7 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
         findings += await size.measure(folder, events=scale.events)
     if "startup" in parts:
         findings.append(startup.measure(scale.starts))
-    return Results(latencies, findings)
+    return Results(latencies, findings, watch.machine())
 
 
 def main() -> int:

@@ -14,7 +14,8 @@ from tests.interop.build import Unavailable, Variant, build
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        needed = getattr(item, "fixturenames", ())
+        if Path(__file__).parent in item.path.parents and {"variant", "pairing"} & set(needed):
             item.add_marker(pytest.mark.interop)
 
 
