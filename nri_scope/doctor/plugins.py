@@ -3,9 +3,9 @@
 
 Facts from NRI's adaptation package (0.2 to 0.12): files with an executable bit count, folders do
 not; links count as they are, wherever they lead. One executable with a name that is not NN-name
-makes the discovery fail, and with it the start of CRI-O, or of containerd's CRI. A plugin that
-does not start does the same up to NRI 0.6; from 0.7 on it is left out. NN-name.conf counts before
-name.conf.
+makes the discovery fail, and with it the start of the whole runtime ("Failed to run CRI service" is
+fatal for containerd). A plugin that does not start does the same up to NRI 0.6; from 0.7 on it is
+left out. NN-name.conf counts before name.conf.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _plugin(
     if not named:
         if one_stops_all:
             text = f"{path}: one name that is not NN-name keeps all plugins from starting, and "
-            text += "the runtime's CRI with them"
+            text += "the runtime itself when it starts next"
             yield fail("plugin", text, f"rename it, for example 10-{plugin.name}, or move it away")
         else:
             text = f"{path} is passed over: its name is not NN-name"

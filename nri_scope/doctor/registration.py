@@ -13,12 +13,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
-from google.protobuf.message import DecodeError
-
-from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError
 from nri_scope.nri.events import Event
-from nri_scope.nri.negotiation import nri_version_of
+from nri_scope.nri.introduction import ConfigureRequest, introduction, state_part
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Exchange, Identity, PluginSession, inherited
 from nri_scope.transport import Notice
@@ -61,34 +58,31 @@ class _Visitor:
         self.seen = Registration()
         self.done = asyncio.Event()
 
-    def configure(self, request: api.ConfigureRequest) -> int:
-        version, inferred = nri_version_of(request)
+    def configure(self, request: ConfigureRequest) -> int:
+        said = introduction(request)
         self.seen = replace(
             self.seen,
             configured=True,
-            runtime_name=request.runtime_name,
-            runtime_version=request.runtime_version,
-            nri_version=str(version or ""),
-            nri_version_inferred=inferred,
-            registration_timeout_ms=request.registration_timeout,
-            request_timeout_ms=request.request_timeout,
+            runtime_name=said.runtime_name,
+            runtime_version=said.runtime_version,
+            nri_version=str(said.version or ""),
+            nri_version_inferred=said.inferred,
+            registration_timeout_ms=said.registration_timeout_ms,
+            request_timeout_ms=said.request_timeout_ms,
         )
         return Event.RemovePodSandbox.bit
 
     def answer(self, request: RequestReceived) -> bytes:
-        if request.method != "Synchronize":
-            return b""
-        try:
-            part = api.SynchronizeRequest.FromString(request.payload)
-        except DecodeError:
+        part = state_part(request.payload) if request.method == "Synchronize" else None
+        if part is None:
             return b""
         self.seen = replace(
             self.seen,
             synchronized=not part.more,
-            pods=self.seen.pods + len(part.pods),
-            containers=self.seen.containers + len(part.containers),
+            pods=self.seen.pods + part.pods,
+            containers=self.seen.containers + part.containers,
         )
-        return api.SynchronizeResponse(more=part.more).SerializeToString()
+        return part.reply
 
     def answered(self, exchange: Exchange) -> None:
         if self.seen.synchronized:

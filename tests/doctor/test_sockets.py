@@ -106,11 +106,10 @@ def test_a_left_over_socket_is_told(machine: Machine, listening: socket.socket) 
 
 def test_a_full_queue_does_not_hang(machine: Machine, listening: socket.socket) -> None:
     waiting = []
-    for _ in range(3):
-        listener = connect(machine.host, PATH)
-        if listener.descriptor is None:
-            break
+    listener = connect(machine.host, PATH)
+    while listener.descriptor is not None:
         waiting.append(listener.descriptor)
+        listener = connect(machine.host, PATH)
     for descriptor in waiting:
         os.close(descriptor)
     assert listener.busy

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a runtime says of itself while a plugin is set up, without the messages it said it in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from nri_scope._gen.nri import api_pb2 as api
+
+from .negotiation import nri_version_of
+from .versions import NriVersion
+
+ConfigureRequest = api.ConfigureRequest
+"""The request of Configure, for those who only hand it on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """A Configure request as values."""
+
+    runtime_name: str
+    runtime_version: str
+    version: NriVersion | None
+    """The runtime's NRI version; None if it neither says nor can be inferred."""
+    inferred: bool
+    """True where `version` comes from the runtime's name and version."""
+    registration_timeout_ms: int
+    """0 where the runtime does not say (before NRI 0.7)."""
+    request_timeout_ms: int
+
+
+def introduction(configure: ConfigureRequest) -> Introduction:
+    """What `configure` says about the runtime."""
+    version, inferred = nri_version_of(configure)
+    return Introduction(
+        configure.runtime_name,
+        configure.runtime_version,
+        version,
+        inferred,
+        configure.registration_timeout,
+        configure.request_timeout,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StatePart:
+    """One Synchronize request, and the reply that accepts it without asking for updates."""
+
+    reply: bytes
+    pods: int
+    containers: int
+    more: bool
+    """Further parts follow; the reply echoes it."""
+
+
+def state_part(payload: bytes) -> StatePart | None:
+    """Read a Synchronize request's payload; None where it is malformed."""
+    try:
+        part = api.SynchronizeRequest.FromString(payload)
+    except DecodeError:
+        return None
+    reply = api.SynchronizeResponse(more=part.more).SerializeToString()
+    return StatePart(reply, len(part.pods), len(part.containers), part.more)

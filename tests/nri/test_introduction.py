@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.introduction import introduction, state_part
+
+from .captures import NAMES, exchanges
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "inferred", "timeouts"),
+    [
+        (NAMES[0], "0.6.1", True, (0, 0)),
+        (NAMES[1], "0.8.0", True, (5000, 2000)),
+        (NAMES[2], "0.12.2", False, (5000, 2000)),
+    ],
+)
+def test_real_runtimes_introduce_themselves(
+    name: str, version: str, inferred: bool, timeouts: tuple[int, int]
+) -> None:
+    first = next(exchange for exchange in exchanges(name) if exchange.method == "Configure")
+    said = introduction(api.ConfigureRequest.FromString(first.request))
+    assert said.runtime_name == "containerd"
+    assert (str(said.version), said.inferred) == (version, inferred)
+    assert (said.registration_timeout_ms, said.request_timeout_ms) == timeouts
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_a_part_is_counted_and_its_reply_echoes_more_and_asks_for_nothing(more: bool) -> None:
+    request = api.SynchronizeRequest(
+        pods=[api.PodSandbox()] * 2, containers=[api.Container()] * 3, more=more
+    )
+    part = state_part(request.SerializeToString())
+    assert part is not None
+    assert (part.pods, part.containers, part.more) == (2, 3, more)
+    assert api.SynchronizeResponse.FromString(part.reply) == api.SynchronizeResponse(more=more)
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_a_part_or_none(payload: bytes) -> None:
+    part = state_part(payload)
+    assert part is None or part.pods >= 0
+
+
+def test_malformed_bytes_are_no_part() -> None:
+    assert state_part(b"\x0a") is None
