@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from tests.runtime.testbed.happened import Happened, Step, Unordered, in_order
+from tests.runtime.testbed.happened import Happened, Parallel, Step, in_order
 
 
 def event(name: str, container: str = "") -> Happened:
@@ -12,20 +12,20 @@ RUN, END = event("RunPodSandbox"), event("RemovePodSandbox")
 STOP_A, STOP_B = event("StopContainer", "a"), event("StopContainer", "b")
 REMOVE_A, REMOVE_B = event("RemoveContainer", "a"), event("RemoveContainer", "b")
 
-STEPS: list[Step] = [RUN, Unordered([STOP_A, REMOVE_A, STOP_B, REMOVE_B]), END]
+STEPS: list[Step] = [RUN, Parallel([(STOP_A, REMOVE_A), (STOP_B, REMOVE_B)]), END]
 
 
-def test_any_order_between_containers_is_lawful() -> None:
+def test_any_order_between_chains_is_lawful() -> None:
     seen = [RUN, STOP_B, STOP_A, REMOVE_A, REMOVE_B, END]
     assert in_order(STEPS, seen) == seen
 
 
-def test_the_order_of_one_container_is_not_free() -> None:
+def test_the_order_of_one_chain_is_not_free() -> None:
     seen = [RUN, STOP_B, REMOVE_A, STOP_A, REMOVE_B, END]
     assert in_order(STEPS, seen) != seen
 
 
-def test_outside_of_a_group_the_order_is_not_free() -> None:
+def test_outside_of_chains_the_order_is_not_free() -> None:
     assert in_order([RUN, END], [END, RUN]) == [RUN, END]
 
 

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from tests.runtime.testbed.packages import TestbedError, check_machine
 
 

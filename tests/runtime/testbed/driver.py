@@ -3,19 +3,22 @@
 
 The rules are containerd's, the same in 1.7 and 2.1: a container is told to have stopped exactly
 once, at its end or at the latest before its removal, even if it never ran; a pod is stopped before
-it is removed; of pods older than containerd's last start no end is told, but of their containers.
+it is removed; of pods older than containerd's last start no end is told, but of their containers
+it is, once any plugin was synchronized.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 
 from nri_scope.cri import ContainerSpec, PodSpec, Resources
 from nri_scope.errors import RpcError
 
 from .containerd import Containerd
-from .happened import Happened, Step, Unordered
+from .happened import Happened, Parallel, Step
 from .images import BUSYBOX
 from .packages import TestbedError
 
@@ -46,6 +49,8 @@ class Container:
     id: str
     runs: bool = False
     stop_told: bool = False
+    unknown: bool = False
+    """To NRI, since containerd's last start."""
 
     def happened(self, event: str) -> Happened:
         spec = self.pod.spec
@@ -58,7 +63,18 @@ class Driver:
     def __init__(self, containerd: Containerd) -> None:
         self._containerd = containerd
         self._pods: list[Pod] = []
+        self._times: list[float] = []
         self.steps: list[Step] = []
+
+    def told_before(self, moment: float) -> int:
+        """How many events must have been told at ``moment`` of the monotonic clock."""
+        done = self.steps[: bisect_left(self._times, moment)]
+        return sum(1 if isinstance(step, Happened) else len(step.events) for step in done)
+
+    def forget(self) -> None:
+        """Begin anew with what is expected; the pods stay."""
+        self.steps.clear()
+        self._times.clear()
 
     async def run_pod(
         self, namespace: str, name: str, annotations: Mapping[str, str] | None = None
@@ -72,7 +88,7 @@ class Driver:
         )
         pod = Pod(spec, await self._containerd.cri.run_pod(spec))
         self._pods.append(pod)
-        self.steps.append(pod.happened("RunPodSandbox"))
+        self._add(pod.happened("RunPodSandbox"))
         return pod
 
     async def create(
@@ -112,11 +128,16 @@ class Driver:
             return error
         raise TestbedError(f"{container.name} was expected not to start, and did")
 
-    def exited(self, container: Container) -> Happened:
-        """A container has ended by itself; returns what NRI tells of it, some time later."""
-        (event,) = self._stop_events(container)
-        self.steps.append(event)
-        return event
+    async def start_to_end(self, container: Container) -> Happened:
+        """Start a container that ends by itself; returns what NRI will tell of its end.
+
+        That may come before the start has been told to the end.
+        """
+        await self._containerd.cri.start_container(container.id)
+        (stopped,) = self._stop_events(container)
+        self._happened(container, "StartContainer")
+        self._add(Parallel([(container.happened("PostStartContainer"),), (stopped,)]))
+        return stopped
 
     async def update(self, container: Container, resources: Resources) -> None:
         await self._containerd.cri.update_container(container.id, resources)
@@ -124,37 +145,42 @@ class Driver:
 
     async def stop(self, container: Container) -> None:
         await self._containerd.cri.stop_container(container.id)
-        self.steps += self._stop_events(container)
+        self._add(*self._stop_events(container))
 
     async def remove(self, container: Container) -> None:
         """Remove a container; one that runs is ended by the runtime."""
         await self._containerd.cri.remove_container(container.id)
-        self.steps += self._stop_events(container)
+        self._add(*self._stop_events(container))
         self._happened(container, "RemoveContainer")
         container.pod.containers.remove(container)
 
     async def stop_pod(self, pod: Pod) -> None:
         """Stop a pod; containers that still run are ended by the runtime along with it."""
         await self._containerd.cri.stop_pod(pod.id)
-        self.steps.append(self._stop_pod_events(pod))
+        self._add(self._stop_pod_events(pod))
 
     async def remove_pod(self, pod: Pod) -> None:
         """Remove a pod; the runtime stops it, and ends and removes its containers, as needed."""
         await self._containerd.cri.remove_pod(pod.id)
-        self.steps.append(self._stop_pod_events(pod))
-        removed: list[Happened] = []
-        for container in pod.containers:
-            removed += self._stop_events(container)
-            removed.append(container.happened("RemoveContainer"))
-        self.steps.append(Unordered(removed))
+        self._add(self._stop_pod_events(pod))
+        self._add(
+            Parallel(
+                (*self._stop_events(container), container.happened("RemoveContainer"))
+                for container in pod.containers
+                if not container.unknown
+            )
+        )
         if not pod.is_older:
-            self.steps.append(pod.happened("RemovePodSandbox"))
+            self._add(pod.happened("RemovePodSandbox"))
         self._pods.remove(pod)
 
-    async def restart_containerd(self, *, kill: bool = False) -> None:
+    async def restart_containerd(self, *, kill: bool = False, synchronizes: bool = True) -> None:
+        """Restart; ``synchronizes``: whether a plugin is told afterwards of what is there."""
         await self._containerd.restart(kill=kill)
         for pod in self._pods:
             pod.is_older = True
+            for container in pod.containers:
+                container.unknown = not synchronizes
 
     async def live(self, namespace: str, name: str) -> None:
         """One whole pod lifecycle in good order."""
@@ -167,21 +193,24 @@ class Driver:
         await self.remove_pod(pod)
 
     def _happened(self, container: Container, *events: str) -> None:
-        self.steps += [container.happened(event) for event in events]
+        if not container.unknown:
+            self._add(*(container.happened(event) for event in events))
+
+    def _add(self, *steps: Step) -> None:
+        self.steps += steps
+        self._times += [monotonic()] * len(steps)
 
     def _stop_events(self, container: Container) -> list[Happened]:
         container.runs = False
-        if container.stop_told:
+        if container.stop_told or container.unknown:
             return []
         container.stop_told = True
         return [container.happened("StopContainer")]
 
-    def _stop_pod_events(self, pod: Pod) -> Unordered:
+    def _stop_pod_events(self, pod: Pod) -> Parallel:
         if pod.stopped:
-            return Unordered()
+            return Parallel()
         pod.stopped = True
-        events = [] if pod.is_older else [pod.happened("StopPodSandbox")]
-        for container in pod.containers:
-            if container.runs:
-                events += self._stop_events(container)
-        return Unordered(events)
+        own = () if pod.is_older else (pod.happened("StopPodSandbox"),)
+        ends = [tuple(self._stop_events(each)) for each in pod.containers if each.runs]
+        return Parallel([own, *ends])

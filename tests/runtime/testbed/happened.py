@@ -18,13 +18,23 @@ class Happened(NamedTuple):
     container_id: str
 
 
-class Unordered(tuple[Happened, ...]):
-    """Events that all happen here, but only those of one pod or container in this order."""
+class Parallel(tuple[tuple[Happened, ...], ...]):
+    """Chains of events that all happen here; only the order within each chain is certain."""
 
     __slots__ = ()
 
+    @property
+    def events(self) -> list[Happened]:
+        return [event for chain in self for event in chain]
 
-Step = Happened | Unordered
+    def allows(self, seen: Sequence[Happened]) -> bool:
+        """Whether ``seen`` is these chains, in any interleaving."""
+        return sorted(seen) == sorted(self.events) and all(
+            [event for event in seen if event in chain] == list(chain) for chain in self
+        )
+
+
+Step = Happened | Parallel
 
 
 def in_order(steps: Iterable[Step], seen: Sequence[Happened]) -> list[Happened]:
@@ -38,13 +48,6 @@ def in_order(steps: Iterable[Step], seen: Sequence[Happened]) -> list[Happened]:
         if isinstance(step, Happened):
             expected.append(step)
         else:
-            candidate = seen[len(expected) : len(expected) + len(step)]
-            expected += candidate if _by_object(candidate) == _by_object(step) else step
+            candidate = seen[len(expected) : len(expected) + len(step.events)]
+            expected += candidate if step.allows(candidate) else step.events
     return expected
-
-
-def _by_object(events: Iterable[Happened]) -> dict[tuple[str, str], list[Happened]]:
-    found: dict[tuple[str, str], list[Happened]] = {}
-    for event in events:
-        found.setdefault((event.pod_id, event.container_id), []).append(event)
-    return found

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make ``recordings/`` again: what ``nri-scope record`` writes of a real containerd at work.
+
+As root on Debian, with ``runc`` and ``busybox-static`` installed::
+
+    .venv/bin/python -m scripts.make_recordings            # every containerd that can be had
+    .venv/bin/python -m scripts.make_recordings 1.7
+
+The containerd is the one of the runtime tests, and so is the workload.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import socket
+import sqlite3
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from tests.runtime.testbed.containerd import running
+from tests.runtime.testbed.driver import Driver
+from tests.runtime.testbed.packages import (
+    SUITES,
+    Binaries,
+    SeriesUnavailable,
+    TestbedError,
+    check_machine,
+    containerd_binaries,
+)
+from tests.runtime.testbed.record import recording
+from tests.runtime.testbed.workload import shop_and_jobs
+
+FOLDER = Path(__file__).parent.parent / "recordings"
+
+SIZE_MAX = 200_000
+"""Bytes. They are in every clone and every source distribution."""
+
+HOST_NAME = "node-1"
+"""A container on the host's network has the host's name in its environment."""
+
+CLONE_NEWUTS = 0x04000000
+
+
+async def make(binaries: Binaries, file: Path) -> None:
+    """Record the workload, with one pod that was there before."""
+    async with running(binaries) as containerd:
+        driver = Driver(containerd)
+        earlier = await driver.run_pod("kube-system", "node-agent")
+        await driver.run(earlier, "agent")
+        async with recording(file, containerd.nri_socket) as record:
+            await shop_and_jobs(driver, record.saw)
+            status = await record.end()
+    if status:
+        raise TestbedError(f"record ended with status {status}: {' | '.join(record.words)}")
+    print(f"{file.name}: {containerd.cri.runtime.version}, {len(record.events)} events")
+
+
+def main() -> int:
+    """Make the recordings that are asked for; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Record a real containerd at work.")
+    help_text = f"of containerd: {', '.join(SUITES)}; all of them if none is named"
+    parser.add_argument("series", nargs="*", metavar="SERIES", help=help_text)
+    chosen: list[str] = parser.parse_args().series or list(SUITES)
+    if unknown := sorted(set(chosen) - set(SUITES)):
+        parser.error(f"unknown series {', '.join(unknown)}; known are {', '.join(SUITES)}")
+    try:
+        check_machine()
+        _leave_host_name()
+        with tempfile.TemporaryDirectory() as folder:
+            for series in chosen:
+                file = Path(folder) / f"containerd-{series}.nriscope.db"
+                try:
+                    binaries = containerd_binaries(series)
+                except SeriesUnavailable as error:
+                    print(f"skipped: {error}", file=sys.stderr)
+                    continue
+                asyncio.run(make(binaries, file))
+                _keep(file)
+    except TestbedError as error:
+        print(f"make_recordings: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _leave_host_name() -> None:
+    """Give this process and its children a host name of their own: nobody's is published."""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWUTS):
+        raise TestbedError("no UTS namespace of our own to be had (unshare failed)")
+    socket.sethostname(HOST_NAME)
+
+
+def _keep(file: Path) -> None:
+    # A file in WAL mode cannot be opened by plain SQLite where nothing may be written beside it,
+    # as in a read-only checkout.
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    data = file.read_bytes()
+    if len(data) > SIZE_MAX:
+        raise TestbedError(f"{file.name} has {len(data)} bytes, at most {SIZE_MAX} are wanted")
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / file.name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope`` as a plugin that containerd launches by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.testbed.containerd import Containerd, running
+from tests.runtime.testbed.driver import Driver
+from tests.runtime.testbed.happened import in_order
+from tests.runtime.testbed.packages import Binaries
+from tests.runtime.testbed.record import PATIENCE, command, happened, log, rows
+
+pytestmark = pytest.mark.runtime
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "launched.nriscope.db"
+
+
+@pytest.fixture
+async def containerd(binaries: Binaries, file: Path) -> AsyncIterator[Containerd]:
+    """A containerd that finds the command among its plugins, and YAML for it in conf.d."""
+    async with running(binaries, start=False) as containerd:
+        (containerd.layout.plugins / "10-nri-scope").symlink_to(command())
+        (containerd.layout.plugin_configs / "10-nri-scope.conf").write_text(
+            f"output: {file}\nmax_size: 10M\nno_such_key: 1\n"
+        )
+        await containerd.start()
+        yield containerd
+
+
+async def recorded(driver: Driver, file: Path) -> None:
+    """Wait until the recording holds as much as was done, and check that it is the same."""
+    async with asyncio.timeout(PATIENCE):
+        while len(seen := happened(await log(file))) < len(expected := in_order(driver.steps, [])):
+            await asyncio.sleep(0.05)
+    assert seen == in_order(driver.steps, seen), expected
+
+
+async def test_it_records_what_happens(containerd: Containerd, file: Path) -> None:
+    driver = Driver(containerd)
+    await driver.live("shop", "web")
+    await recorded(driver, file)
+    assert {line["plugin"] for line in await log(file)} == {"10-nri-scope"}
+
+
+async def test_it_names_unknown_settings_beside_the_recording(
+    containerd: Containerd, file: Path
+) -> None:
+    driver = Driver(containerd)
+    await driver.live("shop", "web")
+    await recorded(driver, file)
+    beside = [path for path in file.parent.iterdir() if path.suffix == ".log"]
+    assert any("no_such_key" in path.read_text() for path in beside)
+
+
+async def test_it_is_launched_again_when_containerd_restarts(
+    binaries: Binaries, containerd: Containerd, file: Path
+) -> None:
+    driver = Driver(containerd)
+    pod = await driver.run_pod("shop", "web")
+    app = await driver.run(pod, "app")
+    await recorded(driver, file)  # containerd ends what it launched with SIGKILL
+    # Up to NRI 0.6 launched plugins get no Synchronize, and without one containerd tells nothing
+    # of the containers that are older than its own start.
+    await driver.restart_containerd(synchronizes=binaries.series != "1.7")
+    await driver.stop(app)
+    await driver.remove_pod(pod)
+    await driver.live("shop", "new")
+    await recorded(driver, file)
+    assert rows(file, "SELECT count(*) FROM session") == [(2,)]
+
+
+async def test_containerd_is_well_when_it_cannot_record(binaries: Binaries, tmp_path: Path) -> None:
+    """No folder to write to is our trouble, not the node's."""
+    async with running(binaries, start=False) as containerd:
+        (containerd.layout.plugins / "10-nri-scope").symlink_to(command())
+        (containerd.layout.plugin_configs / "10-nri-scope.conf").write_text(
+            f"output: {tmp_path / 'missing' / 'x.nriscope.db'}\n"
+        )
+        await containerd.start()
+        await Driver(containerd).live("shop", "web")
