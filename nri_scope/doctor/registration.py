@@ -18,7 +18,6 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.introduction import ConfigureRequest, introduction, state_part
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Exchange, Identity, PluginSession, inherited
-from nri_scope.transport import Notice
 from nri_scope.wire import RequestReceived
 
 from .check import Check, fail, ok, unknown, warn
@@ -88,7 +87,7 @@ class _Visitor:
         if self.seen.synchronized:
             self.done.set()
 
-    def noticed(self, notice: Notice) -> None:
+    def noticed(self, text: str) -> None:
         """Oddities are not this command's business."""
 
 

@@ -14,12 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import time_ns
 
-from nri_scope._gen.nri.api_pb2 import ConfigureRequest
 from nri_scope.errors import NriScopeError
+from nri_scope.nri.introduction import ConfigureRequest
 from nri_scope.plugin import Exchange, Identity, SessionEnd
 from nri_scope.recorder.model import Captured, SessionStart
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.transport import Notice
 from nri_scope.wire import RequestReceived
 
 from .logger import Logger, SessionReport, Sink
@@ -162,10 +161,12 @@ class LaunchedPlugin:
         if self._logger is not None:
             self._logger.answered(exchange)
 
-    def noticed(self, notice: Notice) -> None:
+    def noticed(self, text: str) -> None:
         """See `Logger.noticed`."""
         if self._logger is not None:
-            self._logger.noticed(notice)
+            self._logger.noticed(text)
+        else:
+            self._log.write(text)
 
     # -- life -------------------------------------------------------------------------------
 

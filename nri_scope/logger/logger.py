@@ -9,25 +9,14 @@ from dataclasses import dataclass
 from time import monotonic_ns, time_ns
 from typing import Protocol
 
-from google.protobuf.message import DecodeError
-
-from nri_scope._gen.nri.api_pb2 import (
-    ConfigureRequest,
-    SynchronizeRequest,
-    SynchronizeResponse,
-)
 from nri_scope.nri.events import Event
+from nri_scope.nri.introduction import ConfigureRequest, state_part
 from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.nri.negotiation import Negotiated, negotiate
 from nri_scope.nri.versions import CONSERVATIVE_MASK
 from nri_scope.plugin import Exchange, Identity, SessionEnd
 from nri_scope.recorder.model import Captured, Role, SessionStart
-from nri_scope.transport import Notice
 from nri_scope.wire import Code, RequestReceived
-
-MORE_REPLY = SynchronizeResponse(more=True).SerializeToString()
-"""Every part of a split Synchronize but the last must be answered with ``more`` echoed; a runtime
-closes the connection otherwise (NRI 0.7 and later)."""
 
 LATE = "answered after the deadline"
 
@@ -104,11 +93,10 @@ class Logger:
         That includes methods of NRI versions to come.
         """
         if request.method == "Synchronize":
-            try:
-                more = SynchronizeRequest.FromString(request.payload).more
-            except DecodeError:
-                more = False
-            return MORE_REPLY if more else b""
+            # Every part of a split one but the last must be answered with ``more`` echoed; a
+            # runtime closes the connection otherwise (NRI 0.7 and later).
+            part = state_part(request.payload)
+            return part.reply if part is not None else b""
         return b""
 
     def answered(self, exchange: Exchange) -> None:
@@ -141,9 +129,9 @@ class Logger:
             ),
         )
 
-    def noticed(self, notice: Notice) -> None:
+    def noticed(self, text: str) -> None:
         """Keep what the runtime did beside the rules as a note."""
-        self._sink.note(self._session, time_ns(), str(notice))
+        self._sink.note(self._session, time_ns(), text)
 
     # -- sessions ---------------------------------------------------------------------------
 

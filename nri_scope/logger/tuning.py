@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 import sys
 
-SWITCH_INTERVAL = 0.0005
+SWITCH_INTERVAL = 0.00005
 """Seconds after which the writer thread hands the interpreter over to a reply that is due.
 Python's default of 5 ms would be the longest pause by far."""
 

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from google.protobuf.message import Message
-
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import LocalProtocolError, RemoteProtocolError
 
@@ -143,22 +141,6 @@ class Session:
     def ready(self) -> bool:
         """Registered, configured and synchronized."""
         return self.state is State.READY
-
-
-def kind_of_request(method: str, message: Message | None) -> Kind:
-    """Which kind a request of `method` is; `message` is the decoded request, None if malformed."""
-    if isinstance(message, api.SynchronizeRequest) and message.more:
-        return Kind.SYNCHRONIZE_PART
-    return _KINDS.get(method, Kind.EVENT)
-
-
-_KINDS = {
-    "RegisterPlugin": Kind.REGISTER,
-    "Configure": Kind.CONFIGURE,
-    "Synchronize": Kind.SYNCHRONIZE,
-    "UpdateContainers": Kind.UPDATE_CONTAINERS,
-    "Shutdown": Kind.SHUTDOWN,
-}
 
 
 def check_part_reply(reply: api.SynchronizeResponse) -> None:

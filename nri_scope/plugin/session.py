@@ -13,10 +13,12 @@ from nri_scope._gen.nri.api_pb2 import (
     ConfigureRequest,
     ConfigureResponse,
     RegisterPluginRequest,
+    SynchronizeResponse,
 )
-from nri_scope.errors import ConnectionClosed, RpcError, UsageError
+from nri_scope.errors import ConnectionClosed, RemoteProtocolError, RpcError, UsageError
 from nri_scope.nri.methods import RUNTIME_SERVICE
-from nri_scope.transport import Link, Notice
+from nri_scope.nri.session import Kind, Role, Session
+from nri_scope.transport import Link
 from nri_scope.wire import Code, RequestReceived
 
 from .endpoint import Connect, Identity
@@ -27,6 +29,14 @@ REGISTER_TIMEOUT = 30.0
 
 NRI_VERSION = "v0.12.2"
 """What we tell runtimes that ask (from NRI 0.12 on): the API that our messages are complete to."""
+
+
+_CONVERSATION = {
+    "Configure": (Kind.CONFIGURE, Kind.CONFIGURE_REPLY),
+    "Synchronize": (Kind.SYNCHRONIZE, Kind.SYNCHRONIZE_REPLY),
+    "Shutdown": (Kind.SHUTDOWN,),
+}
+"""The requests that lead a session on; all others are events."""
 
 
 class Exchange(NamedTuple):
@@ -56,8 +66,8 @@ class Plugin(Protocol):
         """The reply is on its way: the time for everything that may take some."""
         ...
 
-    def noticed(self, notice: Notice) -> None:
-        """The runtime did something beside the rules."""
+    def noticed(self, text: str) -> None:
+        """The runtime did something beside the rules, in words."""
         ...
 
 
@@ -77,6 +87,7 @@ class PluginSession:
         self._identity = identity
         self._plugin = plugin
         self._link: Link | None = None
+        self._order = Session(Role.PLUGIN)
         self._configured = False
         self._synchronized = False
         self._refused: UsageError | None = None
@@ -97,8 +108,11 @@ class PluginSession:
         or `ConnectionClosed` when the registration fails, `UsageError` when the plugin cannot do
         with this runtime.
         """
-        link = await connect(self._on_request, self._plugin.noticed)
+        link = await connect(
+            self._on_request, lambda notice: self._plugin.noticed(f"from the runtime: {notice}")
+        )
         self._link = link
+        self._order.feed(Kind.REGISTER)
         try:
             # The runtime may configure us before it answers this; _on_request is ready for it.
             await link.call(
@@ -111,6 +125,7 @@ class PluginSession:
                 ).SerializeToString(),
                 timeout=REGISTER_TIMEOUT,
             )
+            self._order.feed(Kind.REGISTER_REPLY)
             reason = await link.wait_closed()
         except (ConnectionClosed, RpcError):
             if self._refused is not None:
@@ -140,9 +155,25 @@ class PluginSession:
         else:
             link.respond(request.stream_id, reply)
         took_ns = monotonic_ns() - arrived_ns
-        if request.method == "Synchronize":
-            self._synchronized = True
         self._plugin.answered(Exchange(request, reply, code, message, arrived_ns, took_ns))
+        if request.method in _CONVERSATION or not self._synchronized:
+            self._follow(request.method, reply, code)
+
+    def _follow(self, method: str, reply: bytes, code: int) -> None:
+        """Keep up with the order of the conversation, after the answer.
+
+        A passive plugin has no reason to end a session because of the runtime's habits: what is
+        out of order is told, not refused.
+        """
+        kinds = _CONVERSATION.get(method, (Kind.EVENT,))
+        if method == "Synchronize" and SynchronizeResponse.FromString(reply).more:
+            kinds = (Kind.SYNCHRONIZE_PART, Kind.SYNCHRONIZE_PART_REPLY)
+        try:
+            for kind in kinds[:1] if code else kinds:
+                self._order.feed(kind)
+        except RemoteProtocolError as error:
+            self._plugin.noticed(str(error))
+        self._synchronized = self._synchronized or self._order.ready
 
     def _configure(self, request: RequestReceived) -> bytes:
         try:

@@ -66,21 +66,23 @@ class Connection:
             return
         pieces, error = self._mux.feed(data)
         for conn_id, length, piece in pieces:
-            if self._ended:
-                return
             if conn_id == self._serves:
                 for message in self._server.feed(piece):
                     self._on_server_message(message)
             elif conn_id == self._calls:
                 for message in self._client.feed(piece):
-                    self._on_client_message(message)
-                    if self._ended:
+                    failure = self._on_client_message(message)
+                    if failure is not None:
+                        self._fail(failure)
                         return
             elif length >= 0:
                 self._events.append(FrameIgnored(conn_id, length))
-        if error is not None and not self._ended:
-            self._ended = True
-            self._events.append(ConnectionFailed(error))
+        if error is not None:
+            self._fail(error)
+
+    def _fail(self, error: RemoteProtocolError) -> None:
+        self._ended = True
+        self._events.append(ConnectionFailed(error))
 
     def receive_eof(self) -> None:
         """The socket has ended."""
@@ -149,11 +151,11 @@ class Connection:
         self._send_status(stream_id, code, text)
         self._events.append(MessageRejected(self._serves, stream_id, code, text))
 
-    def _on_client_message(self, message: Message) -> None:
+    def _on_client_message(self, message: Message) -> RemoteProtocolError | None:
         stream_id, kind, flags, length, data = message
         if kind != MessageType.RESPONSE or stream_id not in self._awaited:
             self._events.append(MessageIgnored(self._calls, stream_id, kind, flags, length))
-            return
+            return None
         self._awaited.remove(stream_id)
         if data is None:
             self._events.append(
@@ -164,16 +166,12 @@ class Connection:
                     b"",
                 )
             )
-            return
+            return None
         try:
             response = Response.FromString(data)
         except DecodeError as error:
             # Nobody can tell what else this peer gets wrong, and the call would wait for ever.
-            self._ended = True
-            self._events.append(
-                ConnectionFailed(RemoteProtocolError(f"response cannot be decoded: {error}"))
-            )
-            return
+            return RemoteProtocolError(f"response cannot be decoded: {error}")
         status = response.status
         self._events.append(
             ResponseReceived(
@@ -183,6 +181,7 @@ class Connection:
                 b"" if status.code else response.payload,
             )
         )
+        return None
 
     # -- what we send -----------------------------------------------------------------------
 

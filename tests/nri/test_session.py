@@ -14,7 +14,6 @@ from nri_scope.nri.session import (
     Session,
     State,
     check_part_reply,
-    kind_of_request,
 )
 
 USUAL = [
@@ -98,16 +97,6 @@ def test_any_order_is_followed_or_refused_and_a_refusal_changes_nothing(
 def test_every_state_can_be_reached_and_nothing_follows_the_end() -> None:
     assert set(TRANSITIONS.values()) == set(State) - {State.CONNECTED, State.CLOSED}
     assert not any(state in (State.SHUTTING_DOWN, State.CLOSED) for state, _ in TRANSITIONS)
-
-
-def test_requests_are_of_their_kind() -> None:
-    assert kind_of_request("Configure", None) is Kind.CONFIGURE
-    assert kind_of_request("Synchronize", None) is Kind.SYNCHRONIZE
-    assert kind_of_request("Synchronize", api.SynchronizeRequest()) is Kind.SYNCHRONIZE
-    part = api.SynchronizeRequest(more=True)
-    assert kind_of_request("Synchronize", part) is Kind.SYNCHRONIZE_PART
-    assert kind_of_request("StateChange", None) is Kind.EVENT
-    assert kind_of_request("FromTheFuture", None) is Kind.EVENT
 
 
 def test_a_part_is_answered_with_more_and_without_updates() -> None:

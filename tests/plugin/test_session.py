@@ -13,7 +13,6 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, ConnectionClosed, RpcError, UsageError
 from nri_scope.plugin import Exchange, Identity, PluginSession, inherited, launched, unix_socket
-from nri_scope.transport import Notice
 from nri_scope.wire import RequestReceived
 
 from .runtime_end import RuntimeEnd, call, configure, synchronize
@@ -26,7 +25,7 @@ class Remembering:
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
-        self.notices: list[Notice] = []
+        self.notices: list[str] = []
         self.refuse_configuration = ""
         self.fail_with: RpcError | None = None
 
@@ -43,8 +42,8 @@ class Remembering:
     def answered(self, exchange: Exchange) -> None:
         self.exchanges.append(exchange)
 
-    def noticed(self, notice: Notice) -> None:
-        self.notices.append(notice)
+    def noticed(self, text: str) -> None:
+        self.notices.append(text)
 
 
 @pytest.fixture
@@ -141,6 +140,27 @@ async def test_error_answers_and_undecodable_configuration(
     assert (last.code, last.message, last.reply) == (9, "not now", b"")
     link.close()
     await run
+
+
+async def test_what_is_out_of_order_is_answered_and_told(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    plugin = Remembering()
+    run = asyncio.create_task(
+        PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
+    )
+    link, _ = await runtime.registered()
+    assert await call(link, "CreateContainer", b"") == b""
+    assert await synchronize(link) == b""
+    await configure(link)
+    await synchronize(link)
+    assert await call(link, "CreateContainer", b"") == b""
+    assert await call(link, "Shutdown", b"") == b""
+    link.close()
+    assert (await run).synchronized
+    # The registration's answer may be seen after the request that came with it.
+    first, second = (notice.rpartition(" while ")[0] for notice in plugin.notices)
+    assert (first, second) == ("the runtime sent event", "the runtime sent Synchronize")
 
 
 async def test_inherited_descriptor_is_a_connection_too() -> None:
