@@ -43,6 +43,9 @@ class RecentlyUsed(Generic[K, V]):
             self._cost -= replaced[1]
         self._add(key, (value, cost))
 
+    def __contains__(self, key: K) -> bool:
+        return key in self._young or key in self._old
+
     def clear(self) -> None:
         """Forget everything, on purpose: `forgot` becomes False again."""
         self._young, self._old = {}, {}

@@ -120,6 +120,10 @@ class Inbox:
             self._put_bytes += ITEM_BYTES
             self._entries.append(gap)
 
+    def shut(self) -> None:
+        """Count every event from now on as lost."""
+        self._limit = self._low = -1
+
     def _lose(self, session: int, item: Captured) -> None:
         self.lost += 1
         gap = self._gaps.get(session)

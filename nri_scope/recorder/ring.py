@@ -65,29 +65,29 @@ class Ring:
         """How long to write before the next stretch begins; None: for ever."""
         return None if self.max_age is None else max(0.5, self.max_age / _PARTS)
 
-    def is_due(self, connection: sqlite3.Connection, now_ns: int) -> bool:
-        """Whether the oldest stretch has to go. Raises sqlite3.Error."""
-        if self.max_size is not None:
-            page, pages, free = (
-                connection.execute(f"PRAGMA {name}").fetchone()[0]
-                for name in ("page_size", "page_count", "freelist_count")
-            )
-            # Deleting takes a while, in which the file may grow.
-            if (pages - free) * page > self._file_bytes // _PARTS * (_PARTS - 1):
-                return True
-        return self.max_age is not None and _is_older(connection, now_ns - int(self.max_age * 1e9))
+    def is_too_large(self, connection: sqlite3.Connection) -> bool:
+        """Whether the oldest stretch has to go for its size. Raises sqlite3.Error."""
+        if self.max_size is None:
+            return False
+        page, pages, free = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_size", "page_count", "freelist_count")
+        )
+        # Deleting takes a while, in which the file may grow.
+        return bool((pages - free) * page > self._file_bytes // _PARTS * (_PARTS - 1))
 
-
-def _is_older(connection: sqlite3.Connection, than_ns: int) -> bool:
-    """Whether all events of the oldest stretch are older than that."""
-    stretch = oldest(connection)
-    newest = connection.execute(
-        "SELECT at_ns FROM event WHERE id < ? ORDER BY id DESC LIMIT 1",
-        (_ALL_EVENTS if stretch is None else stretch[1],),
-    ).fetchone()
-    if newest is None:
-        return stretch is not None
-    return bool(newest[0] < than_ns)
+    def is_too_old(self, connection: sqlite3.Connection, now_ns: int) -> bool:
+        """Whether all events of the oldest stretch are too old. Raises sqlite3.Error."""
+        if self.max_age is None:
+            return False
+        stretch = oldest(connection)
+        newest = connection.execute(
+            "SELECT at_ns FROM event WHERE id < ? ORDER BY id DESC LIMIT 1",
+            (_ALL_EVENTS if stretch is None else stretch[1],),
+        ).fetchone()
+        if newest is None:
+            return stretch is not None
+        return bool(newest[0] < now_ns - int(self.max_age * 1e9))
 
 
 def oldest(connection: sqlite3.Connection) -> tuple[int, int, int] | None:

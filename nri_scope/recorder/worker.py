@@ -19,11 +19,13 @@ from nri_scope.recorder.writing import Writing, Written
 _BATCH_EVENTS = 500
 _BATCH_BYTES = 8 << 20
 _FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 1.0
+_LONGEST_PAUSE = 0.5
 # Others may hold the file for a moment, as the sqlite3 shell does; that is no problem yet.
-_PATIENCE = 1.0
+_PATIENCE = 0.5
 # Between two batches the ring may work so long.
 _TIDY_SECONDS = 0.01
+# At the end somebody waits; what is not removed by then is left to the next recorder.
+_LAST_TIDY_SECONDS = 2.0
 _COMPLAINTS = 20
 
 
@@ -102,8 +104,9 @@ class Worker:
                 self._write(entries)
                 inbox.done(entries)
             if self._finishing and not inbox:
+                self._tidy(_LAST_TIDY_SECONDS)
                 return
-            tidying = self._tidy()
+            tidying = self._tidy(_TIDY_SECONDS)
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -160,8 +163,8 @@ class Worker:
 
     # -- the ring ---------------------------------------------------------------------------
 
-    def _tidy(self) -> bool:
-        until = time.monotonic() + _TIDY_SECONDS
+    def _tidy(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
         try:
             while self._writing.tidy():
                 if time.monotonic() > until:

@@ -136,6 +136,7 @@ class Recorder:
         if not self._closed:
             self._closed = True
             self._inbox.flush_gaps()
+            self._inbox.shut()
             self._worker.finish(time.monotonic() + timeout)
             self._worker.join(timeout + 1.0)
         return self.counters

@@ -69,7 +69,8 @@ class Writing:
         self._stretch_bytes = 0
         self._stretch_began = 0.0
         self._cutting: Iterator[int] | None = None
-        # The ring has nothing to cut off until more is written.
+        self._cut_off = 0
+        # There is nothing left to cut off until the next stretch begins.
         self._uncuttable = False
         try:
             self._set_up(file)
@@ -110,7 +111,6 @@ class Writing:
         self._preface = []
         self._stretch_bytes += encoder.objects.stored_bytes - stored_before
         self._stretch_bytes += written.recorded * _ROW_BYTES
-        self._uncuttable = self._uncuttable and not batch
         return written
 
     def tidy(self) -> bool:
@@ -128,8 +128,12 @@ class Writing:
             raise
         if removed is None:
             self._cutting = None
+            # What remains is what Synchronize told, which stays however large it is.
+            some = connection.execute("SELECT 1 FROM event LIMIT 1").fetchone()
+            self._uncuttable = not self._cut_off and some is None
         else:
             self.removed += removed
+            self._cut_off += removed
         return True
 
     def close(self) -> None:
@@ -189,6 +193,7 @@ class Writing:
             seconds is not None and time.monotonic() - self._stretch_began >= seconds
         ):
             encoder.objects.begin_stretch()
+            self._uncuttable = False
         else:
             return encoder
         connection.execute(
@@ -283,17 +288,16 @@ class Writing:
     # -- the ring ---------------------------------------------------------------------------
 
     def _begin_cutting(self, connection: sqlite3.Connection) -> bool:
-        if self._uncuttable or not self._ring.is_due(connection, time.time_ns()):
+        too_large = not self._uncuttable and self._ring.is_too_large(connection)
+        if not too_large and not self._ring.is_too_old(connection, time.time_ns()):
             return False
         if oldest(connection) is None or self._encoder is None:
             # What has to go is what is being written to: that ends here.
             self._stretch_bytes = self._ring.stretch_bytes
             self.write([])
-            self._uncuttable = oldest(connection) is None
-        encoder = self._encoder
-        if encoder is None or self._uncuttable:
-            return False
-        self._cutting = cut(connection, encoder, set(self._sessions))
+        assert self._encoder is not None
+        self._cutting = cut(connection, self._encoder, set(self._sessions))
+        self._cut_off = 0
         return True
 
 

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import threading
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.recorder.inbox import ITEM_BYTES, TOO_FAST, Begin, End, Inbox, Missed, Remark
+from tests.recorder.traffic import a_start, an_item
+
+_ITEM = 1000 + ITEM_BYTES
+
+
+def _inbox(items: int) -> Inbox:
+    return Inbox(items * _ITEM)
+
+
+@given(st.lists(st.sampled_from(["put", "put", "put", "take"]), max_size=200), st.integers(1, 8))
+def test_every_event_is_either_delivered_or_in_a_gap_in_its_place(
+    steps: list[str], room: int
+) -> None:
+    inbox = _inbox(room)
+    taken = []
+    sent = 0
+    for step in steps:
+        if step == "put":
+            inbox.put(1, an_item("X", bytes(1000), wall_ns=sent))
+            sent += 1
+        else:
+            entries = inbox.take(2, 1 << 20)
+            inbox.done(entries)
+            taken += entries
+        waiting = len(inbox) * ITEM_BYTES
+        assert waiting <= (room + 2) * _ITEM
+    inbox.flush_gaps()
+    taken += inbox.take(10_000, 1 << 30)
+    expected = 0
+    for entry in taken:
+        if isinstance(entry, Missed):
+            assert entry.from_ns == expected
+            assert entry.lost == entry.ours == entry.to_ns - entry.from_ns + 1
+            assert entry.reason == TOO_FAST
+            expected += entry.ours
+        else:
+            assert isinstance(entry, tuple)
+            assert entry[1].wall_ns == expected
+            expected += 1
+    assert expected == sent
+    assert inbox.lost == sum(entry.ours for entry in taken if isinstance(entry, Missed))
+
+
+def test_when_full_it_takes_nothing_until_a_quarter_is_free() -> None:
+    inbox = _inbox(8)
+    for number in range(20):
+        inbox.put(1, an_item("X", bytes(1000), wall_ns=number))
+    kept = len(inbox)
+    inbox.done(inbox.take(1, 1 << 20))
+    inbox.put(1, an_item("X", bytes(1000), wall_ns=20))
+    assert len(inbox) == kept - 1
+    inbox.done(inbox.take(2, 1 << 20))
+    inbox.put(1, an_item("X", bytes(1000), wall_ns=21))
+    entries = inbox.take(100, 1 << 20)
+    assert [entry for entry in entries if isinstance(entry, Missed)] == [
+        Missed(1, kept, 20, TOO_FAST, 21 - kept, 21 - kept)
+    ]
+
+
+def test_sessions_and_gaps_are_taken_however_full_it_is_and_notes_are_not() -> None:
+    inbox = _inbox(1)
+    for _ in range(5):
+        inbox.put(1, an_item("X", bytes(1000)))
+    before = len(inbox)
+    inbox.tell(Remark(1, 0, "a note"))
+    assert len(inbox) == before
+    inbox.tell(End(1, "over", 0))
+    inbox.tell(Begin(2, a_start()))
+    entries = inbox.take(100, 1 << 20)
+    # The gap comes before the end of the session that it belongs to.
+    assert [type(entry) for entry in entries[before:]] == [Missed, End, Begin]
+
+
+def test_each_session_has_gaps_of_its_own() -> None:
+    inbox = _inbox(1)
+    for number in range(6):
+        inbox.put(1 + number % 2, an_item("X", bytes(1000), wall_ns=number))
+    inbox.flush_gaps()
+    gaps = [entry for entry in inbox.take(100, 1 << 20) if isinstance(entry, Missed)]
+    assert sorted((gap.session, gap.lost) for gap in gaps) == [(1, 2), (2, 3)]
+
+
+def test_taking_is_bounded_by_number_and_by_bytes() -> None:
+    inbox = _inbox(100)
+    for _ in range(50):
+        inbox.put(1, an_item("X", bytes(1000)))
+    assert len(inbox.take(7, 1 << 20)) == 7
+    assert len(inbox.take(100, 3000)) == 3
+
+
+def test_one_who_sleeps_is_woken_by_the_first_event() -> None:
+    inbox = _inbox(100)
+    woken: list[int] = []
+
+    def sleep() -> None:
+        inbox.sleep_while_empty(-1)
+        woken.append(len(inbox))
+
+    for _ in range(50):
+        sleeper = threading.Thread(target=sleep)
+        sleeper.start()
+        inbox.put(1, an_item("X", b""))
+        sleeper.join(10)
+        assert not sleeper.is_alive()
+        inbox.take(10, 1 << 20)
+    assert woken == [1] * 50
+
+
+def test_ringing_twice_does_no_harm() -> None:
+    inbox = _inbox(1)
+    inbox.ring()
+    inbox.ring()
+    inbox.sleep(-1)

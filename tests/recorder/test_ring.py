@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import random
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.recorder.file import RecordingFile
+from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
+from nri_scope.recorder.model import Captured
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.ring import MIN_SIZE, REASON, Ring
+from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.recorder.writing import Writing
+from tests.recorder.traffic import (
+    NOW,
+    a_container,
+    a_pod,
+    a_start,
+    a_synchronize,
+    an_item,
+    canonical,
+    lifecycle,
+    lifecycles,
+    record,
+)
+
+_SIZE = MIN_SIZE
+# The ring waits for the disk again and again. It is the same in memory, and ten times as fast.
+_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as name:
+        yield Path(name)
+
+
+def noisy(number: int) -> list[Captured]:
+    """A lifecycle that fills the file quickly: it has nothing in common with another."""
+    chance = random.Random(number)
+    items = []
+    for item in lifecycle(number):
+        reply = api.CreateContainerResponse()
+        reply.adjust.annotations["noise"] = chance.randbytes(300).hex()
+        items.append(item._replace(reply=reply.SerializeToString()))
+    return items
+
+
+def size_of(path: Path) -> int:
+    return sum(
+        file.stat().st_size for file in path.parent.glob(path.name + "*") if file.exists()
+    ) - (32_768 if path.with_name(path.name + "-shm").exists() else 0)
+
+
+class Written:
+    """A recording that is written step by step by this thread."""
+
+    def __init__(self, path: Path, ring: Ring) -> None:
+        self.path = path
+        self.writing = Writing(RecordingFile.open(path), ring)
+        self.sent: list[Captured] = []
+        self.largest = 0
+
+    def write(self, *entries: Entry) -> None:
+        self.writing.write(list(entries))
+        while self.writing.tidy():
+            pass
+        self.largest = max(self.largest, size_of(self.path))
+
+    def send(self, items: list[Captured], session: int = 1) -> None:
+        self.sent += items
+        self.write(*((session, item) for item in items))
+
+    def close(self) -> None:
+        self.writing.close()
+
+    def check(self) -> None:
+        """What is left is the end of what was sent, and whole; and there is nothing more."""
+        with Recording.open(self.path) as recording:
+            events = list(recording.events())
+            assert [event.id for event in events] == list(
+                range(len(self.sent) - len(events) + 1, len(self.sent) + 1)
+            )
+            for event, item in zip(events, self.sent[len(self.sent) - len(events) :], strict=True):
+                assert recording.request(event.id) == canonical(item.method, item.request)
+                assert recording.reply(event.id) == item.reply
+            connection = recording.connection
+            for table, key in (("pod", "pod"), ("container", "container")):
+                named = {row[0] for row in connection.execute(f"SELECT key FROM {table}")}
+                used = {
+                    row[0]
+                    for row in connection.execute(
+                        f"SELECT {key} FROM event UNION SELECT {key} FROM state"
+                    )
+                }
+                assert named == used - {None}
+            (missing,) = connection.execute(
+                "SELECT count(*) FROM stretch WHERE first_event > ?", (len(self.sent) + 1,)
+            ).fetchone()
+            assert missing == 0
+        with closing(sqlite3.connect(self.path)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.fixture
+def ring(folder: Path) -> Written:
+    written = Written(folder / "r.db", Ring(_SIZE, None))
+    written.write(Begin(1, a_start()))
+    return written
+
+
+def test_the_file_stays_within_its_size_and_keeps_the_newest(ring: Written) -> None:
+    for number in range(120):
+        ring.send(noisy(number))
+    ring.close()
+    assert ring.largest <= _SIZE
+    assert ring.writing.removed > 0
+    ring.check()
+    with Recording.open(ring.path) as recording:
+        left = len(list(recording.events()))
+        # Not much less than what fits is kept.
+        assert path_size(ring.path) > _SIZE // 4
+        (gap,) = recording.gaps()
+    assert left + ring.writing.removed == len(ring.sent)
+    assert (gap.reason, gap.lost, gap.session) == (REASON, ring.writing.removed, None)
+    removed = ring.sent[: ring.writing.removed]
+    assert (gap.from_ns, gap.to_ns) == (removed[0].wall_ns, removed[-1].wall_ns)
+
+
+def path_size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def test_the_recorder_does_it_by_itself(folder: Path) -> None:
+    path = folder / "r.db"
+    items = [item for number in range(120) for item in noisy(number)]
+    record(path, items, limits=WriterLimits(max_size=_SIZE))
+    assert size_of(path) <= _SIZE
+    with Recording.open(path) as recording:
+        assert next(recording.events()).id > 1
+        assert recording.last_id() == len(items)
+
+
+def test_a_file_that_was_too_large_shrinks(folder: Path) -> None:
+    path = folder / "r.db"
+    record(path, [item for number in range(150) for item in noisy(number)])
+    before = path.stat().st_size
+    assert before > _SIZE
+    record(path, lifecycles(1), limits=WriterLimits(max_size=_SIZE))
+    # The first recorder made one stretch of all this, so all of it had to go.
+    assert path.stat().st_size < before // 4
+    with Recording.open(path) as recording:
+        assert len(list(recording.events())) == 11
+        assert [session.id for session in recording.sessions()] == [2]
+
+
+def test_what_an_open_session_began_with_stays(ring: Written) -> None:
+    told = a_synchronize(5)
+    ring.send([an_item("Synchronize", told)])
+    for number in range(120):
+        ring.send(noisy(number))
+    ring.close()
+    assert ring.writing.removed > 500
+    with Recording.open(ring.path) as recording:
+        state = recording.state(1)
+        names = {pod.name for pod in recording.pods()}
+    assert state.complete
+    assert [api.PodSandbox.FromString(pod) for pod in state.pods] == list(told.pods)
+    assert [api.Container.FromString(c) for c in state.containers] == list(told.containers)
+    assert {pod.name for pod in told.pods} <= names
+    ring.check()
+
+
+def test_a_closed_session_goes_with_its_last_event_and_what_was_said_of_it(ring: Written) -> None:
+    ring.send([an_item("Synchronize", a_synchronize(3))])
+    ring.write(Missed(1, NOW, NOW + 1, "an old gap", 1), Remark(1, NOW, "an old note"))
+    ring.write(End(1, "over", NOW))
+    ring.write(Begin(2, a_start()), Remark(2, NOW + 10**15, "a young note"))
+    for number in range(120):
+        ring.send(noisy(number), session=2)
+    ring.close()
+    with Recording.open(ring.path) as recording:
+        assert [session.id for session in recording.sessions()] == [2]
+        assert [gap.reason for gap in recording.gaps()] == [REASON]
+        assert [note.text for note in recording.notes()] == ["a young note"]
+        assert recording.connection.execute("SELECT count(*) FROM state").fetchone() == (0,)
+    ring.check()
+
+
+def test_a_container_that_comes_back_after_it_was_removed_has_its_names(ring: Written) -> None:
+    old = lifecycles(1, first=1000)
+    ring.send(old)
+    for number in range(100):
+        ring.send(noisy(number))
+    ring.send(old)
+    ring.close()
+    with Recording.open(ring.path) as recording:
+        assert [event.pod for event in recording.events(last=11)] == ["web-1000"] * 11
+    ring.check()
+
+
+def test_numbers_are_not_used_again(folder: Path) -> None:
+    path = folder / "r.db"
+    for expected in (1, 12):
+        ring = Written(path, Ring(None, 1e-9))
+        session = ring.writing.next_session
+        ring.write(Begin(session, a_start()))
+        ring.writing.write([(session, item) for item in lifecycle(0)])
+        with Recording.open(path) as recording:
+            assert next(recording.events()).id == expected
+        while ring.writing.tidy():
+            pass
+        ring.close()
+        with Recording.open(path) as recording:
+            assert list(recording.events()) == []
+
+
+def test_old_events_go_by_their_age_even_if_nothing_new_comes(folder: Path) -> None:
+    ring = Written(folder / "r.db", Ring(None, 3600))
+    ring.write(Begin(1, a_start()))
+    now = time.time_ns()
+    two_hours_ago = [item._replace(wall_ns=now - 7200 * 10**9) for item in lifecycle(1)]
+    ring.send(two_hours_ago)
+    with Recording.open(ring.path) as recording:
+        assert list(recording.events()) == []
+    ring.send([item._replace(wall_ns=now) for item in lifecycle(2)])
+    with Recording.open(ring.path) as recording:
+        assert [event.id for event in recording.events()] == list(range(12, 23))
+    ring.close()
+
+
+def test_the_recorder_wakes_to_look_for_what_is_too_old(folder: Path) -> None:
+    path = folder / "r.db"
+    recorder = Recorder.open(path, limits=WriterLimits(max_age_seconds=1.5))
+    session = recorder.begin_session(a_start())
+    for item in lifecycle(1):
+        recorder.capture(session, item._replace(wall_ns=time.time_ns()))
+    with Recording.open(path) as recording:
+        _wait_until(lambda: recorder.counters.recorded == 11)
+        _wait_until(lambda: recorder.counters.removed == 11)
+        assert list(recording.events()) == []
+    recorder.close()
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("it never happened")
+
+
+def test_a_state_that_is_too_large_for_the_ring_does_not_make_it_spin(folder: Path) -> None:
+    ring = Written(folder / "r.db", Ring(_SIZE, None))
+    ring.write(Begin(1, a_start()))
+    chance = random.Random(1)
+    told = api.SynchronizeRequest()
+    for number in range(60):
+        pod = told.pods.add()
+        pod.CopyFrom(a_pod(number))
+        pod.annotations["noise"] = chance.randbytes(8000).hex()
+    ring.send([an_item("Synchronize", told)])
+    for number in range(40):
+        ring.send(noisy(number))
+    ring.close()
+    with Recording.open(ring.path) as recording:
+        assert len(recording.state(1).pods) == 60
+
+
+@pytest.mark.parametrize("steps", [1, 3, 8, 21])
+def test_who_is_killed_while_cutting_leaves_a_whole_recording(folder: Path, steps: int) -> None:
+    ring = Written(folder / "r.db", Ring(_SIZE, None))
+    ring.write(Begin(1, a_start()))
+    ring.send([an_item("Synchronize", a_synchronize(3))])
+    writing = ring.writing
+    number = 0
+    while not writing.tidy():
+        items = noisy(number)
+        ring.sent += items
+        writing.write([(1, item) for item in items])
+        number += 1
+    for _ in range(steps):
+        writing.tidy()
+    copy = folder / "killed.db"
+    for kind in ("", "-wal"):
+        copy.with_name(copy.name + kind).write_bytes(
+            ring.path.with_name(ring.path.name + kind).read_bytes()
+        )
+    ring.close()
+    with Recording.open(copy) as recording:
+        events = list(recording.events())
+        assert events[-1].id == len(ring.sent)
+        for event in events:
+            assert recording.request(event.id)
+        assert len(recording.state(1).pods) == 3
+    # And the next one finishes it.
+    again = Written(copy, Ring(_SIZE, None))
+    again.write(Begin(2, a_start()))
+    for number in range(120):
+        again.write(*((2, item) for item in noisy(number)))
+    again.close()
+    assert size_of(copy) <= _SIZE
+    with closing(sqlite3.connect(copy)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_readers_do_not_stop_it(ring: Written) -> None:
+    with Recording.open(ring.path) as recording:
+        seen: list[int] = []
+        events: Callable[[], list[int]] = lambda: [  # noqa: E731
+            event.id for event in recording.events(after_id=seen[-1] if seen else 0)
+        ]
+        for number in range(100):
+            ring.send(noisy(number))
+            seen += events()
+        assert seen == list(range(1, len(ring.sent) + 1))
+    ring.close()
+    assert ring.largest <= _SIZE
+    ring.check()
+
+
+_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(0, 30)),
+        st.tuples(st.just("sync"), st.integers(0, 4)),
+        st.just(("begin", 0)),
+        st.just(("end", 0)),
+    ),
+    min_size=10,
+    max_size=60,
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(_steps)
+def test_whatever_happens_what_is_left_is_whole(steps: list[tuple[str, int]]) -> None:
+    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as name:
+        ring = Written(Path(name) / "r.db", Ring(_SIZE, None))
+        session = 1
+        ring.write(Begin(1, a_start()))
+        is_open = True
+        for step, number in steps:
+            if step == "begin" and not is_open:
+                session += 1
+                ring.write(Begin(session, a_start()))
+                is_open = True
+            elif step == "end" and is_open:
+                ring.write(End(session, "over", NOW))
+                is_open = False
+            elif step == "sync" and is_open:
+                ring.send([an_item("Synchronize", a_synchronize(number))], session)
+            elif step == "send" and is_open:
+                items = [item for n in range(4) for item in noisy(number * 10 + n)]
+                ring.send(items, session)
+        ring.close()
+        assert ring.largest <= _SIZE
+        ring.check()
+
+
+def test_two_containers_of_one_pod_outlive_each_other(ring: Written) -> None:
+    pod = a_pod(5000)
+    one, two = a_container(pod, "one"), a_container(pod, "two")
+    ring.send([an_item("StopContainer", api.StopContainerRequest(pod=pod, container=one))])
+    for number in range(60):
+        ring.send(noisy(number))
+    ring.send([an_item("StopContainer", api.StopContainerRequest(pod=pod, container=two))])
+    for number in range(20):
+        ring.send(noisy(number + 1000))
+    ring.close()
+    ring.check()
+    with Recording.open(ring.path) as recording:
+        assert [c.pod and c.pod.name for c in recording.containers() if c.name == "two"] == [
+            pod.name
+        ]
+
+
+def test_a_recorder_closes_while_it_is_still_cutting(folder: Path) -> None:
+    path = folder / "r.db"
+    record(path, [item for number in range(150) for item in noisy(number)])
+    recorder = Recorder.open(path, limits=WriterLimits(max_size=_SIZE))
+    session = recorder.begin_session(a_start())
+    recorder.capture(session, lifecycles(1)[0])
+    counters = recorder.close()
+    assert counters.recorded == 1
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.recorder.model import Captured, Event, Gap
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.schema import APPLICATION_ID, VERSION
+from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.recorder.writing import KILLED
+from tests.recorder.traffic import NOW, a_start, an_item, lifecycle, lifecycles, record
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a recording?%41#.nriscope.db"
+
+
+class TestSessions:
+    def test_hold_what_was_said_when_they_began_and_ended(self, path: Path) -> None:
+        recorder = Recorder.open(path)
+        one = recorder.begin_session(a_start("07-one", NOW))
+        two = recorder.begin_session(a_start("08-two", NOW + 1))
+        recorder.capture(two, an_item())
+        recorder.capture(one, an_item())
+        recorder.capture(two, an_item())
+        recorder.end_session(two, "connection closed", NOW + 5)
+        recorder.close()
+        with Recording.open(path) as recording:
+            first, second = recording.sessions()
+            events = list(recording.events())
+        assert (first.id, first.plugin, first.ended_ns, first.end_reason) == (
+            one,
+            "07-one",
+            None,
+            "",
+        )
+        assert (second.plugin_index, second.plugin_name) == ("08", "two")
+        assert (second.ended_ns, second.end_reason) == (NOW + 5, "connection closed")
+        assert (first.runtime_name, first.nri_version_inferred, first.mask) == (
+            "containerd",
+            True,
+            0x07FF,
+        )
+        assert [(event.session, event.seq) for event in events] == [(two, 1), (one, 1), (two, 2)]
+
+    def test_are_added_to_an_existing_recording(self, path: Path) -> None:
+        record(path, lifecycles(2))
+        record(path, lifecycles(1))
+        with Recording.open(path) as recording:
+            assert [session.id for session in recording.sessions()] == [1, 2]
+            assert [event.id for event in recording.events()] == list(range(1, 34))
+            assert len(recording.pods()) == 2
+
+    def test_that_a_dead_recorder_left_open_are_marked_by_the_next(self, path: Path) -> None:
+        recorder = Recorder.open(path)
+        recorder.begin_session(a_start())
+        recorder.close()
+        record(path, [])
+        with Recording.open(path) as recording:
+            assert [session.end_reason for session in recording.sessions()] == [KILLED, "over"]
+
+
+def test_gaps_and_notes_are_kept(path: Path) -> None:
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(a_start())
+    recorder.note_gap(session, NOW, NOW + 7, "nobody was there", None)
+    recorder.note_gap(None, NOW + 8, NOW + 9, "between two sessions", 3)
+    recorder.note(session, NOW + 2, "an odd frame")
+    counters = recorder.close()
+    assert (counters.gaps, counters.lost) == (2, 3)
+    with Recording.open(path) as recording:
+        assert recording.gaps() == [
+            Gap(1, session, NOW, NOW + 7, "nobody was there", None),
+            Gap(2, None, NOW + 8, NOW + 9, "between two sessions", 3),
+        ]
+        assert [(note.session, note.text) for note in recording.notes()] == [(1, "an odd frame")]
+
+
+def test_counters_say_what_became_of_everything(path: Path) -> None:
+    items = list(lifecycle(1))
+    recorder = Recorder.open(path, keep=lambda event: event.event != "UpdateContainer")
+    session = recorder.begin_session(a_start())
+    for item in items:
+        recorder.capture(session, item)
+    counters = recorder.close()
+    assert (counters.recorded, counters.filtered, counters.lost) == (10, 1, 0)
+    assert counters.bytes_on_wire == sum(len(item.request) for item in items)
+    assert recorder.counters == counters
+
+
+class TestCallbacks:
+    def test_get_the_events_as_a_reader_will_see_them(self, path: Path) -> None:
+        told: list[tuple[Event, Captured]] = []
+        items = list(lifecycle(1, containers=2))
+        record(path, items, on_event=lambda event, item: told.append((event, item)))
+        with Recording.open(path) as recording:
+            assert [event for event, _ in told] == list(recording.events())
+        assert [item for _, item in told] == items
+
+    def test_only_get_what_is_kept(self, path: Path) -> None:
+        told: list[str] = []
+        record(
+            path,
+            list(lifecycle(1)),
+            keep=lambda event: event.container == "",
+            on_event=lambda event, item: told.append(event.event),
+        )
+        assert told == ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"]
+        with Recording.open(path) as recording:
+            # What was left out leaves its place.
+            assert [event.seq for event in recording.events()] == [1, 10, 11]
+            assert recording.containers() == []
+
+    def test_may_fail_without_harm(self, path: Path) -> None:
+        problems: list[str] = []
+
+        def fail(*_: object) -> bool:
+            raise KeyError("oops")
+
+        record(path, list(lifecycle(1)), keep=fail, on_event=fail, on_problem=problems.append)
+        with Recording.open(path) as recording:
+            assert len(list(recording.events())) == 11
+        assert problems == [
+            "the filter failed: KeyError: 'oops'",
+            "showing an event failed: KeyError: 'oops'",
+        ]
+
+
+def test_an_event_of_no_session_is_a_gap(path: Path) -> None:
+    problems: list[str] = []
+    recorder = Recorder.open(path, on_problem=problems.append)
+    recorder.capture(7, an_item())
+    assert recorder.close().lost == 1
+    with Recording.open(path) as recording:
+        (gap,) = recording.gaps()
+    assert "outside of a session" in gap.reason
+    assert "outside of a session" in problems[0]
+
+
+def test_what_comes_too_fast_becomes_a_gap_and_keeps_its_place(path: Path) -> None:
+    go_on = threading.Event()
+    recorder = Recorder.open(
+        path,
+        limits=WriterLimits(queue_bytes=50_000),
+        keep=lambda event: go_on.wait(30),
+    )
+    session = recorder.begin_session(a_start())
+    items = lifecycles(10)
+    for item in items:
+        recorder.capture(session, item)
+    go_on.set()
+    counters = recorder.close()
+    assert 0 < counters.lost < len(items)
+    assert counters.recorded + counters.lost == len(items)
+    with Recording.open(path) as recording:
+        gaps = recording.gaps()
+        seqs = [event.seq for event in recording.events()]
+    assert sum(gap.lost or 0 for gap in gaps) == counters.lost
+    assert len(gaps) == counters.gaps
+    missing = sorted(set(range(1, len(items) + 1)) - set(seqs))
+    times = [items[number - 1].wall_ns for number in missing]
+    assert gaps[0].from_ns == times[0]
+    assert gaps[-1].to_ns == times[-1]
+
+
+def test_closing_again_or_capturing_afterwards_does_no_harm(path: Path) -> None:
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(a_start())
+    before = recorder.close()
+    recorder.capture(session, an_item())
+    after = recorder.close()
+    assert after.recorded == before.recorded
+    assert after.lost == 1
+
+
+class TestTheFile:
+    @pytest.fixture(autouse=True)
+    def _no_mask(self) -> Iterator[None]:
+        before = os.umask(0)
+        yield
+        os.umask(before)
+
+    def test_is_for_its_owner_alone_with_all_that_is_beside_it(self, path: Path) -> None:
+        recorder = Recorder.open(path)
+        recorder.begin_session(a_start())
+        found = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+        recorder.close()
+        assert found == {path.name + kind: 0o600 for kind in ("", "-wal", "-shm")}
+
+    def test_is_alone_once_it_is_closed(self, path: Path) -> None:
+        record(path, lifecycles(3))
+        with Recording.open(path) as recording:
+            assert len(list(recording.events())) == 33
+            assert list(path.parent.iterdir()) == [path]
+        assert list(path.parent.iterdir()) == [path]
+
+    def test_says_what_it_is(self, path: Path) -> None:
+        record(path, [])
+        connection = sqlite3.connect(path)
+        assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        connection.close()
+
+    def test_can_be_read_by_people_with_nothing_but_sqlite3(self, path: Path) -> None:
+        record(path, list(lifecycle(5)))
+        connection = sqlite3.connect(path)
+        rows = connection.execute(
+            "SELECT at, plugin, event, namespace, pod, container FROM log LIMIT 2"
+        ).fetchall()
+        connection.close()
+        plugin = "00-nri-scope"
+        assert rows == [
+            ("2026-11-18T11:06:45.020000Z", plugin, "RunPodSandbox", "shop", "web-5", None),
+            ("2026-11-18T11:06:45.040000Z", plugin, "CreateContainer", "shop", "web-5", "app-0"),
+        ]
+
+
+class TestRefuses:
+    def _says(self, path: Path, *words: str) -> None:
+        before = path.read_bytes() if path.is_file() else None
+        with pytest.raises(RecordingError) as caught:
+            Recorder.open(path)
+        assert caught.value.path == str(path)
+        assert "\n" not in str(caught.value)
+        for word in words:
+            assert word in str(caught.value)
+        if before is not None:
+            assert path.read_bytes() == before
+
+    def test_a_file_that_is_no_recording(self, path: Path) -> None:
+        path.write_text("my notes\n" * 100)
+        self._says(path, "is not an nri-scope recording", "nothing was written", "another name")
+
+    def test_an_empty_file(self, path: Path) -> None:
+        path.touch()
+        self._says(path, "empty")
+
+    def test_another_programs_database(self, path: Path) -> None:
+        connection = sqlite3.connect(path)
+        connection.execute("CREATE TABLE t (x)")
+        connection.close()
+        self._says(path, "some other SQLite database")
+
+    def test_a_newer_recording(self, path: Path) -> None:
+        record(path, [])
+        connection = sqlite3.connect(path)
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+        connection.close()
+        self._says(path, f"version {VERSION + 1}", "upgrade")
+
+    def test_a_recording_with_a_trap(self, path: Path) -> None:
+        record(path, [])
+        connection = sqlite3.connect(path)
+        connection.execute("CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM session; END")
+        connection.close()
+        self._says(path, "trigger")
+
+    def test_a_recording_that_is_being_written(self, path: Path) -> None:
+        recorder = Recorder.open(path)
+        self._says(path, "another nri-scope is recording to it")
+        recorder.close()
+        record(path, [])
+
+    def test_a_folder(self, tmp_path: Path) -> None:
+        self._says(tmp_path, "not a regular file")
+
+    def test_a_socket(self, tmp_path: Path) -> None:
+        path = tmp_path / "s"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+            self._says(path, "not a regular file")
+
+    def test_a_missing_folder(self, tmp_path: Path) -> None:
+        self._says(tmp_path / "nowhere" / "r.db", "no such folder")
+
+    @pytest.mark.parametrize("exists", [True, False])
+    def test_a_symbolic_link(self, tmp_path: Path, exists: bool) -> None:
+        target = tmp_path / "target.db"
+        if exists:
+            record(target, [])
+        link = tmp_path / "link.db"
+        link.symlink_to(target)
+        self._says(link, "symbolic link")
+        assert target.exists() == exists
+
+    @pytest.mark.parametrize(
+        "limits", [WriterLimits(max_size=1000), WriterLimits(max_age_seconds=0)]
+    )
+    def test_limits_that_cannot_be(self, path: Path, limits: WriterLimits) -> None:
+        with pytest.raises(UsageError):
+            Recorder.open(path, limits=limits)
+        assert not path.exists()
