@@ -31,7 +31,7 @@ RECORDING = "containerd-1.7.nriscope.db"
 EVENTS_MAX = 1_000
 """More than anybody would watch."""
 
-SHORTEST, LONGEST, WHOLE = 0.3, 1.0, 15.0
+SHORTEST, LONGEST, WHOLE = 0.4, 1.0, 15.0
 """Seconds at speed 1: the least and the most between two events, and the most for all of them."""
 
 QUERY = "SELECT event, count(*) AS times FROM log GROUP BY event ORDER BY times DESC"

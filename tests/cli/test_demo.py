@@ -189,7 +189,7 @@ def test_interrupted_demo_leaves_what_was_played(
     (file,) = folder.iterdir()
     with Recording.open(file) as recording:
         assert "RunPodSandbox" in [event.event for event in recording.events()]
-        assert [session.ended_ns is None for session in recording.sessions()] == [False]
+        assert len(recording.sessions()) == 1
 
 
 def test_deep_temporary_folder_is_no_obstacle(start: Start, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ POD = api.PodSandbox(id="pod", namespace="shop", name="web")
 CONTAINER = api.Container(id="container", pod_sandbox_id="pod", name="app")
 START = api.StartContainerRequest(pod=POD, container=CONTAINER)
 CREATE = api.CreateContainerRequest(pod=POD, container=CONTAINER)
-HURRIED = replace(NEW, request_timeout_ms=50)
+HURRIED = replace(NEW, request_timeout_ms=200)
 
 
 def request_of(event: Event) -> Message:
@@ -202,7 +202,7 @@ async def test_late_answer_drops_the_plugin_and_the_chain_goes_on() -> None:
         slow.answer(slow.events[0], b"")
         await slow.connected.wait_closed()
         await runtime.wait_for(lambda: bool(runtime.former))
-        assert runtime.former[0].end_reason == "StartContainer: no answer within 0.05 s"
+        assert runtime.former[0].end_reason == "StartContainer: no answer within 0.2 s"
         (answer,) = await runtime.dispatch(Event.StartContainer, START)
         assert answer.plugin == "20-quick"
 

@@ -110,7 +110,7 @@ async def test_one_deadline_covers_all_parts() -> None:
 
 
 async def test_deadline_can_pass_between_two_parts() -> None:
-    profile = patient("containerd-2.1", request_timeout_ms=100)
+    profile = patient("containerd-2.1", request_timeout_ms=300)
     plugin = SmallPlugin()
     plugin.on["Synchronize"] = lambda request: (
         SynchronizeResponse(more=True) if plugin.methods.count("Synchronize") < 3 else None
