@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -17,15 +16,12 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 
+from tests.interop.toolchain import Unavailable, find_go, go_version
+
+__all__ = ["Programs", "Unavailable", "Variant", "build"]
+
 SOURCES = Path(__file__).parent / "go"
 CACHE = Path(__file__).parents[2] / ".cache"
-
-# Older ones cannot even fetch the toolchain that go.mod names.
-_OLDEST_GO = (1, 21)
-
-
-class Unavailable(Exception):
-    """The reference programs cannot be had here; the text says why."""
 
 
 class Variant(Enum):
@@ -64,14 +60,8 @@ def build(variant: Variant) -> Programs:
 
 
 def _build(variant: Variant) -> Programs:
-    go = shutil.which("go")
-    if go is None:
-        raise Unavailable("Go is not installed")
-    version = _run(go, "env", "GOVERSION").stdout.strip()
-    number = re.match(r"go(\d+)\.(\d+)", version)
-    if number and tuple(map(int, number.groups())) < _OLDEST_GO:
-        raise Unavailable(f"{version} is too old for the NRI packages")
-
+    go = find_go(_needed_go())
+    version = go_version(go)
     folder = CACHE / "interop" / f"{variant.name.lower()}-{_digest(version)}"
     programs = Programs(runtime=folder / "refruntime", plugin=folder / "refplugin")
     if folder.exists():
@@ -97,8 +87,17 @@ def _build(variant: Variant) -> Programs:
     return programs
 
 
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, check=False)
+def _needed_go() -> str:
+    (line,) = (line for line in (SOURCES / "go.mod").read_text().splitlines() if line[:3] == "go ")
+    return line.split()[1]
+
+
+def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    # A toolchain that was fetched as a module must not look for the one it was fetched with.
+    environment = {name: value for name, value in os.environ.items() if name != "GOROOT"}
+    return subprocess.run(
+        command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def _digest(go_version: str) -> str:

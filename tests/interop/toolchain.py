@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds a Go that can build the reference programs.
+
+Distributions have older ones than upstream's packages want (Debian 12: 1.19). The newest Go
+commands fetch the toolchain that ``go.mod`` asks for, as a module; here an old one does the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_EXECUTABLE = 0o555
+
+
+class Unavailable(Exception):
+    """The reference programs cannot be had here; the text says why."""
+
+
+def find_go(needed: str) -> Path:
+    """Path of a ``go`` command of at least version ``needed`` (as in "1.24.0")."""
+    found = shutil.which("go")
+    if found is None:
+        raise Unavailable("Go is not installed")
+    version = go_version(Path(found))
+    number = re.match(r"go(\d+)\.(\d+)", version)
+    wanted = tuple(map(int, needed.split(".")[:2]))
+    # What has no number is somebody's own, newest one.
+    if number is None or tuple(map(int, number.groups())) >= wanted:
+        return Path(found)
+    return _fetch(Path(found), version, needed)
+
+
+def go_version(go: Path) -> str:
+    """Its version as in ``go1.24.0``."""
+    run = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=True)
+    return run.stdout.strip()
+
+
+def _fetch(old: Path, version: str, needed: str) -> Path:
+    architecture = _ARCHITECTURES.get(platform.machine())
+    if architecture is None:
+        raise Unavailable(f"{version} is too old for the NRI packages")
+    module = f"golang.org/toolchain@v0.0.1-go{needed}.linux-{architecture}"
+    with tempfile.TemporaryDirectory() as empty:
+        # Outside of any module whose go.mod this Go may not understand.
+        run = subprocess.run(
+            [old, "mod", "download", "-json", module],
+            cwd=empty,
+            env={**os.environ, "GO111MODULE": "on", "GOFLAGS": "-mod=mod"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if run.returncode:
+        raise Unavailable(
+            f"{version} is too old for the NRI packages, and a newer one cannot be fetched: "
+            f"{(run.stderr or run.stdout).strip()}"
+        )
+    return _make_usable(Path(json.loads(run.stdout)["Dir"]))
+
+
+def _make_usable(toolchain: Path) -> Path:
+    """What newer Go commands do after the download: modules have no executables and no go.mod."""
+    for folder in ("bin", "pkg/tool"):
+        for path in (toolchain / folder).rglob("*"):
+            if path.is_file():
+                path.chmod(_EXECUTABLE)
+    source = toolchain / "src"
+    if not (source / "go.mod").exists():
+        source.chmod(0o755)
+        shutil.copyfile(source / "_go.mod", source / "go.mod")
+        source.chmod(0o555)
+    return toolchain / "bin" / "go"
