@@ -31,7 +31,7 @@ from nri_scope.recorder.rows import (
     pod_of,
     session_of,
 )
-from nri_scope.recorder.source import connect, explained, is_settled
+from nri_scope.recorder.source import connect, explained, fingerprint
 
 MAX_REQUEST = 16 << 20
 """Bytes of one request that is put together again. On the wire it has at most 4 MiB."""
@@ -55,7 +55,10 @@ class Recording:
     def __init__(self, path: Path) -> None:
         """Use `open`."""
         self.path = path
-        self._real_path = path.resolve()
+        try:
+            self._real_path = path.resolve()
+        except (OSError, RuntimeError) as error:
+            raise RecordingError(path, "it is a symbolic link that leads nowhere") from error
         self._outdated: list[sqlite3.Connection] = []
         self._connect()
 
@@ -172,9 +175,12 @@ class Recording:
         return found[0] if found else None
 
     def _page(self, condition: str, values: Sequence[Value], after_id: int) -> list[Event]:
-        self._refresh()
-        page: list[Event] = []
-        try:
+        newest = after_id
+
+        def read() -> list[Event]:
+            nonlocal newest
+            page: list[Event] = []
+            newest = after_id
             for row in self._connection.execute(
                 f"SELECT {EVENT_COLUMNS} FROM events WHERE {condition} AND id > ? "
                 f"ORDER BY id LIMIT {_PAGE}",
@@ -182,13 +188,13 @@ class Recording:
             ):
                 event = event_of(row)
                 # A file made by hand could have rows without end; in a sound one ids ascend.
-                if event.id <= after_id:
+                if event.id <= newest:
                     raise RowError("its events are out of order")
-                after_id = event.id
+                newest = event.id
                 page.append(event)
-        except (sqlite3.Error, RowError) as error:
-            raise self._error(error, f"from event {after_id + 1} on") from error
-        return page
+            return page
+
+        return self._read(read, lambda: f"from event {newest + 1} on")
 
     # -- messages ---------------------------------------------------------------------------
 
@@ -206,29 +212,31 @@ class Recording:
             "SELECT pod_object, container_object, request FROM event WHERE id = ?",
             [event_id],
         )[0]
-        get = self._objects.content
-        with _Damage(self, f"at event {event_id}"):
+
+        def read() -> bytes:
+            get = self._objects.content
             content = get(rest) or b""
             if event.mark:
                 return content
             if event.method == _SYNCHRONIZE:
-                part = self._told("session = ? AND event = ?", event.session, event_id, MAX_REQUEST)
-                return assembly.synchronize(content, part.pods, part.containers)
+                told = self._told("session = ? AND event = ?", event.session, event_id, MAX_REQUEST)
+                return assembly.synchronize(content, told.pods, told.containers)
             return assembly.request(event.method, content, get(pod), get(container))
+
+        return self._read(read, lambda: f"at event {event_id}")
 
     def reply(self, event_id: int) -> bytes:
         """The payload of an event's reply, as it was on the wire."""
         found = self._all(optional_numbers_of, "SELECT reply FROM event WHERE id = ?", [event_id])
         if not found:
             raise RecordingError(self.path, f"it has no event {event_id}")
-        with _Damage(self, f"at event {event_id}"):
-            return self._objects.content(found[0][0]) or b""
+        return self._read(
+            lambda: self._objects.content(found[0][0]) or b"", lambda: f"at event {event_id}"
+        )
 
     def object(self, object_id: int) -> tuple[int, bytes]:
         """The kind (`content.Kind`) and content of an object."""
-        self._refresh()
-        with _Damage(self, f"at object {object_id}"):
-            return self._objects.get(object_id)
+        return self._read(lambda: self._objects.get(object_id), lambda: f"at object {object_id}")
 
     def state(self, session_id: int) -> State:
         """What existed when the session began, as its newest Synchronize told."""
@@ -240,8 +248,10 @@ class Recording:
         first, synced = found[0] if found else (None, None)
         if first is None:
             return State((), (), False)
-        with _Damage(self, f"in session {session_id}"):
-            told = self._told("session = ? AND event >= ?", session_id, first, MAX_STATE)
+        told = self._read(
+            lambda: self._told("session = ? AND event >= ?", session_id, first, MAX_STATE),
+            lambda: f"in session {session_id}",
+        )
         return State(told.pods, told.containers, synced is not None)
 
     def _told(self, condition: str, session: int, event: int, limit: int) -> State:
@@ -262,51 +272,47 @@ class Recording:
     def _connect(self) -> None:
         from nri_scope.recorder.sqlfunctions import register
 
-        # Before: somebody may begin to write at any moment.
-        self._settled = is_settled(self._real_path)
+        # Looked at before: somebody may begin to write at any moment.
+        self._fingerprint = fingerprint(self._real_path)
         try:
-            self._connection, self.version = connect(self._real_path)
+            self._connection, self.version = connect(
+                self._real_path, settled=self._fingerprint is not None
+            )
         except RecordingError as error:
             raise RecordingError(self.path, error.problem, error.hint) from error
         self._objects = Objects(self._connection)
-        register(self)
+        register(self._connection, self)
 
-    def _refresh(self) -> None:
-        # What is open as a file that nobody writes must not be used once somebody does.
-        if self._settled and not is_settled(self._real_path):
-            self._outdated.append(self._connection)
-            self._connect()
+    def _refresh(self) -> bool:
+        """Open the file anew if it was opened as one that nobody writes, and somebody does."""
+        if self._fingerprint is None or fingerprint(self._real_path) == self._fingerprint:
+            return False
+        # Somebody may still use it.
+        self._outdated.append(self._connection)
+        self._connect()
+        return True
+
+    def _read(self, work: Callable[[], T], where: Callable[[], str] = str) -> T:
+        while True:
+            self._refresh()
+            try:
+                result = work()
+            except (sqlite3.Error, ValueError) as error:
+                if self._refresh():
+                    continue
+                raise self._error(error, where()) from error
+            # What was read while the file changed under it is worth nothing.
+            if not self._refresh():
+                return result
 
     def _all(self, make: Callable[[Row], T], query: str, values: Sequence[Value] = ()) -> list[T]:
-        self._refresh()
-        try:
-            return [make(row) for row in self._connection.execute(query, values)]
-        except (sqlite3.Error, RowError) as error:
-            raise self._error(error) from error
+        return self._read(lambda: [make(row) for row in self._connection.execute(query, values)])
 
-    def _error(self, error: Exception, where: str = "") -> RecordingError:
-        if isinstance(error, sqlite3.Error) and not is_damage(error):
-            found = explained(self.path, error)
+    def _error(self, error: Exception, where: str) -> RecordingError:
+        if isinstance(error, UnicodeError) or (
+            isinstance(error, sqlite3.Error) and not is_damage(error)
+        ):
+            found = explained(self._real_path, error)
             return RecordingError(self.path, found.problem, found.hint)
         reason = "" if isinstance(error, sqlite3.Error) else f": {error}"
         return RecordingError(self.path, f"it is damaged{where and ' ' + where}{reason}")
-
-
-class _Damage:
-    """Turns what a damaged file causes inside the block into a RecordingError."""
-
-    def __init__(self, recording: Recording, where: str) -> None:
-        self._recording = recording
-        self._where = where
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, (sqlite3.Error, ValueError)):
-            raise self._recording._error(error, self._where) from error

@@ -36,24 +36,35 @@ def is_settled(path: Path) -> bool:
     )
 
 
-def connect(path: Path) -> tuple[sqlite3.Connection, int]:
+def fingerprint(path: Path) -> tuple[int, ...] | None:
+    """Changes when a settled file was written to; None while it is not settled."""
+    if not is_settled(path):
+        return None
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def connect(path: Path, *, settled: bool) -> tuple[sqlite3.Connection, int]:
     """A read-only connection, checked and bounded, and the recording's own version.
 
-    ``path`` must not be a symbolic link. The connection has the temporary views ``events``
-    (`EVENTS_VIEW`) and ``log``, which hide whatever the file has under these names. Raises
-    RecordingError.
+    ``settled`` says that nobody writes to the file (`is_settled`), nor will. ``path`` must not be a
+    symbolic link. The connection has the temporary views ``events`` (`EVENTS_VIEW`) and ``log``,
+    which hide whatever the file has under these names. Raises RecordingError.
     """
     _look_at(path)
     connection: sqlite3.Connection | None = None
     try:
-        connection = _open(path)
+        connection = _open(path, settled=settled)
         version = check(connection, path)
         if version < VERSION:
             old, connection = connection, upgraded_copy(connection, version)
             old.close()
         check_schema(connection, path)
         _prepare(connection)
-    except (sqlite3.Error, RecordingError) as error:
+    except (sqlite3.Error, RecordingError, UnicodeError) as error:
         if connection is not None:
             connection.close()
         if isinstance(error, RecordingError):
@@ -77,14 +88,14 @@ def _look_at(path: Path) -> None:
         raise RecordingError(path, "it is not a regular file")
     if status.st_size == 0:
         raise RecordingError(path, "it is empty, not a recording")
-    if not os.access(path, os.R_OK):
+    if not os.access(path, os.R_OK, effective_ids=True):
         raise RecordingError(path, "permission denied")
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: Path, *, settled: bool) -> sqlite3.Connection:
     # As a file that does not change while it does not: that works in a folder that we cannot
     # write to, and leaves nothing beside the file.
-    how = "mode=ro&immutable=1" if is_settled(path) else "mode=ro"
+    how = "mode=ro&immutable=1" if settled else "mode=ro"
     connection = sqlite3.connect(f"{path.as_uri()}?{how}", uri=True, isolation_level=None)
     try:
         for limit, value in _LIMITS.items():
@@ -107,8 +118,11 @@ def _prepare(connection: sqlite3.Connection) -> None:
     filters.register(connection)
 
 
-def explained(path: Path, error: sqlite3.Error) -> RecordingError:
+def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError:
     """What to tell the user about an error of SQLite."""
+    if isinstance(error, UnicodeError):
+        # Its messages quote names from the file.
+        return RecordingError(path, "it is damaged: it holds text that is none")
     code = code_of(error)
     if code == sqlite3.SQLITE_NOTADB:
         return _no_database(path)

@@ -16,6 +16,7 @@ the file is damaged there, the result is NULL; an error never.
 from __future__ import annotations
 
 import json
+import sqlite3
 from typing import TYPE_CHECKING
 
 from google.protobuf.json_format import Error as JsonError
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 _KINDS: dict[int, type[Message]] = {Kind.POD: PodSandbox, Kind.CONTAINER: Container}
 
 
-def register(recording: Recording) -> None:
-    """Give the recording's connection these functions."""
+def register(connection: sqlite3.Connection, recording: Recording) -> None:
+    """Give a connection these functions, about ``recording``."""
 
     def nri_json(event_id: object, part: object = "request") -> str | None:
         if type(event_id) is not int:
@@ -59,7 +60,6 @@ def register(recording: Recording) -> None:
             return None
         return _json(_KINDS.get(kind), content)
 
-    connection = recording.connection
     connection.create_function("nri_json", 1, nri_json)
     connection.create_function("nri_json", 2, nri_json)
     connection.create_function("nri_object", 1, nri_object)
