@@ -41,11 +41,11 @@ class LoggerService:
         self._on_wait = on_wait
         self._session: PluginSession | None = None
         self._sessions: asyncio.Task[None] | None = None
-        self._stopping = False
+        self._stopping = ""
 
     def stop(self, reason: str) -> None:
         """End what runs, and with it `run`. Made for signal handlers of the loop."""
-        self._stopping = True
+        self._stopping = reason
         if self._session is not None and self._session.open:
             # The session ends by itself then, and is recorded as ended for this reason.
             self._session.close(reason)
@@ -58,7 +58,7 @@ class LoggerService:
             keep_connected(
                 self._one_session,
                 wait=self._wait,
-                enough=lambda: self._once or self._stopping,
+                enough=lambda: self._once or bool(self._stopping),
                 on_end=self._on_end,
                 on_wait=self._on_wait,
             )
@@ -74,8 +74,9 @@ class LoggerService:
         session = self._session = PluginSession(self._identity, self._logger)
         try:
             end = await session.run(self._connect)
-        except NriScopeError as error:
-            self._logger.ended(session.ended(str(error)))
+        except (NriScopeError, asyncio.CancelledError) as error:
+            # Cancelled is also a session whose connection closed a moment before `stop`.
+            self._logger.ended(session.ended(str(error) or self._stopping))
             raise
         finally:
             self._session = None

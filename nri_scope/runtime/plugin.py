@@ -156,8 +156,7 @@ class Plugin:
         if timeout_ns <= 0:
             # Nothing is left of a deadline that several calls share.
             raise DeadlineExceeded(method, 0)
-        # The half keeps the deadline exact when the link makes nanoseconds of it again.
-        return await self.link.call(service, method, payload, timeout=(timeout_ns + 0.5) / 1e9)
+        return await self.link.call(service, method, payload, timeout=timeout_ns / 1e9)
 
     # -- what the plugin asks -----------------------------------------------------------------
 

@@ -119,7 +119,7 @@ class Link(asyncio.Protocol):
         if self.closed:
             raise ConnectionClosed(self._reason or "connection closed")
         stream_id = self._connection.send_request(
-            service, method, payload, timeout_ns=int((timeout or 0) * 1e9)
+            service, method, payload, timeout_ns=round((timeout or 0) * 1e9)
         )
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._calls[stream_id] = future

@@ -268,3 +268,18 @@ def test_events_before_configure_leave_a_note() -> None:
     assert sink.notes == [(None, "CreateContainer came before Configure")]
     logger.ended(SessionEnd("gone", configured=False, synchronized=False))
     assert sink.gaps == []
+
+
+async def test_stopping_in_the_moment_after_the_connection_closed_still_ends_the_session(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    running = Running(tmp_path / "nri.sock")
+    link, _ = await runtime.registered()
+    await configure(link)
+    session = running.service._session
+    assert session is not None
+    session.close("the runtime went away")
+    running.service.stop("interrupted")
+    async with asyncio.timeout(10):
+        await running.task
+    assert [number for number, _ in running.sink.ends] == [1]
