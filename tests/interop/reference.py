@@ -17,6 +17,10 @@ from tests.interop.build import Variant, build
 # A program that says nothing for so long hangs; everything it is asked for takes seconds.
 PATIENCE = 120.0
 
+# Seconds a plugin has for an answer where lateness is not the subject: the machine may be busy.
+# It takes as many bytes in a message as the 2 s of real runtimes.
+UNHURRIED = 20.0
+
 # Lengths of ttRPC messages, header included, at which implementations break: the least, those
 # around the buffer of Go's ttRPC, and large ones below the limit of 4 MiB.
 SIZES = (100, 4095, 4096, 4097, 100_000, 3_000_000)
@@ -156,7 +160,7 @@ class ReferenceRuntime(Program):
         name: str = "refruntime",
         version: str = "v1.0.0",
         state: int = 0,
-        request_timeout: float = 2.0,
+        request_timeout: float = UNHURRIED,
         sent: Path | None = None,
         plugins: Path | None = None,
         plugin_config: Path | None = None,

@@ -138,9 +138,9 @@ async def test_a_late_answer_ends_the_session_and_not_the_container(
 ) -> None:
     memory = Memory()
     logger = Late(memory, IDENTITY)
-    logger.method, logger.delay = "UpdateContainer", 0.6
+    logger.method, logger.delay = "UpdateContainer", 1.5
     async with await ReferenceRuntime.listen(
-        socket, variant, sent=folder / "sent", request_timeout=0.3
+        socket, variant, sent=folder / "sent", request_timeout=1.0
     ) as runtime:
         async with connected(socket, logger) as session:
             await runtime.admit()

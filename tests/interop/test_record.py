@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from nri_scope.errors import RecordingError
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.reader import Recording
 from tests.interop.build import Variant
@@ -50,6 +51,15 @@ def recorded(path: Path) -> list[tuple[str, bytes]]:
             for event in recording.events()
             if event.method in METHODS
         ]
+
+
+def count(path: Path) -> int:
+    """Events on disk so far; 0 where the recording is not there yet."""
+    try:
+        with Recording.open(path) as recording:
+            return recording.last_id()
+    except RecordingError:
+        return 0
 
 
 async def play_to_record(
@@ -152,8 +162,10 @@ async def test_a_launched_record_writes_where_its_configuration_says(
         socket, variant, sent=folder / "sent", plugins=plugins, plugin_config=config
     ) as runtime:
         played = await runtime.play(3)
-        # The runtime ends its plugins by SIGKILL: what is older than 100 ms has to be on disk.
-        await asyncio.sleep(0.3)
+        # The runtime ends its plugins by SIGKILL, which the last 100 ms need not survive.
+        async with asyncio.timeout(PATIENCE):
+            while count(output) < played.requests + 2:
+                await asyncio.sleep(0.02)
         await runtime.stop()
 
     assert (played.requests, played.failures) == (33, 0)
