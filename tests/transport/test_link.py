@@ -202,6 +202,22 @@ async def test_connect_says_what_is_wrong(tmp_path: Path) -> None:
     dead.close()
 
 
+async def test_connect_without_permission(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    server = await listen_unix(path, lambda: Link(Connection(serves=2, calls=1), ignore))
+    path.chmod(0)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(ConnectError, match="permission denied"):
+            await connect_unix(path, serves=1, calls=2, on_request=ignore)
+    finally:
+        if root:
+            os.seteuid(0)
+        await server.close()
+
+
 async def test_listening_socket_is_private_and_goes_away(tmp_path: Path) -> None:
     path = tmp_path / "s"
     server = await listen_unix(path, lambda: Link(Connection(serves=2, calls=1), ignore))

@@ -1,0 +1,435 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record command as its users meet it: a process, an emulated runtime, a file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import signal
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event
+from nri_scope.nri.subject import decode_request
+from nri_scope.recorder.reader import Recording
+from nri_scope.runtime import PROFILES, ProfileSetUp, RecordedSetUp, Runtime, play, split_setup
+from tests.cli.recording_process import Record, recording
+from tests.runtime_role.captures import NAMES, exchanges
+
+
+def setup(profile: str = "containerd-1.7") -> ProfileSetUp:
+    """A runtime with one pod and one container."""
+    pod = api.PodSandbox(id="pod-1", namespace="shop", name="web", uid="u1")
+    container = api.Container(id="container-1", pod_sandbox_id="pod-1", name="app")
+    return ProfileSetUp(PROFILES[profile], [pod], [container])
+
+
+async def start(runtime: Runtime, number: int = 1, container: str = "c1") -> None:
+    """Tell ``number`` times that a container starts."""
+    for _ in range(number):
+        message = api.StartContainerRequest()
+        message.pod.CopyFrom(api.PodSandbox(id="pod-1", namespace="shop", name="web"))
+        message.container.CopyFrom(
+            api.Container(id=container, pod_sandbox_id="pod-1", name="app", env=["A=1"])
+        )
+        answers = await runtime.dispatch(Event.StartContainer, message)
+        assert {answer.error for answer in answers} <= {None}
+
+
+def names(path: Path) -> list[str]:
+    with Recording.open(path) as recorded:
+        return [event.event for event in recorded.events()]
+
+
+# -- what real runtimes sent ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_captures_of_real_runtimes_are_recorded_as_they_were_sent(
+    name: str, tmp_path: Path
+) -> None:
+    """All five plugins of a capture are `record` now; each must hold its own stream."""
+    stream = [exchange.stored for exchange in exchanges(name)]
+    plugins = sorted({stored.plugin for stored in stream})
+    set_up, rest = split_setup(stream)
+    assert isinstance(set_up, RecordedSetUp)
+    async with contextlib.AsyncExitStack() as stack:
+        runtime = await stack.enter_async_context(Runtime(set_up))
+        await runtime.listen(tmp_path / "nri.sock")
+        records: list[Record] = []
+        for plugin in plugins:
+            index, _, plugin_name = plugin.partition("-")
+            records.append(
+                await stack.enter_async_context(
+                    recording(
+                        *("--socket", tmp_path / "nri.sock", "--once", "--validate"),
+                        *("--index", index, "--name", plugin_name),
+                        *("-o", tmp_path / f"{plugin}.nriscope.db"),
+                    )
+                )
+            )
+        await runtime.wait_plugins(len(plugins))
+        played = await play(runtime, rest)
+        assert (played.events, played.errors) == (len(stream) - 2 * len(plugins), 0)
+        await asyncio.gather(*(record.interrupt() for record in records))
+    for plugin in plugins:
+        sent = [stored for stored in stream if stored.plugin == plugin]
+        with Recording.open(tmp_path / f"{plugin}.nriscope.db") as recorded:
+            events = list(recorded.events())
+            assert [event.method for event in events] == [stored.method for stored in sent]
+            assert [event.size for event in events] == [len(stored.request) for stored in sent]
+            for event, stored in zip(events, sent, strict=True):
+                was = decode_request(stored.method, stored.request).message
+                now = decode_request(event.method, recorded.request(event.id)).message
+                assert was is not None
+                assert now == was
+                assert event.status == "ok"
+                if stored.method not in ("Configure", "Synchronize"):
+                    assert event.timeout_ns == stored.timeout_ns
+            assert recorded.gaps() == []
+
+
+# -- its life ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_says_what_it_records_and_ends_with_a_summary(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.nriscope.db"
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with recording("--socket", tmp_path / "s", "-o", path) as record:
+            line = await record.said("recording")
+            assert "containerd" in line
+            assert "NRI 0.6.1, inferred" in line
+            assert "00-nri-scope" in line
+            assert "11 events" in line
+            assert str(path) in line
+            await runtime.wait_plugins(1)
+            await start(runtime, 5)
+            status, out, errors = await record.interrupt(number)
+    assert (status, out) == (0, "")
+    last = errors.splitlines()[-1]
+    assert last.startswith("recorded 7 events in 1 session")
+    assert last.endswith(str(path))
+    assert names(path) == ["Configure", "Synchronize"] + ["StartContainer"] * 5
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["x.nriscope.db"]
+
+
+async def test_default_file_is_named_after_host_and_time(tmp_path: Path) -> None:
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        (tmp_path / "here").mkdir()
+        async with recording("--socket", tmp_path / "s", cwd=tmp_path / "here") as record:
+            await record.said("recording")
+            await record.interrupt()
+    (path,) = (tmp_path / "here").iterdir()
+    assert path.name.startswith("nri-")
+    assert path.name.endswith("Z.nriscope.db")
+
+
+async def test_runtime_that_comes_back_begins_a_new_session(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        record = await stack_record(tmp_path, path)
+        await runtime.wait_plugins(1)
+        await start(runtime)
+    try:
+        await record[1].said("waiting for the runtime to come back")
+        async with Runtime(setup("containerd-2.1")) as runtime:
+            await runtime.listen(tmp_path / "s")
+            await runtime.wait_plugins(1)
+            await start(runtime, 2)
+            status, _, errors = await record[1].interrupt()
+    finally:
+        await record[0].aclose()
+    assert status == 0
+    assert "in 2 sessions" in errors
+    with Recording.open(path) as recorded:
+        first, second = recorded.sessions()
+        assert first.ended_ns is not None
+        assert second.runtime_version != first.runtime_version
+        (gap,) = recorded.gaps()
+        assert "not connected" in gap.reason
+        assert gap.lost is None
+        assert first.ended_ns <= gap.from_ns <= gap.to_ns <= second.started_ns
+
+
+async def stack_record(
+    folder: Path, path: Path, *more: str
+) -> tuple[contextlib.AsyncExitStack, Record]:
+    """A record that outlives the runtime it was started under."""
+    stack = contextlib.AsyncExitStack()
+    record = await stack.enter_async_context(recording("--socket", folder / "s", "-o", path, *more))
+    return stack, record
+
+
+async def test_once_ends_with_the_runtime(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        stack, record = await stack_record(tmp_path, path, "--once")
+        await runtime.wait_plugins(1)
+    async with stack:
+        status, _, errors = await record.ended()
+    assert status == 0
+    assert "session ended: closed by the peer\n" in errors
+
+
+async def test_waits_for_a_socket_that_is_not_there_yet(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    stack, record = await stack_record(tmp_path, path, "--wait")
+    async with stack:
+        assert "no such socket" in await record.said("waiting for a runtime")
+        async with Runtime(setup()) as runtime:
+            await runtime.listen(tmp_path / "s")
+            await runtime.wait_plugins(1)
+            assert (await record.interrupt())[0] == 0
+    assert names(path) == ["Configure", "Synchronize"]
+
+
+async def test_stopped_while_it_waits_leaves_no_file(tmp_path: Path) -> None:
+    stack, record = await stack_record(tmp_path, tmp_path / "x.nriscope.db", "--wait")
+    async with stack:
+        await record.said("waiting for a runtime")
+        status, _, errors = await record.interrupt()
+    assert status == 0
+    assert "nothing recorded" in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_duration_ends_it(tmp_path: Path) -> None:
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with recording(
+            *("--socket", tmp_path / "s", "-o", tmp_path / "x.nriscope.db", "--duration", "300ms")
+        ) as record:
+            status, _, errors = await record.ended()
+    assert status == 0
+    assert "recorded 2 events" in errors
+
+
+async def test_second_run_continues_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        for _ in range(2):
+            async with recording("--socket", tmp_path / "s", "-o", path) as record:
+                await record.said("recording")
+                await record.interrupt()
+    with Recording.open(path) as recorded:
+        assert len(recorded.sessions()) == 2
+        assert [event.session for event in recorded.events()].count(2) >= 1
+
+
+async def test_prints_what_it_records(tmp_path: Path) -> None:
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        for print_format in ("text", "jsonl"):
+            async with recording(
+                *("--socket", tmp_path / "s", "-o", tmp_path / f"{print_format}.nriscope.db"),
+                *("--print", print_format),
+            ) as record:
+                await record.said("recording")
+                await runtime.wait_plugins(1)
+                await start(runtime, 3)
+                _, out, _ = await record.interrupt()
+                await runtime.wait_for(lambda: not runtime.plugins)
+            if print_format == "text":
+                assert out.count("StartContainer") == 3
+            else:
+                lines = [json.loads(line) for line in out.splitlines()]
+                assert [line["event"] for line in lines][2:] == ["StartContainer"] * 3
+                assert lines[-1]["container_id"] == "c1"
+
+
+async def test_reader_of_the_printed_lines_may_go_away(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with recording("--socket", tmp_path / "s", "-o", path, "--print", "text") as record:
+            await record.said("recording")
+            await runtime.wait_plugins(1)
+            assert record.process.stdout is not None
+            record.process.stdout._transport.close()  # type: ignore[attr-defined]
+            for _ in range(3):
+                await start(runtime, 10)
+                await asyncio.sleep(0.1)
+            record.process.send_signal(signal.SIGINT)
+            async with asyncio.timeout(30):
+                assert await record.process.wait() == 0
+    assert names(path).count("StartContainer") == 30
+
+
+async def test_events_and_where_choose_what_is_kept(tmp_path: Path) -> None:
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with contextlib.AsyncExitStack() as stack:
+            chosen = await stack.enter_async_context(
+                recording("--socket", tmp_path / "s", "-o", tmp_path / "a.nriscope.db",
+                          "--events", "pod", "--index", "10")
+            )  # fmt: skip
+            kept = await stack.enter_async_context(
+                recording("--socket", tmp_path / "s", "-o", tmp_path / "b.nriscope.db",
+                          "--where", "id:c2", "--index", "20")
+            )  # fmt: skip
+            await runtime.wait_plugins(2)
+            assert [plugin.mask for plugin in runtime.plugins] == [0b111, 0x7FF]
+            await start(runtime)
+            await start(runtime, 2, container="c2")
+            await asyncio.gather(chosen.interrupt(), kept.interrupt())
+    assert names(tmp_path / "a.nriscope.db") == ["Configure", "Synchronize"]
+    assert names(tmp_path / "b.nriscope.db") == ["StartContainer"] * 2
+
+
+@pytest.mark.parametrize(
+    ("profile", "validate", "mask"),
+    [("containerd-2.2", False, 0x1FFF), ("containerd-2.2", True, 0x3FFF),
+     ("containerd-2.3", False, 0x1FFF), ("isulad", False, 0x07FF)],
+)  # fmt: skip
+async def test_validation_is_subscribed_to_only_if_asked_for(
+    profile: str, validate: bool, mask: int, tmp_path: Path
+) -> None:
+    async with Runtime(setup(profile)) as runtime:
+        await runtime.listen(tmp_path / "s")
+        more = ["--validate"] if validate else []
+        async with recording(
+            "--socket", tmp_path / "s", "-o", tmp_path / "x.nriscope.db", *more
+        ) as record:
+            await runtime.wait_plugins(1)
+            assert runtime.plugins[0].mask == mask
+            await record.interrupt()
+
+
+async def test_kill_9_leaves_what_is_older_than_100_ms(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with recording("--socket", tmp_path / "s", "-o", path) as record:
+            await runtime.wait_plugins(1)
+            loop = asyncio.get_running_loop()
+            sent: list[float] = []
+            until = loop.time() + 0.6
+            while loop.time() < until:
+                await start(runtime)
+                sent.append(loop.time())
+            record.process.kill()
+            killed = loop.time()
+            await record.process.wait()
+    count = names(path).count("StartContainer")
+    # The clock of a busy machine may stop between the last event and the kill: count what was old.
+    assert count >= sum(at < killed - 0.1 for at in sent)
+    assert count <= len(sent)
+
+
+# -- a runtime launches it ----------------------------------------------------------------------
+
+
+async def test_launched_by_a_runtime_it_records_as_configured(tmp_path: Path) -> None:
+    path = tmp_path / "out" / "x.nriscope.db"
+    plugin = tmp_path / "plugins" / "07-nri-scope"
+    plugin.parent.mkdir()
+    plugin.symlink_to(installed_command())
+    config = f"output: {path}\nmax_size: 64M\nmax_sise: 3\nwhere: -id:c2\n"
+    async with Runtime(setup()) as runtime:
+        await runtime.launch(plugin, config=config)
+        await runtime.wait_plugins(1)
+        assert runtime.plugins[0].id == "07-nri-scope"
+        await start(runtime, 4)
+        await start(runtime, 2, container="c2")
+        async with asyncio.timeout(30):
+            while not path.exists() or kept(path) < 6:
+                await asyncio.sleep(0.05)
+    assert names(path) == ["Configure", "Synchronize"] + ["StartContainer"] * 4
+    log = Path(f"{path}.log")
+    assert "unknown key 'max_sise'" in log.read_text()
+    assert stat.S_IMODE(log.stat().st_mode) == stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def kept(path: Path) -> int:
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        try:
+            return int(connection.execute("SELECT count(*) FROM event").fetchone()[0])
+        except sqlite3.OperationalError:
+            return 0
+
+
+def installed_command() -> Path:
+    """The console script of the environment that runs the tests."""
+    import sys
+
+    command = Path(sys.executable).parent / "nri-scope"
+    assert command.exists(), f"{command} is missing: install the project first"
+    return command
+
+
+# -- bad input ----------------------------------------------------------------------------------
+
+HOSTILE = "\x1b[31mred"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--socket", "none"], "no such socket; run `nri-scope doctor`"),
+        (["--socket", "file"], "not a socket"),
+        (["--socket", "."], "not a socket"),
+        (["--socket", "x" * 200], "at most 107"),
+        (["--index", "7"], "write 07"),
+        (["--index", "abc"], "two digits"),
+        (["--index", "100"], "two digits"),
+        (["--name", "a b"], "letters, digits"),
+        (["--name", ""], "needs a name"),
+        (["--events", "Bogus"], "no event 'Bogus'"),
+        (["--events", "-all"], "empty"),
+        (["--where", "nope:1"], "unknown field"),
+        (["--where", "("], "filter"),
+        (["--max-size", "huge"], "no size"),
+        (["--max-size", "1k"], "too small"),
+        (["--max-age", "5"], "no duration"),
+        (["--duration", "-1s"], "no duration"),
+        (["--print", "xml"], "xml"),
+        (["-o", "file"], "not an nri-scope recording"),
+        (["-o", "none/x.db"], "none"),
+        (["-o", "."], "not a regular file"),
+        (["-o", "newer"], "upgrade"),
+        (["--socket", HOSTILE], r"\x1b[31mred"),
+        (["extra"], "extra"),
+        (["--frobnicate"], "--frobnicate"),
+    ],
+    ids=itertools.count(),
+)
+async def test_bad_input_gets_one_line_and_status_2(
+    arguments: list[str], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("precious")
+    make_newer(tmp_path / "newer")
+    before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    async with recording(*arguments, cwd=tmp_path) as record:
+        status, out, errors = await record.ended()
+    assert (status, out) == (2, "")
+    assert words in errors
+    assert len(errors.splitlines()) == 1
+    assert "\x1b" not in errors
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
+
+
+def make_newer(path: Path) -> None:
+    """A recording of a version that does not exist yet."""
+    from nri_scope.recorder.schema import APPLICATION_ID, VERSION
+
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+        connection.execute("CREATE TABLE session (id INTEGER)")
