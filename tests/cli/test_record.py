@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import os
 import signal
 import sqlite3
 import stat
