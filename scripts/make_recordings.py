@@ -51,7 +51,7 @@ async def make(binaries: Binaries, file: Path) -> None:
         driver = Driver(containerd)
         earlier = await driver.run_pod("kube-system", "node-agent")
         await driver.run(earlier, "agent")
-        async with recording(file, containerd.nri_socket) as record:
+        async with recording(file, containerd) as record:
             await shop_and_jobs(driver, record.saw)
             status = await record.end()
     if status:

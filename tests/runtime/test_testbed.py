@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -73,7 +72,7 @@ async def test_pods_live_on_when_containerd_restarts(
 @pytest.mark.parametrize("how", ["fails", "is cancelled", "kills containerd"])
 async def test_nothing_is_left_behind_when_a_test(binaries: Binaries, how: str) -> None:
     used: list[Containerd] = []
-    sockets: set[Path] = set()
+    before = leftovers.shim_sockets()
     set_up = asyncio.Event()
 
     async def use() -> None:
@@ -81,8 +80,8 @@ async def test_nothing_is_left_behind_when_a_test(binaries: Binaries, how: str) 
             used.append(containerd)
             driver = Driver(containerd)
             await driver.run(await driver.run_pod("shop", "web"), "app")
-            sockets.update(leftovers.shim_sockets(containerd.layout))
-            assert len(leftovers.find(containerd.layout, sockets)) > 5
+            assert len(containerd.leftovers()) > 5
+            assert leftovers.shim_sockets() - before
             set_up.set()
             if how == "kills containerd":
                 await containerd.stop(kill=True)
@@ -99,8 +98,7 @@ async def test_nothing_is_left_behind_when_a_test(binaries: Binaries, how: str) 
     else:
         with pytest.raises(AssertionError, match="as a failed test does"):
             await task
-    assert sockets
-    assert leftovers.find(used[0].layout, sockets) == []
+    assert used[0].leftovers() == []
 
 
 async def test_a_containerd_that_does_not_come_up_says_why(binaries: Binaries) -> None:

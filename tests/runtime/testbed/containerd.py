@@ -41,9 +41,10 @@ class Containerd:
         self.layout = Layout(folder)
         self._process: asyncio.subprocess.Process | None = None
         self._cri: CriClient | None = None
-        self._shim_sockets: set[Path] = set()
+        self._earlier_sockets = leftovers.shim_sockets()
         for path in (self.layout.plugins, self.layout.plugin_configs):
             path.mkdir()
+        self.layout.log.touch()
         self.layout.config.write_text(render(binaries.series, self.layout))
 
     @property
@@ -78,7 +79,6 @@ class Containerd:
         process, self._process = self._process, None
         if process is None:
             return
-        self._shim_sockets |= leftovers.shim_sockets(self.layout)
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
         try:
@@ -91,6 +91,14 @@ class Containerd:
         """Stop and start again, with the same state, plugins and drop-in configuration."""
         await self.stop(kill=kill)
         await self.start()
+
+    def connections(self, plugin: str) -> int:
+        """How often, by its own log, containerd has taken ``NN-name`` into the chain so far.
+
+        From the plugin's side that cannot be seen: even its answer to Synchronize comes before.
+        """
+        words = f'"plugin \\"{plugin}\\" connected'
+        return self.layout.log.read_text(errors="replace").count(words)
 
     async def remove_pods(self) -> None:
         """Stop and remove every pod, with all containers in it."""
@@ -109,11 +117,14 @@ class Containerd:
         await self.stop()
         if self._cri is not None:
             self._cri.close()
-        self._shim_sockets |= leftovers.shim_sockets(self.layout)
-        leftovers.clear(self.layout, self._shim_sockets)
+        leftovers.clear(self.layout, self._earlier_sockets)
         shutil.rmtree(self.layout.folder)
-        if left := leftovers.find(self.layout, self._shim_sockets):
+        if left := self.leftovers():
             raise TestbedError(f"left behind: {'; '.join(left)}")
+
+    def leftovers(self) -> list[str]:
+        """What of it is there now, in words; nothing once it was taken down."""
+        return leftovers.find(self.layout, self._earlier_sockets)
 
     async def _boot(self) -> asyncio.subprocess.Process:
         """Start the process and wait for its own word (sd_notify) that it serves."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a containerd leaves behind when it is not taken down well, and how to get rid of it.
 
-Everything is found by the testbed's own folder or cgroup, so a containerd that the machine runs
-for itself is never touched.
+Processes, mounts and cgroups are found by the testbed's own folder and its name, so a containerd
+that the machine runs for itself is never touched.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from .config import Layout
@@ -21,22 +20,22 @@ SHIM_SOCKETS = Path("/run/containerd/s")
 """Where every shim puts its socket, whatever state folder its containerd was given."""
 
 
-def find(layout: Layout, sockets: set[Path]) -> list[str]:
+def find(layout: Layout, earlier: set[Path]) -> list[str]:
     """What is left of the containerd at ``layout``, in words; empty when all is clean.
 
-    ``sockets``: shim sockets known to have been there, from :func:`shim_sockets`.
+    ``earlier``: what :func:`shim_sockets` said before it was started.
     """
     left = [f"process {pid}: {command}" for pid, command in _processes(layout)]
     left += [f"process {pid} in cgroup {layout.cgroup}" for pid in _cgroup_processes(layout)]
     left += [f"mount {path}" for path in _mounts(layout)]
     left += [f"cgroup {path}" for path in _cgroups(layout)]
-    left += [f"socket {path}" for path in sorted(sockets) if path.exists()]
+    left += [f"socket {path}" for path in _dead_sockets(earlier)]
     if layout.folder.exists():
         left.append(f"folder {layout.folder}")
     return left
 
 
-def clear(layout: Layout, sockets: set[Path]) -> None:
+def clear(layout: Layout, earlier: set[Path]) -> None:
     """End, unmount and remove everything that :func:`find` finds but the folder itself."""
     for pid in [*(pid for pid, _ in _processes(layout)), *_cgroup_processes(layout)]:
         _kill(pid)
@@ -44,23 +43,23 @@ def clear(layout: Layout, sockets: set[Path]) -> None:
         subprocess.run(["umount", "--lazy", mount], check=False)
     for cgroup in _cgroups(layout):
         _remove_cgroup(cgroup)
-    for socket in sockets:
+    for socket in _dead_sockets(earlier):
         socket.unlink(missing_ok=True)
 
 
-def shim_sockets(layout: Layout) -> set[Path]:
-    """The sockets below :data:`SHIM_SOCKETS` on which this containerd's shims listen now."""
-    listening: dict[str, Path] = {}
-    for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
-        words = line.split()
-        if len(words) == 8 and words[7].startswith(f"{SHIM_SOCKETS}/"):
-            listening[f"socket:[{words[6]}]"] = Path(words[7])
-    return {
-        listening[target]
-        for pid, _ in _processes(layout)
-        for target in _descriptors(pid)
-        if target in listening
-    }
+def shim_sockets() -> set[Path]:
+    """All sockets of shims on this machine, also of other containerds."""
+    return set(SHIM_SOCKETS.iterdir()) if SHIM_SOCKETS.is_dir() else set()
+
+
+def _dead_sockets(earlier: set[Path]) -> list[Path]:
+    """Sockets that came after ``earlier`` and on which nobody listens (any more).
+
+    A shim removes its own, but not when it or the call that started it is cut short. By their
+    names they are nobody's; but nobody can need a dead one.
+    """
+    alive = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines()}
+    return sorted(path for path in shim_sockets() - earlier if str(path) not in alive)
 
 
 def _processes(layout: Layout) -> list[tuple[int, str]]:
@@ -77,14 +76,6 @@ def _processes(layout: Layout) -> list[tuple[int, str]]:
         if program.startswith("containerd") and any(str(layout.folder) in word for word in words):
             found.append((int(entry.name), " ".join(words).strip()))
     return found
-
-
-def _descriptors(pid: int) -> Iterator[str]:
-    try:
-        for entry in Path(f"/proc/{pid}/fd").iterdir():
-            yield str(entry.readlink())
-    except OSError:
-        return
 
 
 def _cgroups(layout: Layout) -> list[Path]:

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import cast
 
+from .containerd import Containerd
 from .happened import Happened
 from .packages import TestbedError
 
@@ -21,6 +22,9 @@ Line = Mapping[str, object]
 
 PATIENCE = 20.0
 """Seconds to wait for something that takes well under one."""
+
+PLUGIN = "00-nri-scope"
+"""How it registers unless told otherwise."""
 
 HANDSHAKE = frozenset({"Configure", "Synchronize"})
 """What a session starts with, before the runtime tells of anything that happens."""
@@ -71,8 +75,10 @@ def happened(lines: list[Line]) -> list[Happened]:
 class Record:
     """A running ``nri-scope record``; made by :func:`recording`."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, containerd: Containerd) -> None:
         self._process = process
+        self._containerd = containerd
+        self._connections = containerd.connections(PLUGIN)
         self._changed = asyncio.Condition()
         self.events: list[Line] = []
         """What it has printed, that is: what it has stored."""
@@ -83,6 +89,21 @@ class Record:
             asyncio.ensure_future(self._read(process.stdout, self._take_event)),
             asyncio.ensure_future(self._read(process.stderr, self.words.append)),
         ]
+
+    async def connected(self) -> None:
+        """Wait until containerd has it in the chain once more than the last time.
+
+        :raises TestbedError: it ended before, or takes too long.
+        """
+        self._connections += 1
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while self._containerd.connections(PLUGIN) < self._connections:
+                    if self._process.returncode is not None:
+                        raise TestbedError(f"record ended before it was connected; {self._told()}")
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise TestbedError(f"record: not connected; {self._told()}") from None
 
     async def said(self, text: str, times: int = 1) -> None:
         """Wait until it has said ``text`` in that many lines.
@@ -152,20 +173,20 @@ class Record:
 
 @asynccontextmanager
 async def recording(
-    file: Path, socket: Path, *options: str, registered: bool = True
+    file: Path, containerd: Containerd, *options: str, connected: bool = True
 ) -> AsyncIterator[Record]:
-    """``nri-scope record`` into ``file``; unless told otherwise, once the runtime knows it."""
+    """``nri-scope record`` into ``file``; unless told otherwise, once it is in the chain."""
     process = await asyncio.create_subprocess_exec(
-        *(command(), "record", "-o", file, "--socket", socket),
+        *(command(), "record", "-o", file, "--socket", containerd.nri_socket),
         *("--print", "jsonl", *options),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    record = Record(process)
+    record = Record(process, containerd)
     try:
-        if registered:
-            await record.said("containerd")
+        if connected:
+            await record.connected()
         yield record
     finally:
         if process.returncode is None:

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sample recordings in ``recordings/``, which come from the real runtimes of these tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.reader import Recording
+
+FOLDER = Path(__file__).parents[2] / "recordings"
+FILES = sorted(FOLDER.glob("*.nriscope.db"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.name))
+def test_a_sample_is_small_and_holds_the_workload(file: Path) -> None:
+    assert file.stat().st_size < 200_000
+    with Recording.open(file) as recording:
+        events = list(recording.events())
+        assert recording.gaps() == []
+        assert len(recording.sessions()) == 1
+        names = {f"{pod.namespace}/{pod.name}" for pod in recording.pods()}
+    assert names == {"kube-system/node-agent", "shop/web", "jobs/batch"}
+    assert {event.status for event in events} == {"ok"}
+    broken = [event.event for event in events if event.container == "broken"]
+    assert broken == ["CreateContainer", "PostCreateContainer", "StopContainer", "RemoveContainer"]
+    counts = Counter(event.event for event in events)
+    assert counts["CreateContainer"] == counts["RemoveContainer"] == 4
+
+
+def test_there_is_one_of_each_runtime() -> None:
+    assert [file.name.split(".nriscope")[0] for file in FILES] == [
+        "containerd-1.7",
+        "containerd-2.1",
+    ]
+    readme = (FOLDER / "README.md").read_text()
+    assert all(f"`{file.name}`" in readme for file in FILES)
