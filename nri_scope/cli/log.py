@@ -62,8 +62,7 @@ def command(
     from nri_scope.recorder.log import Log
     from nri_scope.recorder.reader import Recording
 
-    output = Output()
-    with Recording.open(file) as recording:
+    with Output() as output, Recording.open(file) as recording:
         log = Log(recording, where=where, since_ns=since, until_ns=until, last=last)
         show = _Shower(output, recording, jsonl=output_format == "jsonl")
         if not follow:

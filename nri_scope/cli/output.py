@@ -9,14 +9,21 @@ import select
 import shutil
 import sys
 import time
-from typing import TextIO
+from types import TracebackType
+from typing import Self, TextIO
 
 _BATCH = 256
 """Lines that are written together; a call per line would take longer than making the line."""
 
+_NARROWEST = 40
+"""Columns. A line's number, time and duration take 30 of them."""
+
 
 class Output:
-    """Standard output. ``colour`` and ``width`` (None: as wide as it gets) say what it can show."""
+    """Standard output. ``colour`` and ``width`` (None: as wide as it gets) say what it can show.
+
+    As a context it ends the block quietly when nobody reads any more (``| head``).
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stdout if stream is None else stream
@@ -27,6 +34,29 @@ class Output:
         self.colour = self.is_terminal and _wants_colour()
         self.width = _width(self.is_terminal)
         self._lines: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            try:
+                self.flush()
+            except BrokenPipeError as broken:
+                error = broken
+        if not isinstance(error, BrokenPipeError):
+            return False
+        self._lines = []
+        # What Python has buffered it would try to write once more, and complain.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+        return True
 
     def line(self, text: str) -> None:
         """Print one line, at the latest with the next ``flush``."""
@@ -75,7 +105,7 @@ def _wants_colour() -> bool:
 
 def _width(is_terminal: bool) -> int | None:
     if is_terminal:
-        return max(20, shutil.get_terminal_size().columns)
+        return max(_NARROWEST, shutil.get_terminal_size().columns)
     # Somebody who sets COLUMNS for a pipe, as watch(1) does, means it.
     columns = os.environ.get("COLUMNS", "")
-    return max(20, int(columns)) if columns.isascii() and columns.isdigit() else None
+    return max(_NARROWEST, int(columns)) if columns.isascii() and columns.isdigit() else None

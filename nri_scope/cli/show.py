@@ -38,10 +38,9 @@ def command(file: Path, what: str, output_format: str) -> None:
     from nri_scope.recorder.records import SCHEMA_VERSION, to_json
     from nri_scope.recorder.yamltext import to_yaml
 
-    output = Output()
-    if output_format == "raw" and output.is_terminal:
-        raise UsageError("--format raw is no text for a terminal", "redirect it: > message.bin")
-    with Recording.open(file) as recording:
+    with Output() as output, Recording.open(file) as recording:
+        if output_format == "raw" and output.is_terminal:
+            raise UsageError("--format raw is no text for a terminal", "redirect it: > message.bin")
         thing = find(recording, what)
         match output_format:
             case "raw":
@@ -52,4 +51,3 @@ def command(file: Path, what: str, output_format: str) -> None:
                 )
             case _:
                 output.text(to_yaml(document(recording, thing)))
-    output.flush()

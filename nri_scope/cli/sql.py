@@ -49,8 +49,7 @@ def command(file: Path, query: str, output_format: str) -> None:
     from nri_scope.recorder.query import run
     from nri_scope.recorder.reader import Recording
 
-    output = Output()
-    with Recording.open(file) as recording:
+    with Output() as output, Recording.open(file) as recording:
         result = run(recording.connection, recording.path, query)
         match output_format:
             case "json":
@@ -61,7 +60,6 @@ def command(file: Path, query: str, output_format: str) -> None:
                 lines = table(result.columns, result.rows, output.width)
         for line in lines:
             output.line(line)
-    output.flush()
 
 
 def _json(result: Result) -> Iterator[str]:

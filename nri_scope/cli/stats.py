@@ -38,15 +38,13 @@ def command(file: Path, output_format: str) -> None:
     from nri_scope.recorder.records import SCHEMA_VERSION, to_json
     from nri_scope.recorder.summary import summarise
 
-    output = Output()
-    with Recording.open(file) as recording:
+    with Output() as output, Recording.open(file) as recording:
         found = summarise(recording)
-    if output_format == "json":
-        output.line(to_json({"schema_version": SCHEMA_VERSION, **found.record()}))
-    else:
-        for line in _text(found, file, output.width):
-            output.line(line)
-    output.flush()
+        if output_format == "json":
+            output.line(to_json({"schema_version": SCHEMA_VERSION, **found.record()}))
+        else:
+            for line in _text(found, file, output.width):
+                output.line(line)
 
 
 def _text(found: Summary, file: Path, width: int | None) -> Iterator[str]:
@@ -55,7 +53,7 @@ def _text(found: Summary, file: Path, width: int | None) -> Iterator[str]:
     from nri_scope.recorder.escape import safe
 
     stats = found.stats
-    yield safe(f"file      {file}, a recording of version {found.version}", width)
+    yield safe(f"file      {file} (recording version {found.version})", width)
     yield f"events    {_events(stats)}"
     if stats.took is not None:
         yield f"answered  {_statuses(stats)}; we took {_took(stats)}"

@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-import sqlite3
-import time
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, takewhile
 
 from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.lookup import event_range
 from nri_scope.recorder.model import Event, Gap
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.ring import REASON
-from nri_scope.recorder.source import explained
+from nri_scope.recorder.sound import sound
 from nri_scope.recorder.timeline import Item, Timeline
-
-_SETTLED_NS = 1_000_000_000
-"""An event is in the file a good deal sooner than this."""
 
 
 class Log:
@@ -42,17 +38,16 @@ class Log:
         self._last = last
         self._timeline = Timeline()
         self._after_id = 0
-        self._seen_ns: int | None = None
-        """Up to then everything has been read; None before the first reading."""
+        self._read_before = False
+        self._too_old: set[int] = set()
+        """Gaps before the first event of the ``last`` ones."""
         self._state: tuple[int, int] | None = None
 
     def has_news(self) -> bool:
         """Whether anything was written since this was asked last; costs microseconds."""
         connection = self._recording.connection
-        try:
+        with sound(self._recording):
             (version,) = connection.execute("PRAGMA data_version").fetchone()
-        except sqlite3.Error as error:
-            raise explained(self._recording.path, error) from error
         # Each connection counts for itself, and the recording may have opened another one.
         state = (id(connection), int(version))
         news = state != self._state
@@ -61,9 +56,9 @@ class Log:
 
     def read(self) -> Iterator[Item]:
         """What is new, oldest first. Raises RecordingError."""
-        now_ns = time.time_ns()
-        newest = self._recording.last_id()
-        gaps = self._gaps()
+        oldest, newest = event_range(self._recording)
+        # What the ring removes after it was shown is no gap in what was shown.
+        gaps = self._gaps(removed=not self._read_before or oldest > self._after_id + 1)
         events: Iterable[Event] = self._recording.events(
             where=self._where,
             since_ns=self._since_ns,
@@ -73,23 +68,27 @@ class Log:
         )
         if self._last is not None:
             self._last = None
-            events, gaps = _from_first(iter(events), gaps)
+            events, recent = _from_first(iter(events), gaps)
+            self._too_old = {gap.id for gap in gaps if gap not in recent}
+            gaps = recent
+        # What is newer may be of a session that is newer still than what we know: next time.
+        events = takewhile(lambda event: event.id <= newest, events)
         for item in self._timeline.merge(events, self._recording.sessions(), gaps, self._until_ns):
             if isinstance(item, Event):
                 self._after_id = item.id
             yield item
         self._after_id = max(self._after_id, newest)
-        self._seen_ns = now_ns - _SETTLED_NS
+        self._read_before = True
 
-    def _gaps(self) -> list[Gap]:
+    def _gaps(self, *, removed: bool) -> list[Gap]:
         since_ns = self._since_ns or 0
         return [
             gap
             for gap in self._recording.gaps()
-            if gap.to_ns >= since_ns
+            if gap.id not in self._too_old
+            and gap.to_ns >= since_ns
             and (self._until_ns is None or gap.from_ns < self._until_ns)
-            # What the ring removed in the meantime has been shown.
-            and (self._seen_ns is None or gap.reason != REASON or gap.to_ns > self._seen_ns)
+            and (removed or gap.reason != REASON)
         ]
 
 

@@ -4,19 +4,17 @@
 from __future__ import annotations
 
 import difflib
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
-from nri_scope.errors import RecordingError, UsageError
+from nri_scope.errors import UsageError
 from nri_scope.recorder.content import Kind
 from nri_scope.recorder.display import SHORT_ID, moment
 from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rows import RowError, number_of
-from nri_scope.recorder.source import explained
+from nri_scope.recorder.rows import number_of
+from nri_scope.recorder.sound import sound
 
 Found = Event | Pod | Container
 
@@ -214,18 +212,8 @@ def _table(thing: Pod | Container) -> str:
 
 
 def _rows(recording: Recording, query: str, *values: int) -> list[tuple[int, ...]]:
-    with _sound(recording):
+    with sound(recording):
         return [
             tuple(number_of((value,)) for value in row)
             for row in recording.connection.execute(query, values)
         ]
-
-
-@contextmanager
-def _sound(recording: Recording) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise explained(recording.path, error) from error
-    except RowError as error:
-        raise RecordingError(recording.path, f"it is damaged: {error}") from error

@@ -113,8 +113,10 @@ def _in_our_words(path: object, refused: list[str]) -> Iterator[None]:
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR):
             raise RecordingError(str(path), f"damaged: {error}") from error
         raise UsageError(f"SQL: {error}", _hint(str(error))) from error
-    except (sqlite3.Warning, ValueError, UnicodeError, OverflowError) as error:
-        # A NUL in the text, a lone surrogate, a number without end.
+    except UnicodeDecodeError as error:
+        raise RecordingError(str(path), "damaged: it holds text that is none") from error
+    except (sqlite3.Warning, ValueError, OverflowError) as error:
+        # A NUL in the query, a lone surrogate, a number without end.
         raise UsageError(f"SQL: {error}") from error
 
 

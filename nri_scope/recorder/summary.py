@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri_scope.errors import RecordingError
 from nri_scope.recorder.model import Gap, Session
 from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.records import gap_record, rfc3339, session_record
-from nri_scope.recorder.source import explained
+from nri_scope.recorder.rows import RowError
+from nri_scope.recorder.sound import sound
 from nri_scope.recorder.stats import GapStats, Sample, Stats, Took, tally
 
 
@@ -101,13 +100,11 @@ _TYPES = (str, str, str, int, int, int, str)
 
 
 def _samples(recording: Recording) -> Iterator[Sample]:
-    try:
+    with sound(recording):
         for row in recording.connection.execute(f"SELECT {', '.join(Sample._fields)} FROM events"):
             if tuple(map(type, row)) != _TYPES:
-                raise RecordingError(recording.path, "it is damaged: values of a wrong type")
+                raise RowError("an event has values of a wrong type")
             yield Sample._make(row)
-    except sqlite3.Error as error:
-        raise explained(recording.path, error) from error
 
 
 def _took(took: Took | None) -> dict[str, Plain]:

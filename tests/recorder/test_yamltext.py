@@ -38,7 +38,8 @@ def test_reads_back_as_it_was_and_is_harmless(value: Plain) -> None:
 def test_many_lines_are_written_the_quick_way_and_read_back_too(
     key: str, line: dict[str, Plain]
 ) -> None:
-    value: Plain = {"first": 1, key: [Line(line)] * 20, "last": {}}
+    lines: list[Plain] = [Line(line)] * 20
+    value: Plain = {"first": 1, key: lines, "last": {}}
     written = to_yaml(value)
     assert safe(written, newlines=True) == written
     assert yaml.safe_load(written) == value
@@ -46,9 +47,9 @@ def test_many_lines_are_written_the_quick_way_and_read_back_too(
 
 def test_many_lines_look_as_few_do() -> None:
     line = Line(id=4, at="2026-11-20T20:44:56.871697Z", event="no", container="", pod="a: b")
-    few = to_yaml({"events": [line] * 19})
-    many = to_yaml({"events": [line] * 20})
-    assert many.startswith(few)
+    few: list[Plain] = [line] * 19
+    many: list[Plain] = [line] * 20
+    assert to_yaml({"events": many}).startswith(to_yaml({"events": few}))
 
 
 @pytest.mark.parametrize(

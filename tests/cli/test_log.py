@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope log``: what it prints, and how it behaves as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nri_scope.cli.main import cli, run
+from nri_scope.recorder.writer import Recorder
+from tests.cli.command import NRI_SCOPE
+from tests.recorder.recordings import PLUGIN, a_start, captured, record
+
+ITEMS = [item for plugin, item in captured() if plugin == PLUGIN]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def more(recorder: Recorder, session: int) -> None:
+        at_ns = ITEMS[-1].wall_ns
+        recorder.note_gap(session, at_ns + 1, at_ns + 2, "the disk is full", 3)
+
+    return record(tmp_path_factory.mktemp("log") / "x.nriscope.db", more=more)
+
+
+def log(path: Path, *more: str) -> list[str]:
+    result = CliRunner().invoke(cli, ["log", str(path), *more], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert not result.stderr
+    return result.stdout.splitlines()
+
+
+def test_one_line_an_event_newest_last(path: Path) -> None:
+    lines = log(path)
+    assert lines[1].startswith("── session 1: 00-probe-a on containerd 2.1.9+unknown")
+    events = [line.split() for line in lines if not line.startswith(("──", "   gap"))]
+    assert [int(words[0]) for words in events] == list(range(1, 32))
+    assert events[3][3:] == ["CreateContainer", "shop/web/app"]
+    assert lines[-2].startswith("   gap ")
+    assert "session 1 ended" in lines[-1]
+
+
+def test_jsonl_has_events_and_gaps(path: Path) -> None:
+    records = [json.loads(line) for line in log(path, "--format", "jsonl")]
+    assert records.pop()["gap"]["lost"] == 3
+    assert [record["id"] for record in records] == list(range(1, 32))
+    assert records[3]["container"] == "app"
+
+
+def test_options_narrow_it(path: Path) -> None:
+    def ids(*more: str) -> list[int]:
+        records = map(json.loads, log(path, "--format", "jsonl", *more))
+        return [record["id"] for record in records if "id" in record]
+
+    everything = [json.loads(line) for line in log(path, "--format", "jsonl")]
+    assert ids("-n", "2") == [30, 31]
+    assert ids("--last", "0") == []
+    assert ids("--where", "event:CreateContainer ns:jobs") == [14, 21]
+    assert ids("--where", "event:CreateContainer", "-n", "1") == [21]
+    assert ids("--since", everything[29]["at"]) == [30, 31]
+    assert ids("--until", everything[2]["at"]) == [1, 2]
+    assert ids("--since", everything[1]["at"], "--until", everything[3]["at"]) == [2, 3]
+
+
+def test_an_empty_recording_is_no_error(tmp_path: Path) -> None:
+    Recorder.open(tmp_path / "empty.nriscope.db").close()
+    assert log(tmp_path / "empty.nriscope.db") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--where", "pods:web"], 'filter: unknown field "pods", the nearest is "pod"'),
+        (["--where", "a OR"], "filter: something to look for is missing here (at character 5)"),
+        (["--since", "soon"], "'soon' is no time; write 2026-01-31T14:05:00Z, 14:05,"),
+        (["-n", "-1"], "-1 is not in the range"),
+        (["--format", "xml"], "'xml' is not one of 'text', 'jsonl'"),
+    ],
+)
+def test_bad_options_are_one_line_and_status_2(
+    path: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["log", str(path), *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert words in said.err and said.err.count("\n") == 1
+
+
+# -- the process ----------------------------------------------------------------------------
+
+
+@contextmanager
+def following(path: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [NRI_SCOPE, "log", "--follow", "--format", "jsonl", str(path), *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def an_id(process: subprocess.Popen[str]) -> int:
+    assert process.stdout is not None
+    return int(json.loads(process.stdout.readline())["id"])
+
+
+def test_follow_shows_what_is_recorded_and_ends_with_the_interrupt_key(tmp_path: Path) -> None:
+    path = record(tmp_path / "x.nriscope.db")
+    with following(path, "-n", "1") as process:
+        assert an_id(process) == 31
+        # A recorder continues what was complete a moment ago.
+        recorder = Recorder.open(path)
+        session = recorder.begin_session(a_start(started_ns=time.time_ns()))
+        for number, item in enumerate(ITEMS[1:4], 32):
+            recorder.capture(session, item)
+            assert an_id(process) == number
+        recorder.note_gap(session, time.time_ns(), time.time_ns(), "the disk is full", 1)
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["gap"]["lost"] == 1
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=30)
+        assert (process.returncode, rest, errors) == (0, "", "")
+        recorder.close()
+
+
+def test_follow_ends_when_nobody_reads_any_more(tmp_path: Path) -> None:
+    path = record(tmp_path / "x.nriscope.db")
+    with following(path) as process:
+        assert an_id(process) == 1
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.wait(timeout=30) == 0
+        assert process.stderr.read() == ""
+
+
+def test_follow_ends_where_until_says(tmp_path: Path) -> None:
+    path = record(tmp_path / "x.nriscope.db")
+    with following(path, "--until", "2000-01-01") as process:
+        assert process.communicate(timeout=30) == ("", "")
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize("output_format", ["text", "jsonl"])
+def test_a_closed_pipe_is_no_error(path: Path, output_format: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [NRI_SCOPE, "log", str(path), "--format", output_format],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Printing to terminals, pipes and what is no longer there."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+
+import pytest
+
+from nri_scope.cli.output import Output
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def to_terminal() -> tuple[int, io.TextIOWrapper]:
+    ours, theirs = pty.openpty()
+    return ours, open(theirs, "w", encoding="utf-8")  # noqa: PTH123 - a descriptor
+
+
+def test_a_terminal_gets_colour_and_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, stream = to_terminal()
+    with stream:
+        assert Output(stream).colour
+        assert Output(stream).width is not None
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert not Output(stream).colour
+        monkeypatch.setenv("NO_COLOR", "")
+        assert Output(stream).colour
+        monkeypatch.setenv("TERM", "dumb")
+        assert not Output(stream).colour
+    os.close(ours)
+
+
+def test_a_pipe_gets_neither_unless_columns_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO())
+    assert not Output(stream).colour
+    assert Output(stream).width is None
+    monkeypatch.setenv("COLUMNS", "70")
+    assert Output(stream).width == 70
+    monkeypatch.setenv("COLUMNS", "wide")
+    assert Output(stream).width is None
+
+
+def test_another_character_set_is_no_error() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    with Output(stream) as output:
+        output.line("91µs")
+    assert stream.buffer.getvalue() == b"91\\xb5s\n"
+
+
+def test_lines_text_and_bytes_keep_their_order() -> None:
+    stream = io.TextIOWrapper(io.BytesIO())
+    with Output(stream) as output:
+        output.line("one")
+        output.text("two\n")
+        output.line("three")
+        output.bytes(b"\xff")
+    assert stream.buffer.getvalue() == b"one\ntwo\nthree\n\xff"
+
+
+def to_pipe() -> tuple[int, io.TextIOWrapper]:
+    reader, writer = os.pipe()
+    return reader, open(writer, "w", encoding="utf-8")  # noqa: PTH123 - a descriptor
+
+
+def test_nobody_reading_ends_it_quietly() -> None:
+    reader, stream = to_pipe()
+    os.close(reader)
+    reached = False
+    with stream, Output(stream) as output:
+        for number in range(100_000):
+            output.line(f"line {number}")
+        reached = True
+    assert not reached
+
+
+def test_an_error_of_the_block_is_not_swallowed() -> None:
+    with pytest.raises(ZeroDivisionError), Output(io.TextIOWrapper(io.BytesIO())):
+        raise ZeroDivisionError
+
+
+def test_waiting_ends_when_nobody_reads_any_more() -> None:
+    reader, stream = to_pipe()
+    with stream:
+        output = Output(stream)
+        assert not output.wait(0.001)
+        os.close(reader)
+        assert output.wait(60)
+
+
+def test_waiting_works_without_a_descriptor() -> None:
+    assert not Output(io.StringIO()).wait(0.001)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope show``."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from nri_scope._gen.nri.api_pb2 import Container
+from nri_scope.cli.main import cli, run
+from tests.cli.command import NRI_SCOPE
+from tests.recorder.recordings import record
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("show") / "x.nriscope.db")
+
+
+def show(path: Path, what: str, *more: str) -> bytes:
+    result = CliRunner().invoke(cli, ["show", str(path), what, *more], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert not result.stderr
+    return result.stdout_bytes
+
+
+def test_yaml_reads_well(path: Path) -> None:
+    text = show(path, "4").decode()
+    assert "\n    env:\n      - PATH=/bin\n" in text
+    assert "note: café ☕" in text
+    assert yaml.safe_load(text)["event"]["event"] == "CreateContainer"
+
+
+@pytest.mark.parametrize("what", ["4", "shop/web", "shop/web/app"])
+def test_json_is_one_object_that_says_the_same(path: Path, what: str) -> None:
+    told = json.loads(show(path, what, "--format", "json"))
+    assert told.pop("schema_version") == 1
+    assert told == yaml.safe_load(show(path, what))
+
+
+def test_raw_is_protobuf(path: Path) -> None:
+    content = show(path, "shop/web/app", "--format", "raw")
+    assert Container.FromString(content).name == "app"
+
+
+def test_raw_is_not_for_terminals(path: Path) -> None:
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [NRI_SCOPE, "show", str(path), "4", "--format", "raw"],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(theirs)
+    os.close(ours)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "nri-scope: --format raw is no text for a terminal; redirect it: > message.bin\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("99", "no event 99 in {}; it has events 1 to 31"),
+        ("shop/webb", 'no event, pod or container "shop/webb" in {}; the nearest is shop/web'),
+    ],
+)
+def test_what_is_not_there_is_one_line_and_status_2(
+    path: Path, what: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["show", str(path), what]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == f"nri-scope: {words.format(path)}\n"

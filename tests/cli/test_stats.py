@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope stats``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nri_scope.cli.main import cli
+from nri_scope.recorder.model import Captured
+from nri_scope.recorder.writer import Recorder
+from tests.recorder.made import START, at
+from tests.recorder.recordings import a_start, captured, record
+
+
+def more(recorder: Recorder, session: int) -> None:
+    recorder.note_gap(session, START, at(1), "the disk is full", 5)
+    recorder.note_gap(None, at(1), at(2), "no runtime", None)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("stats") / "x.nriscope.db", more=more)
+
+
+def stats(path: Path, *more: str) -> str:
+    result = CliRunner().invoke(cli, ["stats", str(path), *more], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert not result.stderr
+    return result.stdout
+
+
+def test_text(path: Path) -> None:
+    lines = [line.split() for line in stats(path).splitlines()]
+    words = {line[0]: line[1:] for line in lines if line}
+    assert words["file"][0] == str(path)
+    assert words["events"][0] == "31"
+    assert words["answered"][:2] == ["31", "ok;"]
+    assert " ".join(words["gaps"]).startswith("2, 5 events lost and an unknown number in 1")
+    assert words["size"][2:5] == ["on", "the", "wire,"]
+    assert words["CreateContainer"][:2] == ["4", "0"]
+    assert words["shop/web"] == ["17"]
+
+
+def test_json(path: Path) -> None:
+    told = json.loads(stats(path, "--format", "json"))
+    assert told["schema_version"] == 1
+    assert told["events"] == 31
+    assert told["by_event"][0]["event"] == "CreateContainer"
+    assert told["by_pod"][0] == {"namespace": "shop", "pod": "web", "count": 17}
+    assert told["gaps"]["count"] == 2 and len(told["gaps"]["list"]) == 2
+    assert told["sizes"]["file_bytes"] == path.stat().st_size
+    assert told["sessions"][0]["plugin"] == "00-probe-a"
+
+
+def test_an_empty_recording(tmp_path: Path) -> None:
+    path = tmp_path / "empty.nriscope.db"
+    Recorder.open(path).close()
+    assert "events    0\n" in stats(path)
+    told = json.loads(stats(path, "--format", "json"))
+    assert (told["events"], told["by_event"], told["sessions"]) == (0, [], [])
+    assert told["took_us"] == {"p50": None, "p99": None, "max": None}
+
+
+def test_many_pods_are_cut_short_in_text_only(tmp_path: Path) -> None:
+    from nri_scope._gen.nri.api_pb2 import PodSandbox, RunPodSandboxRequest
+
+    like: Captured = next(item for _, item in captured())
+    recorder = Recorder.open(tmp_path / "many.nriscope.db")
+    session = recorder.begin_session(a_start(started_ns=START))
+    for number in range(30):
+        pod = PodSandbox(id=f"{number:064}", name=f"web-{number}", namespace="shop")
+        request = RunPodSandboxRequest(pod=pod).SerializeToString()
+        recorder.capture(session, like._replace(method="RunPodSandbox", request=request))
+    recorder.close()
+    text = stats(tmp_path / "many.nriscope.db")
+    assert "and 10 more pods" in text
+    assert len(json.loads(stats(tmp_path / "many.nriscope.db", "--format", "json"))["by_pod"]) == 30
