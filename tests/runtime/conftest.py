@@ -29,9 +29,10 @@ def binaries(request: pytest.FixtureRequest) -> Binaries:
     try:
         return containerd_binaries(series)
     except SeriesUnavailable as error:
-        if series in BEST_EFFORT:
-            pytest.skip(str(error))
-        pytest.fail(str(error), pytrace=False)
+        reason = str(error)
+    if series in BEST_EFFORT:
+        pytest.skip(reason)
+    pytest.fail(reason, pytrace=False)
 
 
 @pytest.fixture

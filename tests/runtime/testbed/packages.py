@@ -136,7 +136,8 @@ def _apt(arguments: list[str], work: Path, series: str) -> None:
         text=True,
     )
     if done.returncode:
-        reason = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1]
+        complaints = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W:"))]
+        reason = complaints[0] if complaints else f"exit status {done.returncode}"
         raise SeriesUnavailable(
             f"no containerd {series} from Debian {SUITES[series]}: apt-get {arguments[0]}: {reason}"
         )
