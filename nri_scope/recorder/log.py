@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, takewhile
+from pathlib import Path
 
+from nri_scope.errors import RecordingError
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.lookup import event_range
 from nri_scope.recorder.model import Event, Gap
@@ -42,9 +44,15 @@ class Log:
         self._too_old: set[int] = set()
         """Gaps before the first event of the ``last`` ones."""
         self._state: tuple[int, int] | None = None
+        self._file = _identity(recording.path)
 
     def has_news(self) -> bool:
-        """Whether anything was written since this was asked last; costs microseconds."""
+        """Whether anything was written since this was asked last; costs microseconds.
+
+        Raises RecordingError, also where the file is not the same any more: we would wait for ever.
+        """
+        if _identity(self._recording.path) != self._file:
+            raise RecordingError(self._recording.path, "it was deleted, moved or replaced")
         connection = self._recording.connection
         with sound(self._recording):
             (version,) = connection.execute("PRAGMA data_version").fetchone()
@@ -90,6 +98,14 @@ class Log:
             and (self._until_ns is None or gap.from_ns < self._until_ns)
             and (removed or gap.reason != REASON)
         ]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _from_first(events: Iterator[Event], gaps: list[Gap]) -> tuple[Iterable[Event], list[Gap]]:

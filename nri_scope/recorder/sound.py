@@ -18,8 +18,7 @@ def sound(recording: Recording) -> Iterator[None]:
     """Turns what a damaged file causes inside the block into RecordingError."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:
         raise explained(recording.path, error) from error
-    except (RowError, UnicodeError) as error:
-        # SQLite's own messages quote the file too, and Python decodes them strictly.
+    except RowError as error:
         raise RecordingError(recording.path, f"it is damaged: {error}") from error

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from nri_scope.errors import RecordingError
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.log import Log
 from nri_scope.recorder.model import Captured, Event, Gap
@@ -116,6 +118,20 @@ def test_the_filter_holds_for_what_comes_later(path: Path, recording: Recording)
     recorder.close()
     # The session is still open for all that its recorder told.
     assert told(log) == ["began 2", "6"]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_not_the_same_any_more_is_told(
+    path: Path, recording: Recording, replaced: bool
+) -> None:
+    log = Log(recording)
+    assert log.has_news()
+    other = path.with_name("other.nriscope.db")
+    path.rename(other)
+    if replaced:
+        shutil.copy(other, path)
+    with pytest.raises(RecordingError, match="deleted, moved or replaced"):
+        log.has_news()
 
 
 def bulky(number: int) -> Captured:

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is no recording, or a broken one, is one clear line and exit status 2."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.main import run
+from tests.recorder.recordings import record
+
+COMMANDS = {
+    "log": [],
+    "show": ["shop/web/app"],
+    "sql": ["SELECT nri_json(id), nri_json(id, 'reply') FROM log"],
+    "stats": [],
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("sound") / "x.nriscope.db")
+
+
+def no_file(path: Path, sound: Path) -> None:
+    pass
+
+
+def folder(path: Path, sound: Path) -> None:
+    path.mkdir()
+
+
+def empty(path: Path, sound: Path) -> None:
+    path.touch()
+
+
+def text(path: Path, sound: Path) -> None:
+    path.write_text("hello\n")
+
+
+def bundle(path: Path, sound: Path) -> None:
+    with zipfile.ZipFile(path, "w") as file:
+        file.write(sound, "x.nriscope.db")
+
+
+def truncated(path: Path, sound: Path) -> None:
+    path.write_bytes(sound.read_bytes()[:20_000])
+
+
+def newer(path: Path, sound: Path) -> None:
+    path.write_bytes(sound.read_bytes())
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+
+def other_database(path: Path, sound: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE event (id)")
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (no_file, "no such file"),
+        (folder, "folder"),
+        (empty, "empty"),
+        (text, "not an nri-scope recording"),
+        (bundle, "zip"),
+        (truncated, "damaged"),
+        (newer, "version 99"),
+        (other_database, "not an nri-scope recording"),
+    ],
+)
+def test_is_named(
+    name: str,
+    make: object,
+    words: str,
+    sound: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "bad.nriscope.db"
+    assert callable(make)
+    make(path, sound)
+    before = path.read_bytes() if path.is_file() else None
+    assert run([name, str(path), *COMMANDS[name]]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"nri-scope: {path}: ")
+    assert words in said.err and said.err.count("\n") == 1
+    assert (path.read_bytes() if path.is_file() else None) == before
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("seed", range(12))
+def test_damage_anywhere_is_read_around_or_named(
+    name: str, seed: int, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chance = random.Random(seed)
+    content = bytearray(sound.read_bytes())
+    for _ in range(1 << chance.randrange(12)):
+        content[chance.randrange(100, len(content))] = chance.randrange(256)
+    path = tmp_path / "bad.nriscope.db"
+    path.write_bytes(content)
+    status = run([name, str(path), *COMMANDS[name]])
+    said = capsys.readouterr()
+    assert status in (0, 2)
+    assert said.err.count("\n") == (status == 2)
+    assert "\x1b" not in said.out + said.err
