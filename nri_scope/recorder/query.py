@@ -123,4 +123,6 @@ def _in_our_words(path: object, refused: list[str]) -> Iterator[None]:
 def _hint(problem: str) -> str:
     if problem.startswith("no such"):
         return "SELECT sql FROM sqlite_master shows the tables and their columns"
+    if problem.startswith("user-defined function"):
+        return "is the regular expression after REGEXP as filters want it?"
     return ""

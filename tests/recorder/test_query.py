@@ -69,6 +69,7 @@ def test_messages_are_json_and_filters_regular_expressions_work(recording: Recor
         ("SELEC 1", 'near "SELEC": syntax error'),
         ("SELECT * FROM nope", "no such table: nope; SELECT sql FROM sqlite_master shows"),
         ("SELECT nope FROM log", "no such column: nope; SELECT sql FROM sqlite_master shows"),
+        ("SELECT 'a' REGEXP '('", "is the regular expression after REGEXP as filters want it?"),
         ("SELECT 1; SELECT 2", "one statement at a time"),
         ("SELECT 1\0", "null"),
         ("SELECT '\udcff'", "surrogates"),
