@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.cli.lines import Lines
@@ -90,6 +90,7 @@ def test_colour_changes_nothing_else() -> None:
 NASTY = st.text("\x1b[31m\n\r\x07\u202e\u200b容é /", max_size=12)
 
 
+@settings(deadline=None)
 @given(NASTY, NASTY, NASTY, st.integers(40, 120) | st.none())
 def test_nothing_from_a_recording_reaches_the_terminal_raw(
     name: str, words: str, plugin: str, width: int | None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.cli.timespec import parse_moment
@@ -64,12 +64,14 @@ def test_all_else_is_none(text: str) -> None:
     assert parse_moment(text, NOW_NS, ZONE) is None
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30) | st.text("0123456789-:.TZ+ smhdtoay", max_size=30))
 def test_any_text_is_a_moment_or_none(text: str) -> None:
     found = parse_moment(text, NOW_NS, UTC)
     assert found is None or 0 <= found < 1 << 63
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**62))
 def test_what_the_log_prints_is_understood(at_ns: int) -> None:
     found = parse_moment(rfc3339(at_ns), NOW_NS)

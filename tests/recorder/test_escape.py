@@ -6,7 +6,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.recorder.escape import MAX_MARKS, columns, safe
@@ -15,6 +15,7 @@ ANYTHING = st.text(st.characters(), max_size=20)
 """Surrogates too: they stand for bytes that are not UTF-8."""
 
 
+@settings(deadline=None)
 @given(ANYTHING)
 def test_only_harmless_characters_are_left(text: str) -> None:
     shown = safe(text)
@@ -23,6 +24,7 @@ def test_only_harmless_characters_are_left(text: str) -> None:
     shown.encode()
 
 
+@settings(deadline=None)
 @given(ANYTHING)
 def test_with_newlines_only_they_are_left_besides(text: str) -> None:
     shown = safe(text, newlines=True)
@@ -30,6 +32,7 @@ def test_with_newlines_only_they_are_left_besides(text: str) -> None:
     assert shown.replace("\n", "").isprintable()
 
 
+@settings(deadline=None)
 @given(ANYTHING, st.integers(0, 30))
 def test_never_wider_than_asked_and_cut_only_where_needed(text: str, width: int) -> None:
     shown = safe(text, width)
@@ -38,6 +41,7 @@ def test_never_wider_than_asked_and_cut_only_where_needed(text: str, width: int)
     assert shown == whole if columns(whole) <= width else shown.endswith("…") or width == 0
 
 
+@settings(deadline=None)
 @given(ANYTHING)
 def test_twice_is_once(text: str) -> None:
     assert safe(safe(text)) == safe(text)

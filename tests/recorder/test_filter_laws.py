@@ -7,7 +7,7 @@ import dataclasses
 import json
 import sqlite3
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_scope.errors import FilterError
@@ -41,6 +41,7 @@ def row(event: Event) -> list[str | int]:
     ]
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60))
 @example("(" * 5000)
 @example("-" * 5000)
@@ -57,11 +58,13 @@ def test_any_text_is_a_filter_or_a_filter_error(text: str) -> None:
     parsed(text)
 
 
+@settings(deadline=None)
 @given(st.text("():~><=\"'-*\\ aANDORNOTpodktsize0.5", max_size=40))
 def test_any_text_of_the_language_s_own_characters_too(text: str) -> None:
     parsed(text)
 
 
+@settings(deadline=None)
 @given(expressions)
 def test_the_canonical_text_means_the_same(text: str) -> None:
     found = parsed(text)
@@ -71,6 +74,7 @@ def test_the_canonical_text_means_the_same(text: str) -> None:
         assert str(again) == str(found)
 
 
+@settings(deadline=None)
 @given(expressions, st.lists(events, min_size=1, max_size=5))
 def test_python_and_sql_agree(text: str, some: list[Event]) -> None:
     found = parsed(text)
@@ -88,6 +92,7 @@ def test_python_and_sql_agree(text: str, some: list[Event]) -> None:
     ]
 
 
+@settings(deadline=None)
 @given(expressions, events)
 def test_a_negation_matches_what_its_term_does_not(text: str, event: Event) -> None:
     found = parsed(text)
@@ -96,6 +101,7 @@ def test_a_negation_matches_what_its_term_does_not(text: str, event: Event) -> N
         assert negated.matches(event) != found.matches(event)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_some_field_is_always_nearest(name: str) -> None:
     assert nearest_field(name) in filters.FIELDS

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nri_scope.errors import FilterError
@@ -26,6 +26,7 @@ patterns = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(patterns, st.text("abc-_ \n1é.{}", max_size=8))
 def test_finds_what_python_finds(pattern: str, text: str) -> None:
     # Python itself changed its mind about this one in 3.14.
@@ -35,6 +36,7 @@ def test_finds_what_python_finds(pattern: str, text: str) -> None:
     assert Regex(pattern).search(text) == wanted
 
 
+@settings(deadline=None)
 @given(st.text("()[]{}|*+?^$\\.-:i,=!<P1axbdwsZ", max_size=12))
 def test_any_pattern_is_understood_or_refused(pattern: str) -> None:
     position = 0

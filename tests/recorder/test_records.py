@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.recorder import display
@@ -56,6 +56,7 @@ def test_a_deadline_is_rounded(ns: int, ms: int | None) -> None:
     assert deadline_ms(ns) == ms
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_json_is_one_line_of_harmless_ascii(text: str) -> None:
     line = to_json({text: text})
@@ -63,6 +64,7 @@ def test_json_is_one_line_of_harmless_ascii(text: str) -> None:
     assert json.loads(line) == {text: text}
 
 
+@settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_any_time_that_a_file_can_hold_has_a_text(at_ns: int) -> None:
     moment = datetime.fromisoformat(rfc3339(at_ns))

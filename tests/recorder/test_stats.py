@@ -7,7 +7,7 @@ from array import array
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.recorder.reader import Recording
@@ -62,6 +62,7 @@ def test_one_event_has_no_rate() -> None:
     assert tally([a_sample("CreateContainer", 1, 5)]).rate is None
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**40), min_size=1, max_size=300))
 def test_percentiles_are_values_with_as_much_below_them(times: list[int]) -> None:
     took = Took.of(array("q", times))

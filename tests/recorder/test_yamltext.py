@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.recorder.escape import safe
@@ -27,6 +27,7 @@ values: st.SearchStrategy[Plain] = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(values)
 def test_reads_back_as_it_was_and_is_harmless(value: Plain) -> None:
     written = to_yaml(value)
@@ -34,6 +35,7 @@ def test_reads_back_as_it_was_and_is_harmless(value: Plain) -> None:
     assert yaml.safe_load(written) == value
 
 
+@settings(deadline=None)
 @given(texts, st.dictionaries(texts, texts | st.integers() | st.none(), min_size=1, max_size=3))
 def test_many_lines_are_written_the_quick_way_and_read_back_too(
     key: str, line: dict[str, Plain]
