@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from nri_scope.errors import NriScopeError
 from nri_scope.logger.launched import LaunchedPlugin
+from nri_scope.logger.service import watch_clock
 from nri_scope.logger.tuning import prepare_process
 from nri_scope.plugin import Launched, PluginSession, inherited, launched
 from nri_scope.transport.loop import run
@@ -25,11 +28,14 @@ def record_launched() -> int:
 async def _record(how: Launched) -> int:
     plugin = LaunchedPlugin(how.identity)
     session = PluginSession(how.identity, plugin)
+    heartbeat = asyncio.create_task(watch_clock(plugin.stood_still))
     try:
         end = await session.run(inherited(how.descriptor))
     except NriScopeError as error:
         plugin.failed(error)
         await plugin.finish(session.ended(str(error)))
         return 2
+    finally:
+        heartbeat.cancel()
     await plugin.finish(end)
     return 0

@@ -168,6 +168,11 @@ class LaunchedPlugin:
         else:
             self._log.write(text)
 
+    def stood_still(self, seconds: float) -> None:
+        """See `Logger.stood_still`."""
+        if self._logger is not None:
+            self._logger.stood_still(seconds)
+
     # -- life -------------------------------------------------------------------------------
 
     async def finish(self, end: SessionEnd) -> None:

@@ -133,6 +133,17 @@ class Logger:
         """Keep what the runtime did beside the rules as a note."""
         self._sink.note(self._session, time_ns(), text)
 
+    def stood_still(self, seconds: float) -> None:
+        """So long did this process not run: stopped, starved, or the machine was asleep.
+
+        What came meanwhile waited in the socket, so its time of arrival, and whether it was
+        answered in time, is not known; the runtime may have dropped us long ago.
+        """
+        if self._session is not None:
+            now = time_ns()
+            reason = f"the recorder stood still for {seconds:.1f} s; answers may have been late"
+            self._sink.note_gap(self._session, now - int(seconds * 1e9), now, reason, None)
+
     # -- sessions ---------------------------------------------------------------------------
 
     def ended(self, end: SessionEnd) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 
 from nri_scope.errors import NriScopeError
 from nri_scope.plugin import (
@@ -16,6 +17,12 @@ from nri_scope.plugin import (
 )
 
 from .logger import Logger
+
+HEARTBEAT = 0.5
+"""Seconds between two looks at the clock."""
+
+STOOD_STILL = 0.5
+"""Seconds of delay from which on we say so: a quarter of the usual request deadline."""
 
 
 class LoggerService:
@@ -63,12 +70,15 @@ class LoggerService:
                 on_wait=self._on_wait,
             )
         )
+        heartbeat = asyncio.create_task(watch_clock(self._logger.stood_still))
         try:
             await self._sessions
         except asyncio.CancelledError:
             if not self._stopping:
                 self._sessions.cancel()
                 raise
+        finally:
+            heartbeat.cancel()
 
     async def _one_session(self) -> SessionEnd:
         session = self._session = PluginSession(self._identity, self._logger)
@@ -82,3 +92,14 @@ class LoggerService:
             self._session = None
         self._logger.ended(end)
         return end
+
+
+async def watch_clock(stood_still: Callable[[float], None]) -> None:
+    """Tell when this process did not run for longer than `STOOD_STILL`, in seconds."""
+    before = monotonic()
+    while True:
+        await asyncio.sleep(HEARTBEAT)
+        now = monotonic()
+        if now - before > HEARTBEAT + STOOD_STILL:
+            stood_still(now - before)
+        before = now

@@ -91,6 +91,9 @@ class RecordingFile:
             if self.connection.in_transaction:
                 self.connection.rollback()
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            # So that any SQLite opens it, in a folder that cannot be written, too. While somebody
+            # reads it this is refused, and the file is as good.
+            self.connection.execute("PRAGMA journal_mode = DELETE").fetchall()
         with suppress(sqlite3.Error):
             self.connection.close()
         _ours.discard(self._identity)

@@ -72,6 +72,8 @@ class Writing:
         self._cut_off = 0
         # There is nothing left to cut off until the next stretch begins.
         self._uncuttable = False
+        self._killed_ns = 0
+        """When the last event came of a recorder that was killed; until the next session begins."""
         try:
             self._set_up(file)
             (newest,) = file.connection.execute("SELECT max(id) FROM session").fetchone()
@@ -91,6 +93,7 @@ class Writing:
         connection = self._connection()
         sessions = {number: replace(session) for number, session in self._sessions.items()}
         starts = dict(self._starts)
+        killed_ns = self._killed_ns
         written = Written()
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -105,7 +108,7 @@ class Writing:
             encoder.flush()
             connection.execute("COMMIT")
         except BaseException:
-            self._sessions, self._starts = sessions, starts
+            self._sessions, self._starts, self._killed_ns = sessions, starts, killed_ns
             self._roll_back(connection)
             raise
         self._preface = []
@@ -150,6 +153,11 @@ class Writing:
         connection.execute(f"PRAGMA wal_autocheckpoint = {log_pages // 2}").fetchall()
         connection.execute(f"PRAGMA journal_size_limit = {self._ring.log_bytes}").fetchall()
         # Nobody else records to this file, so who left these sessions open is no more.
+        (self._killed_ns,) = connection.execute(
+            "SELECT coalesce(max(coalesce((SELECT at_ns FROM event WHERE id >= first_event "
+            "AND event.session = session.id ORDER BY id DESC LIMIT 1), started_ns)), 0) "
+            "FROM session WHERE last_event IS NULL"
+        ).fetchone()
         connection.execute(
             "UPDATE session SET end_reason = ?, "
             "last_event = (SELECT coalesce(max(id), 0) FROM event) WHERE last_event IS NULL",
@@ -212,6 +220,10 @@ class Writing:
                 if number not in self._sessions:
                     self._sessions[number] = OpenSession.begun(number, start)
                 self._starts[number] = start
+                if 0 < self._killed_ns < start.started_ns:
+                    missed = Missed(None, self._killed_ns, start.started_ns, KILLED, None)
+                    self._apply(connection, encoder, missed, written)
+                self._killed_ns = 0
                 _insert_session(connection, number, start, encoder.next_event)
             case End(number, reason, at_ns):
                 self._sessions.pop(number, None)

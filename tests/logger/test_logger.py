@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -244,6 +245,21 @@ async def test_frames_for_unknown_connections_become_notes(
     ((session, text),) = running.sink.notes
     assert session == 1
     assert "conn_id=9" in text
+
+
+async def test_standing_still_is_a_gap_of_the_session(runtime: RuntimeEnd, tmp_path: Path) -> None:
+    running = Running(tmp_path / "nri.sock")
+    link, _ = await runtime.registered()
+    await configure(link)
+    await asyncio.sleep(0)
+    time.sleep(1.2)
+    async with asyncio.timeout(10):
+        while not running.sink.gaps:
+            await asyncio.sleep(0.01)
+    await finish(running)
+    ((session, reason, lost),) = running.sink.gaps
+    assert (session, lost) == (1, None)
+    assert reason.startswith("the recorder stood still for 1.")
 
 
 def exchange(method: str, *, timeout_ns: int = 0, took_ns: int = 10) -> Exchange:

@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,22 @@ class TestSessions:
         record(path, [])
         with Recording.open(path) as recording:
             assert [session.end_reason for session in recording.sessions()] == [KILLED, "over"]
+
+    def test_of_a_dead_recorder_leave_a_gap_until_the_next_begins(self, path: Path) -> None:
+        recorder = Recorder.open(path)
+        session = recorder.begin_session(a_start())
+        recorder.capture(session, lifecycles(1)[0])
+        recorder.close()
+        later = replace(a_start(), started_ns=a_start().started_ns + 10**12)
+        recorder = Recorder.open(path)
+        recorder.begin_session(later)
+        recorder.begin_session(later)
+        assert recorder.close().gaps == 1
+        with Recording.open(path) as recording:
+            (event,) = recording.events()
+            (gap,) = recording.gaps()
+        assert (gap.from_ns, gap.to_ns) == (event.at_ns, later.started_ns)
+        assert (gap.reason, gap.lost) == (KILLED, None)
 
 
 def test_gaps_and_notes_are_kept(path: Path) -> None:
