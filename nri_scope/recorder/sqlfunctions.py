@@ -1,17 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQL functions that show a recording's messages as JSON.
-
-========================  ====================================================================
-``nri_json(id)``          the request of the event with this id
-``nri_json(id, 'reply')`` its reply
-``nri_object(id)``        an object: a pod or a container
-========================  ====================================================================
-
-The JSON is protobuf's, with the field names of the protocol: 64-bit numbers are strings, enums are
-names, fields that are not set are left out, and fields that this version does not know too. What
-cannot be read as a message comes as ``{"malformed": "<hexadecimal>"}``. Where there is nothing, or
-the file is damaged there, the result is NULL; an error never.
-"""
+"""SQL functions that show a recording's messages as JSON."""
 
 from __future__ import annotations
 
@@ -19,30 +7,41 @@ import json
 import sqlite3
 from typing import TYPE_CHECKING
 
-from google.protobuf.json_format import Error as JsonError
-from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.errors import RecordingError
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.content import Kind
+from nri_scope.recorder.plain import plain
 
 if TYPE_CHECKING:
     from nri_scope.recorder.reader import Recording
+
+FUNCTIONS = {
+    "nri_json(event.id)": "the request of an event",
+    "nri_json(event.id, 'reply')": "its reply",
+    "nri_object(object.id)": "a pod or a container",
+}
+"""What `register` adds, for the documentation."""
 
 _KINDS: dict[int, type[Message]] = {Kind.POD: PodSandbox, Kind.CONTAINER: Container}
 
 
 def register(connection: sqlite3.Connection, recording: Recording) -> None:
-    """Give a connection these functions, about ``recording``."""
+    """Give a connection the `FUNCTIONS`, about ``recording``.
+
+    Their JSON has the field names of the protocol, enums by name, and under ``unknown_fields`` what
+    we do not know. What cannot be read as a message comes as ``{"malformed": "<hexadecimal>"}``.
+    Where there is nothing, or the file is damaged there, the result is NULL; an error never.
+    """
 
     def nri_json(event_id: object, part: object = "request") -> str | None:
-        if type(event_id) is not int:
+        if type(event_id) is not int or part not in ("request", "reply"):
             return None
         try:
             event = recording.event(event_id)
-            if event is None or part not in ("request", "reply"):
+            if event is None:
                 return None
             known = None if event.mark else METHODS.get(event.method)
             if part == "request":
@@ -65,20 +64,10 @@ def register(connection: sqlite3.Connection, recording: Recording) -> None:
     connection.create_function("nri_object", 1, nri_object)
 
 
-def message_json(message: Message) -> str:
-    """A message as one line of JSON. Raises ValueError where it has no JSON."""
-    try:
-        return MessageToJson(
-            message, preserving_proto_field_name=True, indent=None, ensure_ascii=False
-        )
-    except (JsonError, RecursionError) as error:
-        raise ValueError(str(error)) from error
-
-
-def _json(kind: type[Message] | None, content: bytes) -> str | None:
+def _json(kind: type[Message] | None, content: bytes) -> str:
     if kind is not None:
         try:
-            return message_json(kind.FromString(content))
-        except (DecodeError, ValueError):
+            return json.dumps(plain(kind.FromString(content)), ensure_ascii=False)
+        except DecodeError:
             pass
     return json.dumps({"malformed": content.hex()})

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes docs/recording-format.md: what a recording holds, from the schema that makes it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+
+import sqlite_utils
+from sqlite_utils.db import ForeignKey
+
+from nri_scope.recorder import content, reader, ring, schema, sqlfunctions
+from nri_scope.recorder.writer import WriterLimits
+
+_INTRODUCTION = f"""\
+# The recording format
+
+A recording is one SQLite 3 file, usually named `*.nriscope.db`. Any SQLite can read it:
+
+```
+$ sqlite3 node.nriscope.db "SELECT at, event, namespace, pod, container FROM log LIMIT 10"
+```
+
+`PRAGMA application_id` is {schema.APPLICATION_ID} (0x{schema.APPLICATION_ID:08X}, "NRIS"), \
+`PRAGMA user_version` is {schema.VERSION}, the version of the format. While a recording is written \
+it is in SQLite's WAL mode, and `-wal` and `-shm` are beside it: whoever copies it then has to \
+copy \
+all three. A finished recording is the one file.
+
+A recording holds what was on the wire, environment variables with their secrets included. It is \
+made readable for its owner alone (0600), and so are the files beside it.
+
+## Versions
+
+- A version can gain tables, columns and indexes and keep its number. Readers take no notice of \
+what they do not know. Triggers, virtual tables and further views are in no recording; a file that \
+has one is refused.
+- What an older reader could not understand makes a new version. A file of a newer version is \
+refused with the advice to upgrade. A file of an older one is read from a temporary copy that is \
+converted step by step, and is not changed itself; only a file of the newest version can be \
+added to.
+- A fixture of every version ever released is in `tests/data/recordings/` and stays readable.
+
+## Times
+
+Columns that end in `_ns` are nanoseconds. Points in time are wall clock, counted from 1970-01-01 \
+UTC; only `mono_ns` is of the recording host's monotonic clock, for differences. Columns that end \
+in `_ms` are milliseconds.
+
+## Tables
+"""
+
+_MESSAGES = f"""\
+## How messages are kept
+
+Most requests repeat a pod and a container that were already seen. So a request is taken apart: \
+its \
+pod and its container, and what remains, each become an **object**. An object is identified by the \
+hash of its deterministic serialisation (Go writes maps in random order, so the bytes on the wire \
+differ where the messages do not) and is kept once in a stretch.
+
+To get a request back, take the rest (`request`), and add the pod and the container as the fields \
+that the request's message has for them. NULL is a part that was not there; an object of no \
+bytes is \
+one that was, and empty. Serialised messages one after the other are their merger, so no knowledge \
+of the fields is needed. The result equals what was on the wire as a message, fields unknown to us \
+included; the order of maps is not kept. The reply is kept as it was.
+
+A part of Synchronize is its rest, plus its rows in `state` as `pods` (kind \
+{int(content.Kind.POD)}) and `containers` (kind {int(content.Kind.CONTAINER)}). The rows of a \
+session from its `sync_event` on are what existed when it began.
+
+What is not well-formed (`mark` is `malformed`) or not known (`unknown`) is one object, the bytes \
+as they came.
+
+### Compression
+
+`object.data` is the content itself where its length is `size`. Otherwise it is one zstd frame \
+without content size, checksum or dictionary id. If `base` is set, the content of that object is \
+the \
+frame's raw-content dictionary: the version of the same container before it, or for a new \
+container \
+one that resembles it. A base always has a smaller id. Recorders write chains of at most \
+{content.MAX_DEPTH} bases and readers follow at most {content.MAX_DEPTH_READ}. `hash` is BLAKE2b \
+with 16 bytes of the content; readers check it.
+
+Readers refuse content of more than {content.MAX_CONTENT >> 20} MiB an object, \
+{reader.MAX_REQUEST >> 20} MiB a request and {reader.MAX_STATE >> 20} MiB a session's beginning; \
+on the wire a message has at most 4 MiB.
+
+### Stretches and the ring
+
+Objects are never shared between two stretches, so the oldest stretch can be cut off: its events, \
+its objects, and the pods, containers and sessions that nothing refers to any more. With \
+`--max-size` or `--max-age` that is what happens, a sixteenth of the limit at a time. What \
+Synchronize told a session stays, moved to a newer stretch, until the session itself goes. All \
+that \
+was removed is one row of `gap`, which grows: "{ring.REASON}". Ids are never used again.
+
+`--max-size` counts the file and its write-ahead log, and is kept while recording. It can be \
+exceeded for a moment by one large batch, or for longer while another program keeps a read \
+transaction open or when what Synchronize told is larger by itself. `--max-age` is kept to a \
+sixteenth.
+
+## Guarantees
+
+Events are written in batches at most {int(WriterLimits().batch_seconds * 1000)} ms old. When the \
+recorder is killed, what was committed is there; a power cut may cost the last seconds and never \
+the \
+file. Up to {WriterLimits().queue_bytes >> 20} MiB wait in memory while the file cannot be \
+written; \
+what does not fit is lost, and counted in `gap` with the reason.
+"""
+
+_FUNCTIONS = """\
+## SQL functions
+
+`nri-scope sql` has these, besides what SQLite has:
+
+| function | gives |
+|---|---|
+{rows}
+| `x REGEXP y` | whether the regular expression y matches somewhere in x, as `field:~regex` in filters |
+
+The JSON has the field names of the protocol and enums by name; fields that we do not know are \
+under `unknown_fields`. What cannot be read as a message is `{{"malformed": "<hexadecimal>"}}`. \
+Where \
+there is nothing the result is NULL. `nri-scope sql` has the view `events` too, with what \
+filters see.
+"""
+
+
+def render() -> str:
+    """The whole document."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for statement in schema.statements():
+            connection.execute(statement)
+        database = sqlite_utils.Database(connection)
+        parts = [_INTRODUCTION]
+        parts += [_table(database, table) for table in schema.TABLES]
+        parts.append(_view(database))
+    rows = "\n".join(f"| `{call}` | {text} |" for call, text in sqlfunctions.FUNCTIONS.items())
+    parts += [_MESSAGES, _FUNCTIONS.format(rows=rows)]
+    return "\n".join(parts)
+
+
+def _table(database: sqlite_utils.Database, table: schema.Table) -> str:
+    made = database.table(table.name)
+    references = {key.column: key for key in made.foreign_keys}
+    types = {column.name: column for column in made.columns}
+    lines = [f"### {table.name}", "", table.comment, "", "| column | type | |", "|---|---|---|"]
+    for column in table.columns:
+        one = types[column.name]
+        kind = one.type.lower()
+        if not (one.notnull or one.is_pk):
+            kind += " or null"
+        notes = "; ".join(filter(None, [_reference(references.get(column.name)), column.comment]))
+        key = " (key)" if one.is_pk and not table.key else ""
+        lines.append(f"| `{column.name}`{key} | {kind} | {notes} |")
+    lines += [*_keys(made, table), ""]
+    return "\n".join(lines)
+
+
+def _reference(key: ForeignKey | None) -> str:
+    return f"→ `{key.other_table}.{key.other_column}`" if key is not None else ""
+
+
+def _keys(made: sqlite_utils.db.Table, table: schema.Table) -> Iterator[str]:
+    if table.key:
+        yield f"\nThe key is ({', '.join(table.key)}), which also orders the rows on disk."
+    indexes = [index.columns[0] for index in made.indexes if index.origin == "c"]
+    if indexes:
+        yield f"\nIndexed by {', '.join(sorted(indexes))}."
+
+
+def _view(database: sqlite_utils.Database) -> str:
+    columns = ", ".join(f"`{column.name}`" for column in database["log"].columns)
+    return (
+        "## The view `log`\n\nFor people with nothing but the sqlite3 shell: one row an event, "
+        f"with {columns}. `at` is text in ISO 8601, UTC. Our own programs do not use it.\n"
+    )
