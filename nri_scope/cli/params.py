@@ -46,7 +46,7 @@ class Duration(click.ParamType[float]):
         """Seconds."""
         from nri_scope.recorder.filter.quantity import parse_duration
 
-        if isinstance(value, float):
+        if not isinstance(value, str):
             return value
         nanoseconds = parse_duration(value)
         if not nanoseconds:

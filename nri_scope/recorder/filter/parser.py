@@ -21,7 +21,7 @@ import re
 from typing import NamedTuple
 
 from nri_scope.errors import FilterError
-from nri_scope.recorder.filter.automaton import regex
+from nri_scope.recorder.filter.regex import regex
 from nri_scope.recorder.filter.fields import BY_NAME, NUMERIC, Field, Kind, nearest, nearest_field
 from nri_scope.recorder.filter.quantity import (
     LARGEST,
