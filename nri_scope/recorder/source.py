@@ -145,6 +145,8 @@ def _no_database(path: Path) -> RecordingError:
         return RecordingError(path, in_words(error))
     if start == b"PK\x03\x04":
         return RecordingError(
-            path, "it is a zip, perhaps a bundle of nri-scope", "unpack it with `nri-scope import`"
+            path,
+            "it is a zip, not a recording",
+            "unpack it and give the *.nriscope.db that is in it",
         )
     return RecordingError(path, "it is not an nri-scope recording")
