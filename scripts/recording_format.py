@@ -121,7 +121,7 @@ _FUNCTIONS = """\
 | function | gives |
 |---|---|
 {rows}
-| `x REGEXP y` | whether the regular expression y matches somewhere in x, as `field:~regex` in filters |
+| `x REGEXP y` | whether the RE2 pattern y matches somewhere in x, as `field:~regex` in filters |
 
 The JSON has the field names of the protocol and enums by name; fields that we do not know are \
 under `unknown_fields`. What cannot be read as a message is `{{"malformed": "<hexadecimal>"}}`. \

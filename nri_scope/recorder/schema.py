@@ -217,7 +217,8 @@ SELECT e.id AS id,
         || printf('.%06dZ', e.at_ns % 1000000000 / 1000) AS at,
     e.session AS session, s.plugin_index || '-' || s.plugin_name AS plugin,
     n.text AS event, p.namespace AS namespace, p.name AS pod, c.name AS container,
-    {_STATUS} AS status, e.took_ns / 1000 AS took_us, e.timeout_ns / 1000000 AS deadline_ms,
+    {_STATUS} AS status, e.took_ns / 1000 AS took_us,
+    (e.timeout_ns + 500000) / 1000000 AS deadline_ms,
     e.size AS size, m.text AS method, p.id AS pod_id, c.id AS container_id
 {_JOINS}
 """.strip()

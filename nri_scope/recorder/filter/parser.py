@@ -21,7 +21,6 @@ import re
 from typing import NamedTuple
 
 from nri_scope.errors import FilterError
-from nri_scope.recorder.filter.regex import regex
 from nri_scope.recorder.filter.fields import BY_NAME, NUMERIC, Field, Kind, nearest, nearest_field
 from nri_scope.recorder.filter.quantity import (
     LARGEST,
@@ -29,6 +28,7 @@ from nri_scope.recorder.filter.quantity import (
     size_unit,
     split_quantity,
 )
+from nri_scope.recorder.filter.regex import regex
 from nri_scope.recorder.filter.tree import (
     OPERATORS,
     And,

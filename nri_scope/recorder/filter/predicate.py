@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from operator import attrgetter
 
-from nri_scope.recorder.filter.regex import regex
 from nri_scope.recorder.filter.fields import WORD_COLUMNS, Field, Kind
+from nri_scope.recorder.filter.regex import regex
 from nri_scope.recorder.filter.text import fold, glob_test
 from nri_scope.recorder.filter.tree import And, Between, Is, Matches, Node, Not, Or, Word
 from nri_scope.recorder.model import Event

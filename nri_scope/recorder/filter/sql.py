@@ -10,8 +10,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from nri_scope.recorder.filter.regex import regex
 from nri_scope.recorder.filter.fields import WORD_COLUMNS, Field, Kind
+from nri_scope.recorder.filter.regex import regex
 from nri_scope.recorder.filter.text import fold, sql_exactly, sql_glob
 from nri_scope.recorder.filter.tree import And, Between, Is, Matches, Node, Not, Or, Word
 
