@@ -25,8 +25,7 @@ $ sqlite3 node.nriscope.db "SELECT at, event, namespace, pod, container FROM log
 `PRAGMA application_id` is {schema.APPLICATION_ID} (0x{schema.APPLICATION_ID:08X}, "NRIS"), \
 `PRAGMA user_version` is {schema.VERSION}, the version of the format. While a recording is written \
 it is in SQLite's WAL mode, and `-wal` and `-shm` are beside it: whoever copies it then has to \
-copy \
-all three. A finished recording is the one file.
+copy all three. A finished recording is the one file.
 
 A recording holds what was on the wire, environment variables with their secrets included. It is \
 made readable for its owner alone (0600), and so are the files beside it.
@@ -38,8 +37,8 @@ what they do not know. Triggers, virtual tables and further views are in no reco
 has one is refused.
 - What an older reader could not understand makes a new version. A file of a newer version is \
 refused with the advice to upgrade. A file of an older one is read from a temporary copy that is \
-converted step by step, and is not changed itself; only a file of the newest version can be \
-added to.
+converted step by step, and is not changed itself; only a file of the newest version can be added \
+to.
 - A fixture of every version ever released is in `tests/data/recordings/` and stays readable.
 
 ## Times
@@ -55,17 +54,15 @@ _MESSAGES = f"""\
 ## How messages are kept
 
 Most requests repeat a pod and a container that were already seen. So a request is taken apart: \
-its \
-pod and its container, and what remains, each become an **object**. An object is identified by the \
-hash of its deterministic serialisation (Go writes maps in random order, so the bytes on the wire \
-differ where the messages do not) and is kept once in a stretch.
+its pod and its container, and what remains, each become an **object**. An object is identified by \
+the hash of its deterministic serialisation (Go writes maps in random order, so the bytes on the \
+wire differ where the messages do not) and is kept once in a stretch.
 
 To get a request back, take the rest (`request`), and add the pod and the container as the fields \
-that the request's message has for them. NULL is a part that was not there; an object of no \
-bytes is \
-one that was, and empty. Serialised messages one after the other are their merger, so no knowledge \
-of the fields is needed. The result equals what was on the wire as a message, fields unknown to us \
-included; the order of maps is not kept. The reply is kept as it was.
+that the request's message has for them. NULL is a part that was not there; an object of no bytes \
+is one that was, and empty. Serialised messages one after the other are their merger, so no \
+knowledge of the fields is needed. The result equals what was on the wire as a message, fields \
+unknown to us included; the order of maps is not kept. The reply is kept as it was.
 
 A part of Synchronize is its rest, plus its rows in `state` as `pods` (kind \
 {int(content.Kind.POD)}) and `containers` (kind {int(content.Kind.CONTAINER)}). The rows of a \
@@ -78,10 +75,8 @@ as they came.
 
 `object.data` is the content itself where its length is `size`. Otherwise it is one zstd frame \
 without content size, checksum or dictionary id. If `base` is set, the content of that object is \
-the \
-frame's raw-content dictionary: the version of the same container before it, or for a new \
-container \
-one that resembles it. A base always has a smaller id. Recorders write chains of at most \
+the frame's raw-content dictionary: the version of the same container before it, or for a new \
+container one that resembles it. A base always has a smaller id. Recorders write chains of at most \
 {content.MAX_DEPTH} bases and readers follow at most {content.MAX_DEPTH_READ}. `hash` is BLAKE2b \
 with 16 bytes of the content; readers check it.
 
@@ -95,8 +90,7 @@ Objects are never shared between two stretches, so the oldest stretch can be cut
 its objects, and the pods, containers and sessions that nothing refers to any more. With \
 `--max-size` or `--max-age` that is what happens, a sixteenth of the limit at a time. What \
 Synchronize told a session stays, moved to a newer stretch, until the session itself goes. All \
-that \
-was removed is one row of `gap`, which grows: "{ring.REASON}". Ids are never used again.
+that was removed is one row of `gap`, which grows: "{ring.REASON}". Ids are never used again.
 
 `--max-size` counts the file and its write-ahead log, and is kept while recording. It can be \
 exceeded for a moment by one large batch, or for longer while another program keeps a read \
@@ -107,10 +101,8 @@ sixteenth.
 
 Events are written in batches at most {int(WriterLimits().batch_seconds * 1000)} ms old. When the \
 recorder is killed, what was committed is there; a power cut may cost the last seconds and never \
-the \
-file. Up to {WriterLimits().queue_bytes >> 20} MiB wait in memory while the file cannot be \
-written; \
-what does not fit is lost, and counted in `gap` with the reason.
+the file. Up to {WriterLimits().queue_bytes >> 20} MiB wait in memory while the file cannot be \
+written; what does not fit is lost, and counted in `gap` with the reason.
 """
 
 _FUNCTIONS = """\
@@ -125,8 +117,7 @@ _FUNCTIONS = """\
 
 The JSON has the field names of the protocol and enums by name; fields that we do not know are \
 under `unknown_fields`. What cannot be read as a message is `{{"malformed": "<hexadecimal>"}}`. \
-Where \
-there is nothing the result is NULL. `nri-scope sql` has the view `events` too, with what \
+Where there is nothing the result is NULL. `nri-scope sql` has the view `events` too, with what \
 filters see.
 """
 
