@@ -3,8 +3,14 @@
 
 from __future__ import annotations
 
+import signal
+
 from hypothesis import settings
 
 # No deadlines: how long an example takes is a matter of the machine, not of the code.
 settings.register_profile("nri-scope", deadline=None)
 settings.load_profile("nri-scope")
+
+# Whoever runs the tests in the background may have them ignore ^C, and so every command that they
+# start. Commands end with it, and the tests see that they do.
+signal.signal(signal.SIGINT, signal.default_int_handler)
