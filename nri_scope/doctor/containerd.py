@@ -27,25 +27,23 @@ from .settings import (
     read_toml,
     speaks_of_nri,
     subtable,
-    table_name,
-    tables,
 )
+from .toml_keys import NriKeys, misplaced, overlay
 
 DEFAULT_CONFIG = "/etc/containerd/config.toml"
 NRI_PLUGIN = "io.containerd.nri.v1.nri"
 FILES_MAX = 100
 
-_KEYS = frozenset(
-    {
-        "disable",
-        "disable_connections",
-        "socket_path",
-        "plugin_path",
-        "plugin_config_path",
-        "plugin_registration_timeout",
-        "plugin_request_timeout",
-        "default_validator",
-    }
+_KEYS = NriKeys(
+    enabled="disable",
+    enabled_is_negated=True,
+    disconnections="disable_connections",
+    socket_path="socket_path",
+    plugin_path="plugin_path",
+    plugin_config_path="plugin_config_path",
+    registration_timeout="plugin_registration_timeout",
+    request_timeout="plugin_request_timeout",
+    others=frozenset({"default_validator"}),
 )
 # These are NRI's wherever they stand; the others mean something in tables of other plugins.
 _DISTINCTIVE = frozenset(
@@ -100,18 +98,19 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
         enable_key=f'disable = false in [plugins."{NRI_PLUGIN}"]',
         connections_key=f'disable_connections = false in [plugins."{NRI_PLUGIN}"]',
     )
-    misplaced: list[Misplaced] = []
+    found: list[Misplaced] = []
     for file in files:
         if file.table is not None:
             right = _right_place(file.table, major)
             table = subtable(file.table, *right)
-            misplaced += _misplaced(file, right)
-            config = _overlay(config, file.path, table, right, replaces=major < 2)
+            found += misplaced(file, right, _KEYS, _telling)
+            # 1.x takes a plugin's whole table from a later file, 2.x key by key.
+            config = overlay(config, file.path, table, right, _KEYS, replaces=major < 2)
             config = _disabled_plugin(config, file, right[-1])
     return replace(
         config,
         problems=tuple(problems),
-        misplaced=tuple(misplaced),
+        misplaced=tuple(found),
         orphans=_orphans(host, path, seen),
     )
 
@@ -146,33 +145,6 @@ def _glob(host: Host, pattern: str) -> list[str]:
     return [f"{folder}/{entry}" for entry in names if fnmatch.fnmatchcase(entry, name)]
 
 
-def _overlay(
-    config: NriConfig, file: str, table: Table, right: tuple[str, ...], *, replaces: bool
-) -> NriConfig:
-    """``config`` after one more file: 1.x takes a plugin's whole table from it, 2.x key by key."""
-    if not table:
-        return config
-
-    def setting(key: str, before: Setting | None, *, negated: bool = False) -> Setting | None:
-        if key not in table:
-            return None if replaces else before
-        value = table[key]
-        if negated and isinstance(value, bool):
-            value = not value
-        return Setting(value, file, f"{key} in {table_name(right)}")
-
-    return replace(
-        config,
-        enabled=setting("disable", config.enabled, negated=True),
-        connections=setting("disable_connections", config.connections, negated=True),
-        socket_path=setting("socket_path", config.socket_path),
-        plugin_path=setting("plugin_path", config.plugin_path),
-        plugin_config_path=setting("plugin_config_path", config.plugin_config_path),
-        registration_timeout=setting("plugin_registration_timeout", config.registration_timeout),
-        request_timeout=setting("plugin_request_timeout", config.request_timeout),
-    )
-
-
 def _disabled_plugin(config: NriConfig, file: TomlFile, name: str) -> NriConfig:
     disabled = (file.table or {}).get("disabled_plugins", [])
     if isinstance(disabled, list) and name in disabled:
@@ -180,22 +152,8 @@ def _disabled_plugin(config: NriConfig, file: TomlFile, name: str) -> NriConfig:
     return config
 
 
-def _misplaced(file: TomlFile, right: tuple[str, ...]) -> list[Misplaced]:
-    found: list[Misplaced] = []
-    right_name = table_name(right)
-    for path, table in tables(file.table or {}):
-        if path == right:
-            found += [
-                Misplaced(file.path, right_name, key, "") for key in table if key not in _KEYS
-            ]
-        elif path[: len(right)] != right:
-            keys = _KEYS if path and _NRI_WORD.search(path[-1]) else _DISTINCTIVE
-            found += [
-                Misplaced(file.path, table_name(path), key, right_name)
-                for key in table
-                if key in keys
-            ]
-    return found
+def _telling(path: tuple[str, ...]) -> frozenset[str]:
+    return _KEYS.all if path and _NRI_WORD.search(path[-1]) else _DISTINCTIVE
 
 
 def _orphans(host: Host, path: str, read: set[str]) -> tuple[str, ...]:

@@ -21,34 +21,30 @@ from .settings import (
     Misplaced,
     NriConfig,
     Problem,
-    Setting,
-    Table,
     TomlFile,
     read_toml,
     speaks_of_nri,
     subtable,
-    table_name,
-    tables,
 )
+from .toml_keys import NriKeys, misplaced, overlay
 
 DEFAULT_CONFIG = "/etc/crio/crio.conf"
 DEFAULT_DROP_INS = "/etc/crio/crio.conf.d"
 FILES_MAX = 200
 
 _RIGHT = ("crio", "nri")
-_KEYS = frozenset(
-    {
-        "enable_nri",
-        "nri_listen",
-        "nri_plugin_dir",
-        "nri_plugin_config_dir",
-        "nri_plugin_registration_timeout",
-        "nri_plugin_request_timeout",
-        "nri_disable_connections",
-        "nri_config_file",  # 1.26 only
-        "default_validator",
-    }
+_KEYS = NriKeys(
+    enabled="enable_nri",
+    disconnections="nri_disable_connections",
+    socket_path="nri_listen",
+    plugin_path="nri_plugin_dir",
+    plugin_config_path="nri_plugin_config_dir",
+    registration_timeout="nri_plugin_registration_timeout",
+    request_timeout="nri_plugin_request_timeout",
+    # The first is of 1.26 only.
+    others=frozenset({"nri_config_file", "default_validator"}),
 )
+_DISTINCTIVE = _KEYS.all - {"default_validator"}
 _BACKUP = re.compile(
     r"~$|^#.*#$|^\.|\.(bak|old|orig|save|saved|disabled|off|swp|tmp|rpmnew|rpmsave|rpmorig|"
     r"dpkg-(old|new|dist|tmp)|ucf-(old|dist))$",
@@ -79,7 +75,7 @@ def read_crio(
     )
     files: list[TomlFile] = []
     problems: list[Problem] = []
-    misplaced: list[Misplaced] = []
+    found: list[Misplaced] = []
     try:
         files.append(read_toml(host, path))
     except FileNotFoundError:
@@ -100,15 +96,15 @@ def read_crio(
             fix = f"move it out of {drop_ins}"
             problems.append(Problem(file.path, text, False, fix))
         if file.table is not None:
-            misplaced += _misplaced(file)
-            config = _overlay(config, file.path, subtable(file.table, *_RIGHT))
+            found += misplaced(file, _RIGHT, _KEYS, lambda path: _DISTINCTIVE)
+            config = overlay(config, file.path, subtable(file.table, *_RIGHT), _RIGHT, _KEYS)
     return replace(
         _command_line(config, arguments),
         files=tuple(file.path for file in files if file.table is not None),
         unreadable=tuple((file.path, file.denied) for file in files if file.denied),
         changed_at=max((file.changed_at for file in files), default=0.0),
         problems=tuple(problems),
-        misplaced=tuple(misplaced),
+        misplaced=tuple(found),
         orphans=_orphans(host, path, drop_ins),
     )
 
@@ -132,34 +128,11 @@ def _walk(host: Host, folder: str, depth: int = 0) -> Iterator[str]:
             yield path
 
 
-def _overlay(config: NriConfig, file: str, table: Table) -> NriConfig:
-    def setting(key: str, before: Setting | None, *, negated: bool = False) -> Setting | None:
-        if key not in table:
-            return before
-        value = table[key]
-        if negated and isinstance(value, bool):
-            value = not value
-        return Setting(value, file, f"{key} in {table_name(_RIGHT)}")
-
-    return replace(
-        config,
-        enabled=setting("enable_nri", config.enabled),
-        connections=setting("nri_disable_connections", config.connections, negated=True),
-        socket_path=setting("nri_listen", config.socket_path),
-        plugin_path=setting("nri_plugin_dir", config.plugin_path),
-        plugin_config_path=setting("nri_plugin_config_dir", config.plugin_config_path),
-        registration_timeout=setting(
-            "nri_plugin_registration_timeout", config.registration_timeout
-        ),
-        request_timeout=setting("nri_plugin_request_timeout", config.request_timeout),
-    )
-
-
 def _command_line(config: NriConfig, arguments: tuple[str, ...]) -> NriConfig:
     table: dict[str, object] = {}
-    for key in _KEYS:
+    for key in _KEYS.all:
         flag = "--" + key.replace("_", "-")
-        if key in ("enable_nri", "nri_disable_connections"):
+        if key in (_KEYS.enabled, _KEYS.disconnections):
             # A flag of this kind has its value after "=" or none, which means true.
             for argument in arguments:
                 if argument == flag or argument.startswith(flag + "="):
@@ -167,24 +140,7 @@ def _command_line(config: NriConfig, arguments: tuple[str, ...]) -> NriConfig:
                     table[key] = value.lower() in ("true", "t", "1")
         elif (value_given := option(arguments, flag)) is not None:
             table[key] = value_given
-    return _overlay(config, "the command line", table)
-
-
-def _misplaced(file: TomlFile) -> list[Misplaced]:
-    found = []
-    right_name = table_name(_RIGHT)
-    for path, table in tables(file.table or {}):
-        if path == _RIGHT:
-            found += [
-                Misplaced(file.path, right_name, key, "") for key in table if key not in _KEYS
-            ]
-        elif path[: len(_RIGHT)] != _RIGHT:
-            found += [
-                Misplaced(file.path, table_name(path), key, right_name)
-                for key in table
-                if key in _KEYS and key != "default_validator"
-            ]
-    return found
+    return overlay(config, "the command line", table, _RIGHT, _KEYS)
 
 
 def _orphans(host: Host, path: str, drop_ins: str) -> tuple[str, ...]:

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NRI's settings in the TOML files of the runtimes that have such: each names the keys its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from .settings import Misplaced, NriConfig, Setting, Table, TomlFile, table_name, tables
+
+TablePath = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NriKeys:
+    """How a runtime calls the settings of `NriConfig`."""
+
+    enabled: str
+    disconnections: str
+    """The opposite of ``connections``."""
+    socket_path: str
+    plugin_path: str
+    plugin_config_path: str
+    registration_timeout: str
+    request_timeout: str
+    enabled_is_negated: bool = False
+    """The key switches NRI off rather than on."""
+    others: frozenset[str] = frozenset()
+    """Valid keys that are no concern of ours."""
+
+    @property
+    def all(self) -> frozenset[str]:
+        """Every key that the runtime knows in NRI's table."""
+        return self.others | {
+            self.enabled,
+            self.disconnections,
+            self.socket_path,
+            self.plugin_path,
+            self.plugin_config_path,
+            self.registration_timeout,
+            self.request_timeout,
+        }
+
+
+def overlay(
+    config: NriConfig,
+    origin: str,
+    table: Table,
+    path: TablePath,
+    keys: NriKeys,
+    *,
+    replaces: bool = False,
+) -> NriConfig:
+    """``config`` after what ``origin`` says in the NRI table at ``path``.
+
+    What ``table`` does not set stays as it was, unless the table ``replaces`` earlier ones as a
+    whole. An empty table changes nothing.
+    """
+    if not table:
+        return config
+
+    def setting(key: str, before: Setting | None, *, negated: bool = False) -> Setting | None:
+        if key not in table:
+            return None if replaces else before
+        value = table[key]
+        if negated and isinstance(value, bool):
+            value = not value
+        return Setting(value, origin, f"{key} in {table_name(path)}")
+
+    return replace(
+        config,
+        enabled=setting(keys.enabled, config.enabled, negated=keys.enabled_is_negated),
+        connections=setting(keys.disconnections, config.connections, negated=True),
+        socket_path=setting(keys.socket_path, config.socket_path),
+        plugin_path=setting(keys.plugin_path, config.plugin_path),
+        plugin_config_path=setting(keys.plugin_config_path, config.plugin_config_path),
+        registration_timeout=setting(keys.registration_timeout, config.registration_timeout),
+        request_timeout=setting(keys.request_timeout, config.request_timeout),
+    )
+
+
+def misplaced(
+    file: TomlFile,
+    right: TablePath,
+    keys: NriKeys,
+    telling: Callable[[TablePath], frozenset[str]],
+) -> list[Misplaced]:
+    """Keys without effect: unknown ones in NRI's table, which is at ``right``, and NRI's elsewhere.
+
+    ``telling`` gives the keys that are NRI's even in the table of the given path.
+    """
+    found: list[Misplaced] = []
+    right_name = table_name(right)
+    for path, table in tables(file.table or {}):
+        if path == right:
+            found += [
+                Misplaced(file.path, right_name, key, "") for key in table if key not in keys.all
+            ]
+        elif path[: len(right)] != right:
+            found += [
+                Misplaced(file.path, table_name(path), key, right_name)
+                for key in table
+                if key in telling(path)
+            ]
+    return found
