@@ -117,9 +117,3 @@ STATE_CHANGE_EVENTS = frozenset(
 )
 """Events that travel as StateChange up to NRI 0.11, and from 0.12 on to a plugin that answered one
 of their own RPCs with Unimplemented. The other five always are RPCs of their own."""
-
-
-def is_known(method: str, service: str = "") -> bool:
-    """Whether `method` is in the table, under `service` if one is given."""
-    known = METHODS.get(method)
-    return known is not None and service in ("", known.service)

@@ -56,7 +56,6 @@ V0_9_1_UPDATE_POD = _known("0.9.1-0.20250213175540-000000000000")
 V0_10 = _known("0.10.0")
 V0_11 = _known("0.11.0")
 V0_12 = _known("0.12.0")
-V0_12_2 = _known("0.12.2")
 
 CONSERVATIVE_MASK = mask_of(event for event in Event if event <= Event.RemoveContainer)
 """0x07ff, the events that every NRI version with this protocol has."""
@@ -85,11 +84,6 @@ def has_timeouts(version: NriVersion | None) -> bool:
     return version is not None and version >= V0_7
 
 
-def has_owners(version: NriVersion | None) -> bool:
-    """Whether a validator is told who set what."""
-    return version is not None and version >= V0_10
-
-
 def has_dedicated_rpcs(version: NriVersion | None) -> bool:
     """Whether every event comes as its own RPC rather than as StateChange."""
     return version is not None and version >= V0_12
@@ -98,11 +92,6 @@ def has_dedicated_rpcs(version: NriVersion | None) -> bool:
 def sends_nri_version(version: NriVersion | None) -> bool:
     """Whether RegisterPlugin and Configure carry ``NRI_version``."""
     return version is not None and version >= V0_12
-
-
-def has_image(version: NriVersion | None) -> bool:
-    """Whether a container's image is told."""
-    return version is not None and version >= V0_12_2
 
 
 # The NRI module that each release was built with, from the runtimes' go.mod at their tags: one

@@ -3,13 +3,7 @@ from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
-from nri_scope.nri.methods import (
-    METHODS,
-    PLUGIN_SERVICE,
-    RUNTIME_SERVICE,
-    STATE_CHANGE_EVENTS,
-    is_known,
-)
+from nri_scope.nri.methods import METHODS, STATE_CHANGE_EVENTS
 
 
 def test_the_table_is_that_of_the_services() -> None:
@@ -37,10 +31,3 @@ def test_every_event_has_a_method_of_its_name() -> None:
 
 def test_nine_events_travelled_as_state_change() -> None:
     assert {int(event) for event in STATE_CHANGE_EVENTS} == {1, 2, 3, 5, 6, 7, 9, 11, 13}
-
-
-def test_a_method_is_known_under_its_own_service_only() -> None:
-    assert is_known("StartContainer")
-    assert is_known("StartContainer", PLUGIN_SERVICE)
-    assert not is_known("StartContainer", RUNTIME_SERVICE)
-    assert not is_known("CheckpointContainer")

@@ -9,8 +9,6 @@ from nri_scope.nri.semver import sort_key
 from nri_scope.nri.versions import (
     NriVersion,
     has_dedicated_rpcs,
-    has_image,
-    has_owners,
     has_split_sync,
     infer,
     runtime_title,
@@ -84,18 +82,14 @@ def test_masks(text: str, mask: int) -> None:
 
 def test_an_unknown_version_has_what_all_have_and_no_more() -> None:
     assert valid_mask(None) == 0x07FF
-    assert not any(
-        has(None) for has in (has_split_sync, has_owners, has_dedicated_rpcs, sends_nri_version)
-    )
+    assert not any(has(None) for has in (has_split_sync, has_dedicated_rpcs, sends_nri_version))
 
 
 def test_abilities_begin_at_their_versions() -> None:
     for has, before, since in (
         (has_split_sync, "0.6.1", "0.7.0"),
-        (has_owners, CRI_O_1_33, "0.10.0"),
         (has_dedicated_rpcs, "0.11.0", "0.12.0"),
         (sends_nri_version, "0.11.0", "0.12.0"),
-        (has_image, "0.12.1", "0.12.2"),
     ):
         assert not has(version(before))
         assert has(version(since))
