@@ -32,7 +32,6 @@ async def _record(how: Launched) -> int:
     try:
         end = await session.run(inherited(how.descriptor))
     except NriScopeError as error:
-        plugin.failed(error)
         await plugin.finish(session.ended(str(error)))
         return 2
     finally:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import pathlib
 import sys
 from collections.abc import Sequence
 
@@ -79,6 +81,18 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever read our output has seen enough. Keep the interpreter from flushing into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # The operating system's own words, for whatever no command has better words for.
+        return _fail(_os_words(error))
+
+
+def _os_words(error: OSError) -> str:
+    words = (error.strerror or str(error)).lower()
+    try:
+        pathlib.Path.cwd()
+    except OSError:
+        return "the current folder does not exist any more; change to another"
+    return f"{error.filename}: {words}" if error.filename else words
 
 
 def _one_line(error: click.ClickException) -> str:
@@ -96,5 +110,6 @@ def _fail(text: str, more: str = "") -> int:
     # terminal as anything but text.
     from nri_scope.recorder.escape import safe
 
-    click.echo(f"nri-scope: {safe(text)}{more}", err=True)
+    with contextlib.suppress(OSError):
+        click.echo(f"nri-scope: {safe(text)}{more}", err=True)
     return EXIT_TROUBLE

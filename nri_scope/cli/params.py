@@ -10,12 +10,11 @@ import click
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index, check_name
+from nri_scope.nri.methods import DEFAULT_SOCKET
 
 if TYPE_CHECKING:
     from nri_scope.nri.events import Event
     from nri_scope.recorder.filter import Filter
-
-DEFAULT_SOCKET = Path("/var/run/nri/nri.sock")
 
 
 class Size(click.ParamType[int]):
@@ -119,7 +118,7 @@ class Where(click.ParamType["Filter"]):
 socket_option = click.option(
     "--socket",
     type=click.Path(path_type=Path),
-    default=DEFAULT_SOCKET,
+    default=Path(DEFAULT_SOCKET),
     show_default=True,
     help="The runtime's NRI socket.",
 )

@@ -103,6 +103,7 @@ def command(
     environment variables included; only you can read it, and that is how it should stay.
     """
     from nri_scope.cli.printer import Printer
+    from nri_scope.logger.background import Background
     from nri_scope.logger.destination import default_path
     from nri_scope.logger.run import RecordOptions, record
     from nri_scope.plugin import Identity
@@ -120,12 +121,15 @@ def command(
         wait=wait,
         validate=validate,
     )
+    # In the background: a terminal that was stopped must not keep the runtime waiting.
+    notices = Background(_say, waiting_max=200)
     printer = Printer(print_format) if print_format else None
     try:
-        record(options, _say, printer.show if printer else None)
+        record(options, notices.put, printer.show if printer else None)
     finally:
         if printer:
             printer.close()
+        notices.close()
 
 
 def _say(text: str) -> None:

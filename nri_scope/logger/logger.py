@@ -158,6 +158,9 @@ class Logger:
 
     def _begin(self, report: SessionReport) -> None:
         now = report.start.started_ns
+        if self._session is not None:
+            # No known runtime does that; a session of its own keeps what it said then.
+            self._sink.end_session(self._session, "configured again", now)
         if self._unobserved_since:
             self._sink.note_gap(None, self._unobserved_since, now, self._unobserved_why, None)
             self._unobserved_since = 0

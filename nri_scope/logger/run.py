@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,13 @@ from nri_scope.transport.loop import run
 from .logger import Logger, SessionReport
 from .service import LoggerService
 from .tuning import prepare_process
+
+STOP_SIGNALS = {
+    signal.SIGINT: "interrupted",
+    signal.SIGTERM: "terminated",
+    signal.SIGHUP: "the terminal is gone",
+}
+"""What ends a run in an orderly way, and how it is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,7 @@ def record(
     ``say`` gets what a user wants to know, line by line. Raises `NriScopeError` when there is
     nothing to record from, or no file to record to.
     """
-    existed = options.output.exists()
+    existed = os.path.lexists(options.output)
     recorder = Recorder.open(
         options.output,
         limits=WriterLimits(max_size=options.max_size, max_age_seconds=options.max_age),
@@ -69,13 +77,16 @@ def record(
     try:
         run(running.main())
     finally:
+        for number in STOP_SIGNALS:
+            # A second one must not cut the writing short, which is bounded anyway.
+            signal.signal(number, signal.SIG_IGN)
         counters = recorder.close()
-        if not (existed or running.sessions):
+        if running.sessions or existed:
+            say(_summary(options.output, running, counters))
+        else:
             # Never connected: leave no empty recording behind.
             options.output.unlink(missing_ok=True)
-    if running.sessions or existed:
-        say(_summary(options.output, running, counters))
-    else:
+    if not (running.sessions or existed):
         say("nothing recorded: no runtime was there")
 
 
@@ -112,7 +123,7 @@ class _Run:
     async def main(self) -> None:
         """Record until something says stop."""
         loop = asyncio.get_running_loop()
-        for number, name in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")):
+        for number, name in STOP_SIGNALS.items():
             loop.add_signal_handler(number, self._stop, name)
         if self._options.duration is not None:
             loop.call_later(self._options.duration, self._stop, "the duration is over")

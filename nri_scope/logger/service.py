@@ -65,7 +65,8 @@ class LoggerService:
             keep_connected(
                 self._one_session,
                 wait=self._wait,
-                enough=lambda: self._once or bool(self._stopping),
+                once=self._once,
+                stopping=lambda: bool(self._stopping),
                 on_end=self._on_end,
                 on_wait=self._on_wait,
             )
@@ -94,12 +95,17 @@ class LoggerService:
         return end
 
 
-async def watch_clock(stood_still: Callable[[float], None]) -> None:
+async def watch_clock(
+    stood_still: Callable[[float], None],
+    *,
+    clock: Callable[[], float] = monotonic,
+    heartbeat: float = HEARTBEAT,
+) -> None:
     """Tell when this process did not run for longer than `STOOD_STILL`, in seconds."""
-    before = monotonic()
+    before = clock()
     while True:
-        await asyncio.sleep(HEARTBEAT)
-        now = monotonic()
-        if now - before > HEARTBEAT + STOOD_STILL:
+        await asyncio.sleep(heartbeat)
+        now = clock()
+        if now - before > heartbeat + STOOD_STILL:
             stood_still(now - before)
         before = now

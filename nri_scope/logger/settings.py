@@ -12,6 +12,7 @@ from nri_scope.nri.events import Event, parse_events
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.filter import parse as parse_filter
 from nri_scope.recorder.filter.quantity import parse_duration, parse_size
+from nri_scope.recorder.ring import MIN_SIZE
 
 from .destination import SUFFIX, host_name
 
@@ -47,7 +48,8 @@ def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
         return Settings(), ()
     try:
         loaded: object = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # The last two: dates and numbers that YAML allows and Python does not, and deep nesting.
         return Settings(), (f"configuration: not YAML: {' '.join(str(error).split())}",)
     if loaded is None:
         return Settings(), ()
@@ -56,14 +58,14 @@ def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
     values: dict[str, object] = {}
     problems: list[str] = []
     for key, value in loaded.items():
-        reader = _READERS.get(key)
+        reader = _READERS.get(key) if isinstance(key, str) else None
         if reader is None:
             known = ", ".join(field.name for field in fields(Settings))
             problems.append(f"configuration: unknown key {key!r} (known are {known})")
             continue
         try:
             values[key] = reader(value)
-        except UsageError as error:
+        except (UsageError, ValueError, RecursionError) as error:
             problems.append(f"configuration: {key}: {error}; the default is used")
     return Settings(**values), tuple(problems)  # type: ignore[arg-type]
 
@@ -81,6 +83,8 @@ def _size(value: object) -> int | None:
     size = parse_size(str(value)) if isinstance(value, int | str) else None
     if not size:
         raise UsageError(f"{value!r} is no size such as 500M")
+    if size < MIN_SIZE:
+        raise UsageError(f"{size} bytes are too few; the least is {MIN_SIZE}")
     return size
 
 

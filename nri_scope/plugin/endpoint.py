@@ -12,8 +12,6 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.methods import PLUGIN_CONN, RUNTIME_CONN
 from nri_scope.transport import Link, Notice, RequestHandler, adopt_descriptor, connect_unix
 
-DEFAULT_SOCKET = Path("/var/run/nri/nri.sock")
-
 Connect = Callable[[RequestHandler, Callable[[Notice], None]], Awaitable[Link]]
 """Makes a new link to the runtime, given who serves its requests and hears of oddities."""
 

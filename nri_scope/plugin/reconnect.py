@@ -13,7 +13,6 @@ from nri_scope.errors import (
     ConnectionClosed,
     DeadlineExceeded,
     NriScopeError,
-    RpcError,
 )
 
 from .session import SessionEnd
@@ -41,15 +40,17 @@ async def keep_connected(
     run_session: Callable[[], Awaitable[SessionEnd]],
     *,
     wait: bool,
-    enough: Callable[[], bool],
+    once: bool,
+    stopping: Callable[[], bool],
     backoff: Backoff | None = None,
     on_end: Callable[[SessionEnd], None] = lambda end: None,
     on_wait: Callable[[NriScopeError], None] = lambda error: None,
 ) -> None:
-    """Run session after session until, after one of them, ``enough`` says so.
+    """Run session after session, until ``stopping`` or, with ``once``, until one has ended.
 
-    The first failure to connect is raised unless ``wait``; later ones are waited out, and told to
-    ``on_wait`` when they begin. A registration that the runtime refuses is always raised.
+    What keeps the first session from beginning is raised, unless there is merely nobody to connect
+    to and ``wait`` is set. Later everything is waited out, a refusal too: a runtime that is just
+    starting may refuse for a while. ``on_wait`` is told when such a wait begins.
     """
     backoff = backoff or Backoff()
     connected = False
@@ -58,10 +59,11 @@ async def keep_connected(
         started = monotonic()
         try:
             end = await run_session()
-        except RpcError:
-            raise
-        except (ConnectError, ConnectionClosed, DeadlineExceeded) as error:
-            if not (connected or wait):
+        except NriScopeError as error:
+            if stopping():
+                return
+            absent = isinstance(error, ConnectError | ConnectionClosed | DeadlineExceeded)
+            if not (connected or (wait and absent)):
                 raise
             if not waiting:
                 on_wait(error)
@@ -69,6 +71,6 @@ async def keep_connected(
         else:
             connected, waiting = True, False
             on_end(end)
-            if enough():
+            if once or stopping():
                 return
         await asyncio.sleep(backoff.pause(monotonic() - started))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from time import monotonic_ns
 from typing import NamedTuple, Protocol
@@ -26,6 +27,9 @@ from .endpoint import Connect, Identity
 REGISTER_TIMEOUT = 30.0
 """Seconds to wait for the registration. A runtime takes one plugin at a time and gives a mute one
 5 s, so with some of those before us the reply may well take longer than 5 s."""
+
+FAILURES_TOLD = 20
+"""Different internal errors of one session that are told; an error may come with each event."""
 
 NRI_VERSION = "v0.12.2"
 """What we tell runtimes that ask (from NRI 0.12 on): the API that our messages are complete to."""
@@ -91,6 +95,7 @@ class PluginSession:
         self._configured = False
         self._synchronized = False
         self._refused: UsageError | None = None
+        self._failures: set[str] = set()
 
     @property
     def open(self) -> bool:
@@ -151,13 +156,27 @@ class PluginSession:
                 reply = self._plugin.answer(request)
         except RpcError as error:
             code, message = error.code, error.message
+        except Exception as error:  # noqa: BLE001 - without an answer the runtime would drop us
+            code, message = Code.INTERNAL, f"{type(error).__name__}: {error}"
+        if code:
             link.respond_error(request.stream_id, code, message)
         else:
             link.respond(request.stream_id, reply)
         took_ns = monotonic_ns() - arrived_ns
-        self._plugin.answered(Exchange(request, reply, code, message, arrived_ns, took_ns))
-        if request.method in _CONVERSATION or not self._synchronized:
-            self._follow(request.method, reply, code)
+        try:
+            self._plugin.answered(Exchange(request, reply, code, message, arrived_ns, took_ns))
+            if request.method in _CONVERSATION or not self._synchronized:
+                self._follow(request.method, reply, code)
+        except Exception as error:  # noqa: BLE001 - the answer is given; the session must go on
+            self._tell_failure(request.method, error)
+
+    def _tell_failure(self, method: str, error: Exception) -> None:
+        text = f"internal error after {method}: {type(error).__name__}: {error}"
+        if text in self._failures or len(self._failures) >= FAILURES_TOLD:
+            return
+        self._failures.add(text)
+        with contextlib.suppress(Exception):
+            self._plugin.noticed(text)
 
     def _follow(self, method: str, reply: bytes, code: int) -> None:
         """Keep up with the order of the conversation, after the answer.

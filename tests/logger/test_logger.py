@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, RpcError, UsageError
 from nri_scope.logger import Logger, LoggerService, SessionReport
+from nri_scope.logger.service import watch_clock
 from nri_scope.nri.events import Event
 from nri_scope.plugin import Exchange, Identity, SessionEnd, unix_socket
 from nri_scope.recorder.model import Captured, SessionStart
@@ -247,19 +247,35 @@ async def test_frames_for_unknown_connections_become_notes(
     assert "conn_id=9" in text
 
 
-async def test_standing_still_is_a_gap_of_the_session(runtime: RuntimeEnd, tmp_path: Path) -> None:
-    running = Running(tmp_path / "nri.sock")
-    link, _ = await runtime.registered()
-    await configure(link)
-    await asyncio.sleep(0)
-    time.sleep(1.2)
-    async with asyncio.timeout(10):
-        while not running.sink.gaps:
-            await asyncio.sleep(0.01)
-    await finish(running)
-    ((session, reason, lost),) = running.sink.gaps
+def test_standing_still_is_a_gap_of_the_session() -> None:
+    sink = ListSink()
+    logger = Logger(sink, IDENTITY)
+    logger.stood_still(3)
+    assert sink.gaps == []
+    logger.configure(api.ConfigureRequest(runtime_name="containerd", runtime_version="2.1.0"))
+    logger.answered(exchange("Configure"))
+    logger.stood_still(3.21)
+    ((session, reason, lost),) = sink.gaps
     assert (session, lost) == (1, None)
-    assert reason.startswith("the recorder stood still for 1.")
+    assert reason == "the recorder stood still for 3.2 s; answers may have been late"
+
+
+async def test_clock_is_watched_for_jumps() -> None:
+    told: list[float] = []
+    clock = iter([0.0, 0.1, 0.2, 3.2, 3.3, 3.8, 10.0])
+    with pytest.raises(RuntimeError):
+        await watch_clock(told.append, clock=lambda: next(clock), heartbeat=0.0)
+    assert told == pytest.approx([3.0, 6.2])
+
+
+def test_configured_again_ends_one_session_and_begins_another() -> None:
+    sink = ListSink()
+    logger = Logger(sink, IDENTITY)
+    for _ in range(2):
+        logger.configure(api.ConfigureRequest(runtime_name="containerd", runtime_version="2.1.0"))
+        logger.answered(exchange("Configure"))
+    assert len(sink.sessions) == 2
+    assert sink.ends == [(1, "configured again")]
 
 
 def exchange(method: str, *, timeout_ns: int = 0, took_ns: int = 10) -> Exchange:

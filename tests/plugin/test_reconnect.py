@@ -10,6 +10,7 @@ from nri_scope.plugin import Backoff, SessionEnd, keep_connected
 
 END = SessionEnd("closed by the peer", configured=True, synchronized=True)
 GONE = ConnectError("/run/nri.sock", "no such socket")
+REFUSED = RpcError(3, "no")
 AT_ONCE = Backoff(first=0.0001, longest=0.0001)
 
 
@@ -32,7 +33,8 @@ class Script:
         await keep_connected(
             self.run_session,
             wait=wait,
-            enough=lambda: not self.outcomes,
+            once=False,
+            stopping=lambda: not self.outcomes,
             backoff=AT_ONCE,
             on_wait=lambda error: self.waits.append(str(error)),
         )
@@ -41,6 +43,8 @@ class Script:
 async def test_first_failure_is_raised_unless_asked_to_wait() -> None:
     with pytest.raises(ConnectError):
         await Script(GONE, END).play()
+    with pytest.raises(RpcError):
+        await Script(REFUSED, END).play(wait=True)
     script = Script(GONE, GONE, END)
     await script.play(wait=True)
     assert (script.ends, len(script.waits)) == (1, 1)
@@ -52,9 +56,16 @@ async def test_after_a_session_the_runtime_is_waited_for_and_told_once_each_time
     assert (script.ends, len(script.waits)) == (3, 2)
 
 
-async def test_refused_registration_is_never_tried_again() -> None:
-    with pytest.raises(RpcError):
-        await Script(END, RpcError(3, "no")).play(wait=True)
+async def test_refusal_after_a_session_is_waited_out_too() -> None:
+    script = Script(END, REFUSED, END)
+    await script.play()
+    assert (script.ends, len(script.waits)) == (2, 1)
+
+
+async def test_failure_while_stopping_is_the_end() -> None:
+    script = Script(GONE)
+    await script.play()
+    assert script.waits == []
 
 
 def test_pauses_grow_to_a_bound_and_start_anew_after_a_healthy_session() -> None:

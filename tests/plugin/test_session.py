@@ -12,8 +12,9 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, ConnectionClosed, RpcError, UsageError
+from nri_scope.nri.methods import PLUGIN_CONN, RUNTIME_CONN
 from nri_scope.plugin import Exchange, Identity, PluginSession, inherited, launched, unix_socket
-from nri_scope.wire import RequestReceived
+from nri_scope.wire import Connection, RequestReceived
 
 from .runtime_end import RuntimeEnd, call, configure, synchronize
 
@@ -27,7 +28,7 @@ class Remembering:
         self.exchanges: list[Exchange] = []
         self.notices: list[str] = []
         self.refuse_configuration = ""
-        self.fail_with: RpcError | None = None
+        self.fail_with: Exception | None = None
 
     def configure(self, request: api.ConfigureRequest) -> int:
         if self.refuse_configuration:
@@ -163,6 +164,32 @@ async def test_what_is_out_of_order_is_answered_and_told(
     assert (first, second) == ("the runtime sent event", "the runtime sent Synchronize")
 
 
+async def test_crash_of_the_plugin_costs_neither_answer_nor_session(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    class Crashing(Remembering):
+        def answered(self, exchange: Exchange) -> None:
+            raise RuntimeError("no memory")
+
+    plugin = Crashing()
+    run = asyncio.create_task(
+        PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
+    )
+    link, _ = await runtime.registered()
+    await configure(link)
+    for _ in range(3):
+        assert await call(link, "CreateContainer", b"") == b""
+    plugin.fail_with = ZeroDivisionError("oh")
+    with pytest.raises(RpcError, match="ZeroDivisionError"):
+        await call(link, "CreateContainer", b"")
+    link.close()
+    await run
+    assert plugin.notices == [
+        "internal error after Configure: RuntimeError: no memory",
+        "internal error after CreateContainer: RuntimeError: no memory",
+    ]
+
+
 async def test_inherited_descriptor_is_a_connection_too() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     env = {
@@ -176,7 +203,14 @@ async def test_inherited_descriptor_is_a_connection_too() -> None:
     run = asyncio.create_task(
         PluginSession(how.identity, Remembering()).run(inherited(how.descriptor))
     )
-    await asyncio.sleep(0.01)
+    runtime = Connection(serves=RUNTIME_CONN, calls=PLUGIN_CONN)
+    theirs.setblocking(False)
+    async with asyncio.timeout(10):
+        runtime.receive_data(await asyncio.get_running_loop().sock_recv(theirs, 4096))
+    (request,) = runtime.events_received()
+    assert isinstance(request, RequestReceived)
+    registration = api.RegisterPluginRequest.FromString(request.payload)
+    assert (registration.plugin_idx, registration.plugin_name) == ("07", "nri-scope")
     theirs.close()
     with pytest.raises(ConnectionClosed):
         await run

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Output that blocks, fails or is closed does so out of everybody's way."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from nri_scope.logger.background import Background
+from nri_scope.logger.logfile import LOG_MAX, LogFile
+
+
+def test_writes_everything_in_order_before_it_closes() -> None:
+    written: list[int] = []
+    flushes: list[int] = []
+    output = Background[int](written.append, flush=lambda: flushes.append(len(written)))
+    for number in range(500):
+        output.put(number)
+    output.close()
+    assert written == list(range(500))
+    assert flushes[-1] == 500
+
+
+def test_blocked_output_skips_and_says_how_many() -> None:
+    go_on, started = threading.Event(), threading.Event()
+    written: list[str] = []
+
+    def write(item: str) -> None:
+        started.set()
+        go_on.wait(30)
+        written.append(item)
+
+    output = Background[str](
+        write, skipped=lambda count: written.append(f"{count} skipped"), waiting_max=3
+    )
+    output.put("first")
+    started.wait(30)
+    for number in range(10):
+        output.put(str(number))
+    go_on.set()
+    output.close()
+    assert written == ["first", "0", "1", "2", "7 skipped"]
+
+
+def test_output_that_blocks_for_ever_does_not_hold_up_the_end() -> None:
+    never = threading.Event()
+
+    def write(item: str) -> None:
+        never.wait(60)
+
+    output = Background[str](write)
+    output.put("x")
+    output.close(timeout=0.05)
+    never.set()
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(28, "full"), ValueError("closed")])
+def test_output_that_fails_is_given_up(error: Exception) -> None:
+    calls: list[str] = []
+
+    def write(item: str) -> None:
+        calls.append(item)
+        raise error
+
+    output = Background[str](write)
+    output.put("a")
+    output.close()
+    output.put("b")
+    assert calls == ["a"]
+
+
+def test_log_file_is_private_escaped_and_bounded(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "new" / "x.log")
+    log.write("hello\nworld \x1b[31m")
+    log.close()
+    assert Path(log.path).stat().st_mode & 0o777 == 0o600
+    assert Path(log.path.parent).stat().st_mode & 0o777 == 0o700
+    (line,) = log.path.read_text().splitlines()
+    assert line.endswith(r"Z hello\nworld \x1b[31m")
+    log.path.write_bytes(b"x" * (LOG_MAX + 1))
+    log = LogFile(log.path)
+    log.write("anew")
+    log.close()
+    assert log.path.stat().st_size < 100
+
+
+def test_log_file_never_follows_a_link(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("")
+    (tmp_path / "x.log").symlink_to(precious)
+    log = LogFile(tmp_path / "x.log")
+    log.write("hello")
+    log.close()
+    assert precious.read_text() == ""

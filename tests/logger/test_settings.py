@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a launched logger makes of its YAML: settings or, for each part, a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.logger.settings import Settings, parse_settings
+from nri_scope.nri.events import Event
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "# only a comment\n", "---\n"])
+def test_nothing_means_the_defaults(text: str) -> None:
+    assert parse_settings(text) == (Settings(), ())
+
+
+def test_everything_can_be_set() -> None:
+    settings, problems = parse_settings(
+        "output: /var/log/x.nriscope.db\n"
+        "max_size: 1G\n"
+        "max_age: 24h\n"
+        "events: [CreateContainer, StopContainer]\n"
+        "where: ns:shop\n"
+        "validate: true\n"
+    )
+    assert problems == ()
+    assert settings.output == Path("/var/log/x.nriscope.db")
+    assert (settings.max_size, settings.max_age) == (1 << 30, 86400.0)
+    assert settings.events == frozenset({Event.CreateContainer, Event.StopContainer})
+    assert settings.where is not None
+    assert settings.where.text == "ns:shop"
+    assert settings.validate
+
+
+def test_bounds_can_be_lifted() -> None:
+    settings, problems = parse_settings("max_size: none\nmax_age: none\nevents: pod\n")
+    assert problems == ()
+    assert (settings.max_size, settings.max_age) == (None, None)
+    assert settings.events is not None
+    assert len(settings.events) == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("max_sise: 1G", "unknown key 'max_sise'"),
+        ("7: x", "unknown key 7"),
+        ("[a, b]: x", "not YAML"),
+        ("output: relative.db", "no absolute path"),
+        ("output: 7", "no absolute path"),
+        ('output: "/a\\0b"', "no absolute path"),
+        ("max_size: 100", "too few"),
+        ("max_size: large", "no size"),
+        ("max_size: [1]", "no size"),
+        ("max_age: 24", "no duration"),
+        ("events: Bogus", "no event 'Bogus'"),
+        ("where: nope:1", "unknown field"),
+        ("validate: maybe", "neither true nor false"),
+        ("a: b: c", "not YAML"),
+        ("just words", "not a mapping"),
+        ("since: 2024-02-30", "not YAML"),
+        ("x: " + "[" * 5000, "not YAML"),
+        ("x: " + "9" * 5000, "not YAML"),
+    ],
+)
+def test_what_cannot_be_used_is_told_and_costs_nothing_else(line: str, words: str) -> None:
+    settings, problems = parse_settings(f"{line}\n")
+    assert settings == Settings()
+    assert len(problems) == 1
+    assert words in problems[0]
+
+
+@given(st.text(max_size=60) | st.text("outpmax_sizevn:-[]{}&*!|>'\"% \n0123", max_size=40))
+def test_no_text_raises(text: str) -> None:
+    _, problems = parse_settings(text)
+    assert all(problem.startswith("configuration: ") for problem in problems)
