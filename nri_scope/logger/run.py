@@ -166,7 +166,8 @@ class _Run:
             self._say(f"session ended: {end.reason}{more}")
 
     def _on_wait(self, error: NriScopeError) -> None:
-        if not self.sessions:
+        # That its socket is gone was told when the session ended.
+        if not (self.sessions and isinstance(error, ConnectError)):
             self._say(f"waiting for a runtime: {error}")
 
 
