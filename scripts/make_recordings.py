@@ -15,10 +15,8 @@ import argparse
 import asyncio
 import ctypes
 import socket
-import sqlite3
 import sys
 import tempfile
-from contextlib import closing
 from pathlib import Path
 
 from tests.runtime.testbed.containerd import running
@@ -94,10 +92,6 @@ def _leave_host_name() -> None:
 
 
 def _keep(file: Path) -> None:
-    # A file in WAL mode cannot be opened by plain SQLite where nothing may be written beside it,
-    # as in a read-only checkout.
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA journal_mode = DELETE")
     data = file.read_bytes()
     if len(data) > SIZE_MAX:
         raise TestbedError(f"{file.name} has {len(data)} bytes, at most {SIZE_MAX} are wanted")

@@ -14,8 +14,8 @@ Python's default of 5 ms would be the longest pause by far."""
 def prepare_process() -> None:
     """To be called once, when everything is imported."""
     sys.setswitchinterval(SWITCH_INTERVAL)
-    # What exists now stays; the collector need not look at it again. Events make no cycles, so
-    # collecting rarely costs no memory and spares pauses in the middle of a reply.
+    # What exists now stays; the collector need not look at it again. What an event leaves behind
+    # is freed by counting references, so collecting rarely spares pauses in the middle of a reply.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

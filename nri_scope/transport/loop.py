@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop's where it is installed: it takes a third off the time we add to an event."""
+    """uvloop's where it is installed: it shortens the time that we add to an event."""
     try:
         import uvloop
     except ImportError:
