@@ -52,7 +52,7 @@ class RecordingFile:
             try:
                 status = os.fstat(lock)
                 identity = (status.st_dev, status.st_ino)
-                connection = _connect(path)
+                connection = connect(path)
                 try:
                     _lay_out(connection, path) if is_new else _accept(connection, path)
                     _set_up(connection, path)
@@ -66,7 +66,7 @@ class RecordingFile:
                 os.close(lock)
                 raise
         _ours.add(identity)
-        return cls(path, connection, is_new, lock, identity, _identity_of(_wal(path)))
+        return cls(path, connection, is_new, lock, identity, _identity_of(wal_of(path)))
 
     @property
     def deleted(self) -> bool:
@@ -80,7 +80,7 @@ class RecordingFile:
 
     def close(self) -> None:
         """Close; what SQLite keeps beside the file goes away. Never raises."""
-        wal = _identity_of(_wal(self.path))
+        wal = _identity_of(wal_of(self.path))
         if wal is not None and wal != self._wal_identity:
             # Somebody took our place and writes a recording of their own. SQLite would delete
             # their write-ahead log by its name, so this connection is never closed, not even by
@@ -116,7 +116,8 @@ def _as_recording_errors(path: Path) -> Iterator[None]:
         raise RecordingError(path, problem, hint) from error
 
 
-def _wal(path: Path) -> Path:
+def wal_of(path: Path) -> Path:
+    """SQLite's write-ahead log of a file."""
     return path.with_name(f"{path.name}-wal")
 
 
@@ -159,7 +160,8 @@ def _open_existing(path: Path) -> int:
     return lock
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection for writing, for any one thread at a time. Raises sqlite3.Error."""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,

@@ -15,13 +15,14 @@ from nri_scope.recorder.content import ContentError, Kind
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Event, Gap, Note, Pod, Session, State
 from nri_scope.recorder.objects import Objects
-from nri_scope.recorder.problems import is_damage
+from nri_scope.recorder.patience import Patience
+from nri_scope.recorder.problems import code_of, is_damage
 from nri_scope.recorder.rows import (
     CONTAINER_COLUMNS,
     EVENT_COLUMNS,
     SESSION_COLUMNS,
     Row,
-    RowError,
+    ascending,
     container_of,
     event_of,
     gap_of,
@@ -88,33 +89,39 @@ class Recording:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """For SQL: read-only, with the views ``events`` and ``log``, REGEXP and ``nri_json``."""
+        """For SQL: read-only, with the views ``events`` and ``log``, REGEXP and ``nri_json``.
+
+        To be asked for anew for each query: the file may have been opened again.
+        """
         self._refresh()
+        self._patience.renew()
         return self._connection
 
     # -- what is in it ----------------------------------------------------------------------
 
     def sessions(self) -> list[Session]:
         """All sessions, oldest first."""
-        return self._all(session_of, f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id")
+        return self._table(session_of, f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id")
 
     def gaps(self) -> list[Gap]:
         """All gaps, by their beginnings."""
-        return self._all(
-            gap_of, "SELECT id, session, from_ns, to_ns, reason, lost FROM gap ORDER BY from_ns, id"
+        gaps = self._table(
+            gap_of, "SELECT id, session, from_ns, to_ns, reason, lost FROM gap ORDER BY id"
         )
+        return sorted(gaps, key=lambda gap: gap.from_ns)
 
     def notes(self) -> list[Note]:
         """All notes, by time."""
-        return self._all(note_of, "SELECT id, session, at_ns, text FROM note ORDER BY at_ns, id")
+        notes = self._table(note_of, "SELECT id, session, at_ns, text FROM note ORDER BY id")
+        return sorted(notes, key=lambda note: note.at_ns)
 
     def pods(self) -> list[Pod]:
         """All pods that events or Synchronize told of."""
-        return self._all(pod_of, "SELECT key, id, namespace, name, uid FROM pod ORDER BY key")
+        return self._table(pod_of, "SELECT key, id, namespace, name, uid FROM pod ORDER BY key")
 
     def containers(self) -> list[Container]:
         """All containers, likewise."""
-        return self._all(
+        return self._table(
             container_of,
             f"SELECT {CONTAINER_COLUMNS} FROM container AS c LEFT JOIN pod AS p ON p.key = c.pod "
             "ORDER BY c.key",
@@ -181,17 +188,14 @@ class Recording:
             nonlocal newest
             page: list[Event] = []
             newest = after_id
-            for row in self._connection.execute(
+            rows = self._connection.execute(
                 f"SELECT {EVENT_COLUMNS} FROM events WHERE {condition} AND id > ? "
                 f"ORDER BY id LIMIT {_PAGE}",
                 [*values, after_id],
-            ):
-                event = event_of(row)
-                # A file made by hand could have rows without end; in a sound one ids ascend.
-                if event.id <= newest:
-                    raise RowError("its events are out of order")
-                newest = event.id
-                page.append(event)
+            )
+            for row in ascending(rows, (after_id,)):
+                page.append(event_of(row))
+                newest = page[-1].id
             return page
 
         return self._read(read, lambda: f"from event {newest + 1} on")
@@ -257,10 +261,12 @@ class Recording:
     def _told(self, condition: str, session: int, event: int, limit: int) -> State:
         pods: list[bytes] = []
         containers: list[bytes] = []
-        for row in self._connection.execute(
-            f"SELECT object FROM state WHERE {condition} ORDER BY event, position", (session, event)
-        ):
-            kind, content = self._objects.get(number_of(row))
+        rows = self._connection.execute(
+            f"SELECT event, position, object FROM state WHERE {condition} ORDER BY event, position",
+            (session, event),
+        )
+        for row in ascending(rows, (0, -1)):
+            kind, content = self._objects.get(number_of(row[2:]))
             limit -= len(content) + 8
             if limit < 0:
                 raise ContentError("what Synchronize told is too large")
@@ -281,6 +287,7 @@ class Recording:
         except RecordingError as error:
             raise RecordingError(self.path, error.problem, error.hint) from error
         self._objects = Objects(self._connection)
+        self._patience = Patience(self._connection, self._real_path.stat().st_size)
         register(self._connection, self)
 
     def _refresh(self) -> bool:
@@ -295,6 +302,7 @@ class Recording:
     def _read(self, work: Callable[[], T], where: Callable[[], str] = str) -> T:
         while True:
             self._refresh()
+            self._patience.renew()
             try:
                 result = work()
             except (sqlite3.Error, ValueError) as error:
@@ -305,10 +313,21 @@ class Recording:
             if not self._refresh():
                 return result
 
+    def _table(self, make: Callable[[Row], T], query: str) -> list[T]:
+        """Rows whose first column is the key, in its order."""
+        return self._read(
+            lambda: [make(row) for row in ascending(self._connection.execute(query), (0,))]
+        )
+
     def _all(self, make: Callable[[Row], T], query: str, values: Sequence[Value] = ()) -> list[T]:
         return self._read(lambda: [make(row) for row in self._connection.execute(query, values)])
 
     def _error(self, error: Exception, where: str) -> RecordingError:
+        if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_INTERRUPT:
+            if not self._patience.is_over:
+                # A signal came while SQLite worked, and sqlite3 made this of it.
+                raise KeyboardInterrupt from error
+            return RecordingError(self.path, "it is damaged: reading it would never end")
         if isinstance(error, UnicodeError) or (
             isinstance(error, sqlite3.Error) and not is_damage(error)
         ):

@@ -43,10 +43,10 @@ class Ring:
 
     @property
     def log_bytes(self) -> int:
-        """What of ``max_size`` is set aside for the write-ahead log."""
+        """How large the write-ahead log may become; of ``max_size`` so much is set aside."""
         if self.max_size is None:
-            return 4 << 20
-        return max(512 << 10, min(4 << 20, self.max_size // 4))
+            return 64 << 20
+        return max(512 << 10, min(8 << 20, self.max_size // 4))
 
     @property
     def _file_bytes(self) -> int:
@@ -133,7 +133,10 @@ def cut(
 
 
 def shrink(connection: sqlite3.Connection) -> Iterator[int]:
-    """Give free pages back to the file system, step by step. Raises sqlite3.Error."""
+    """Give free pages back, step by step; the next checkpoint makes the file itself shorter.
+
+    Raises sqlite3.Error.
+    """
     free = before = 0
     while True:
         (free,) = connection.execute("PRAGMA freelist_count").fetchone()
@@ -142,8 +145,6 @@ def shrink(connection: sqlite3.Connection) -> Iterator[int]:
         before = free
         connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
         yield 0
-    # Only now the file itself becomes shorter. Where a reader is in the way, the next time.
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def _step(connection: sqlite3.Connection, work: Callable[[], object]) -> int:

@@ -7,6 +7,7 @@ SQLite lets any column hold anything, whatever its table says.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any, cast
 
@@ -49,6 +50,20 @@ _SESSION_OPEN = _types(Session, ended_ns=_NULL)
 _POD = _types(Pod)
 _ORPHAN = (int, str, str, *[_NULL] * len(_POD))
 _NUMBER_OR_NULL = (int, _NULL)
+
+
+def ascending(rows: Iterable[Row], after: tuple[int, ...]) -> Iterator[Row]:
+    """Rows whose first columns are numbers that ascend, from above ``after``.
+
+    Keys do so in a sound file; one made by hand could go in circles. Raises RowError.
+    """
+    width = len(after)
+    for row in rows:
+        key = row[:width]
+        if any(type(part) is not int for part in key) or not after < key:
+            raise RowError("its rows are out of order")
+        after = key
+        yield row
 
 
 def event_of(row: Row) -> Event:

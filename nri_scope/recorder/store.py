@@ -9,11 +9,11 @@ from typing import NamedTuple
 from nri_scope.recorder.cache import RecentlyUsed
 from nri_scope.recorder.content import MAX_DEPTH, Kind, Packer, StoredObject, digest
 
-_KNOWN = 16_384
+_KNOWN = 8_192
 """Contents remembered by hash, about 200 bytes each. Older ones are stored again when they come
 back, which costs space and nothing else."""
-_BASES_BYTES = 6 << 20
-"""Contents remembered as dictionaries: the newest version of some 2,000 containers."""
+_BASES_BYTES = 3 << 20
+"""Contents remembered as dictionaries: the newest version of at least 700 containers."""
 _MODELS = 128
 # A model is replaced when packing against it saves less than a quarter of packing alone.
 _POOR = 0.75

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.recorder.cache import RecentlyUsed
 
-_KNOWN = 8_192
+_KNOWN = 4_096
 # Different things under one id are a fault of the peer; of so many we keep track.
 _NAMESAKES = 8
 

@@ -84,7 +84,7 @@ class Recorder:
         path = Path(path).absolute()
         file = RecordingFile.open(path)
         inbox = Inbox(limits.queue_bytes)
-        writing = Writing(file, ring, keep, want_events=on_event is not None)
+        writing = Writing(file, ring, keep, want_events=on_event is not None, background=True)
         worker = Worker(inbox, writing, limits.batch_seconds, on_event, on_problem)
         recorder = cls(worker, inbox, writing.next_session)
         worker.start()

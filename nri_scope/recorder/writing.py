@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from nri_scope.errors import RecordingError
+from nri_scope.recorder.checkpoint import Checkpointer
 from nri_scope.recorder.content import MAX_CONTENT
 from nri_scope.recorder.encode import Encoder, OpenSession
 from nri_scope.recorder.file import PAGE, RecordingFile
@@ -24,6 +25,8 @@ DELETED = "the file was deleted or moved; what was recorded before is not in thi
 # Events whose rows are handed to SQLite together.
 _FLUSH = 64
 _ROW_BYTES = 90
+# Of write-ahead log before it is moved into the file.
+_LOG_BYTES = 4 << 20
 
 
 @dataclass(slots=True)
@@ -53,8 +56,9 @@ class Writing:
         keep: Callable[[Event], bool] | None = None,
         *,
         want_events: bool = False,
+        background: bool = False,
     ) -> None:
-        """Raises RecordingError."""
+        """``background`` lets a thread of its own wait for the disk. Raises RecordingError."""
         self.path = file.path
         self.removed = 0
         """Events that the ring removed."""
@@ -62,6 +66,8 @@ class Writing:
         self._keep = keep
         self._want_events = want_events
         self._file: RecordingFile | None = file
+        self._background = background
+        self._checkpointer: Checkpointer | None = None
         self._encoder: Encoder | None = None
         self._sessions: dict[int, OpenSession] = {}
         self._starts: dict[int, SessionStart] = {}
@@ -78,7 +84,7 @@ class Writing:
             self._set_up(file)
             (newest,) = file.connection.execute("SELECT max(id) FROM session").fetchone()
         except sqlite3.Error as error:
-            file.close()
+            self.close()
             raise RecordingError(self.path, f"cannot record: {error}") from error
         self.next_session: int = (newest or 0) + 1
 
@@ -111,6 +117,8 @@ class Writing:
             self._sessions, self._starts, self._killed_ns = sessions, starts, killed_ns
             self._roll_back(connection)
             raise
+        if self._checkpointer is not None:
+            self._checkpointer.committed()
         self._preface = []
         self._stretch_bytes += encoder.objects.stored_bytes - stored_before
         self._stretch_bytes += written.recorded * _ROW_BYTES
@@ -134,24 +142,34 @@ class Writing:
             # What remains is what Synchronize told, which stays however large it is.
             some = connection.execute("SELECT 1 FROM event LIMIT 1").fetchone()
             self._uncuttable = not self._cut_off and some is None
+            if self._checkpointer is not None:
+                self._checkpointer.soon()
         else:
             self.removed += removed
             self._cut_off += removed
+            if self._checkpointer is not None:
+                self._checkpointer.committed()
         return True
 
     def close(self) -> None:
         """Close the file. Never raises."""
+        # The last connection that closes tidies up; that has to be the writer's.
+        if self._checkpointer is not None:
+            self._checkpointer.close()
         if self._file is not None:
             self._file.close()
-            self._file = None
+        self._file = self._checkpointer = self._encoder = self._cutting = None
 
     # -- the file ---------------------------------------------------------------------------
 
     def _set_up(self, file: RecordingFile) -> None:
         connection = file.connection
-        log_pages = self._ring.log_bytes // PAGE
-        connection.execute(f"PRAGMA wal_autocheckpoint = {log_pages // 2}").fetchall()
-        connection.execute(f"PRAGMA journal_size_limit = {self._ring.log_bytes}").fetchall()
+        wanted = min(_LOG_BYTES, self._ring.log_bytes // 2)
+        pages = 0 if self._background else wanted // PAGE
+        connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchall()
+        connection.execute(f"PRAGMA journal_size_limit = {wanted}").fetchall()
+        if self._background:
+            self._checkpointer = Checkpointer(file.path, wanted, self._ring.log_bytes)
         # Nobody else records to this file, so who left these sessions open is no more.
         (self._killed_ns,) = connection.execute(
             "SELECT coalesce(max(coalesce((SELECT at_ns FROM event WHERE id >= first_event "
@@ -171,8 +189,7 @@ class Writing:
                 return file.connection
             if not file.deleted:
                 raise RecordingError(self.path, "another file is in its place")
-            file.close()
-            self._file = self._encoder = self._cutting = None
+            self.close()
         self._file = RecordingFile.open(self.path, only_new=True)
         self._set_up(self._file)
         self._preface = [Begin(number, start) for number, start in self._starts.items()]

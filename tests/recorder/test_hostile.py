@@ -23,7 +23,7 @@ from nri_scope.recorder.content import Packer, digest
 from nri_scope.recorder.model import Container, Event, Gap, Note, Pod, Session
 from nri_scope.recorder.reader import MAX_REQUEST, Recording
 from nri_scope.recorder.schema import TABLES
-from tests.recorder.traffic import a_synchronize, an_item, lifecycles, one_stream, record
+from tests.recorder.traffic import MEMORY, a_synchronize, an_item, lifecycles, one_stream, record
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +91,10 @@ def use(path: Path, *, messages: bool = True) -> None:
                 recording.reply(event.id)
         # Somebody's own SQL says what SQLite says.
         for query in (
-            "SELECT nri_json(id), nri_json(id, 'reply') FROM event",
-            "SELECT nri_object(id) FROM object",
-            "SELECT * FROM log",
+            # A query of somebody's own goes on as long as they like.
+            "SELECT nri_json(id), nri_json(id, 'reply') FROM event LIMIT 500",
+            "SELECT nri_object(id) FROM object LIMIT 500",
+            "SELECT * FROM log LIMIT 500",
         ):
             with suppress(sqlite3.Error, UnicodeError, RecordingError):
                 for row in recording.connection.execute(query):
@@ -138,7 +139,7 @@ def test_a_damaged_file_is_read_or_refused(
                 del content[at:]
         if not content:
             break
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "r.db"
         path.write_bytes(content)
         use(path)
@@ -251,13 +252,13 @@ class TestTraps:
             with pytest.raises(RecordingError, match="event 5"):
                 list(recording.events())
 
-    def test_events_that_claim_to_be_endless_are_not_followed(self, path: Path) -> None:
-        """A page of a B-tree that is its own child."""
+    def _make_endless(self, path: Path, table: str) -> None:
+        """Let all children of a B-tree's root be the first one."""
         with closing(sqlite3.connect(path)) as connection:
             root, leaf = (
                 row[0]
                 for row in connection.execute(
-                    "SELECT pageno FROM dbstat WHERE name = 'event' ORDER BY path LIMIT 2"
+                    "SELECT pageno FROM dbstat WHERE name = ? ORDER BY path LIMIT 2", (table,)
                 )
             )
         content = bytearray(path.read_bytes())
@@ -268,9 +269,28 @@ class TestTraps:
             cell = start + int.from_bytes(content[pointer : pointer + 2], "big")
             content[cell : cell + 4] = leaf.to_bytes(4, "big")
         path.write_bytes(content)
+
+    def test_events_that_come_again_are_not_followed(self, path: Path) -> None:
+        self._make_endless(path, "event")
         with Recording.open(path) as recording:
             with pytest.raises(RecordingError, match="damaged from event"):
                 list(recording.events())
+
+    def test_what_synchronize_told_is_not_told_again(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.db"
+        record(path, [an_item("Synchronize", a_synchronize(300))])
+        self._make_endless(path, "state")
+        with Recording.open(path) as recording:
+            with pytest.raises(RecordingError, match="damaged"):
+                recording.state(1)
+
+    def test_a_search_without_end_comes_to_one(self, path: Path) -> None:
+        with Recording.open(path) as recording:
+            endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+            with pytest.raises(RecordingError, match="would never end"):
+                recording._all(tuple, f"{endless} SELECT i FROM n WHERE i < 0")
+            # It is about that one query.
+            assert recording.last_id() > 0
 
     def test_an_index_that_lies_is_no_more_than_a_wrong_answer(self, path: Path) -> None:
         self._prepare(

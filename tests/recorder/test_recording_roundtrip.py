@@ -17,6 +17,7 @@ from nri_scope.recorder.model import Captured
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
 from tests.recorder.traffic import (
+    MEMORY,
     RUNTIMES,
     a_container,
     a_pod,
@@ -66,7 +67,7 @@ def _read_back(path: Path, items: list[Captured]) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(_captured, max_size=12))
 def test_any_traffic_comes_back_as_it_was(items: list[Captured]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "r.nriscope.db"
         record(path, items)
         _read_back(path, items)

@@ -6,7 +6,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from nri_scope.recorder.ring import MIN_SIZE, REASON, Ring
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recorder.writing import Writing
 from tests.recorder.traffic import (
+    MEMORY,
     NOW,
     a_container,
     a_pod,
@@ -36,14 +37,6 @@ from tests.recorder.traffic import (
 )
 
 _SIZE = MIN_SIZE
-# The ring waits for the disk again and again. It is the same in memory, and ten times as fast.
-_MEMORY = Path("/dev/shm")
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as name:
-        yield Path(name)
 
 
 def noisy(number: int) -> list[Captured]:
@@ -114,8 +107,8 @@ class Written:
 
 
 @pytest.fixture
-def ring(folder: Path) -> Written:
-    written = Written(folder / "r.db", Ring(_SIZE, None))
+def ring(tmp_path: Path) -> Written:
+    written = Written(tmp_path / "r.db", Ring(_SIZE, None))
     written.write(Begin(1, a_start()))
     return written
 
@@ -142,8 +135,8 @@ def path_size(path: Path) -> int:
     return path.stat().st_size
 
 
-def test_the_recorder_does_it_by_itself(folder: Path) -> None:
-    path = folder / "r.db"
+def test_the_recorder_does_it_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
     items = [item for number in range(120) for item in noisy(number)]
     record(path, items, limits=WriterLimits(max_size=_SIZE))
     assert size_of(path) <= _SIZE
@@ -152,8 +145,8 @@ def test_the_recorder_does_it_by_itself(folder: Path) -> None:
         assert recording.last_id() == len(items)
 
 
-def test_a_file_that_was_too_large_shrinks(folder: Path) -> None:
-    path = folder / "r.db"
+def test_a_file_that_was_too_large_shrinks(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
     record(path, [item for number in range(150) for item in noisy(number)])
     before = path.stat().st_size
     assert before > _SIZE
@@ -210,8 +203,8 @@ def test_a_container_that_comes_back_after_it_was_removed_has_its_names(ring: Wr
     ring.check()
 
 
-def test_numbers_are_not_used_again(folder: Path) -> None:
-    path = folder / "r.db"
+def test_numbers_are_not_used_again(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
     for expected in (1, 12):
         ring = Written(path, Ring(None, 1e-9))
         session = ring.writing.next_session
@@ -226,8 +219,8 @@ def test_numbers_are_not_used_again(folder: Path) -> None:
             assert list(recording.events()) == []
 
 
-def test_old_events_go_by_their_age_even_if_nothing_new_comes(folder: Path) -> None:
-    ring = Written(folder / "r.db", Ring(None, 3600))
+def test_old_events_go_by_their_age_even_if_nothing_new_comes(tmp_path: Path) -> None:
+    ring = Written(tmp_path / "r.db", Ring(None, 3600))
     ring.write(Begin(1, a_start()))
     now = time.time_ns()
     two_hours_ago = [item._replace(wall_ns=now - 7200 * 10**9) for item in lifecycle(1)]
@@ -240,8 +233,8 @@ def test_old_events_go_by_their_age_even_if_nothing_new_comes(folder: Path) -> N
     ring.close()
 
 
-def test_the_recorder_wakes_to_look_for_what_is_too_old(folder: Path) -> None:
-    path = folder / "r.db"
+def test_the_recorder_wakes_to_look_for_what_is_too_old(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
     recorder = Recorder.open(path, limits=WriterLimits(max_age_seconds=1.5))
     session = recorder.begin_session(a_start())
     for item in lifecycle(1):
@@ -261,8 +254,8 @@ def _wait_until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never happened")
 
 
-def test_a_state_that_is_too_large_for_the_ring_does_not_make_it_spin(folder: Path) -> None:
-    ring = Written(folder / "r.db", Ring(_SIZE, None))
+def test_a_state_that_is_too_large_for_the_ring_does_not_make_it_spin(tmp_path: Path) -> None:
+    ring = Written(tmp_path / "r.db", Ring(_SIZE, None))
     ring.write(Begin(1, a_start()))
     chance = random.Random(1)
     told = api.SynchronizeRequest()
@@ -279,8 +272,8 @@ def test_a_state_that_is_too_large_for_the_ring_does_not_make_it_spin(folder: Pa
 
 
 @pytest.mark.parametrize("steps", [1, 3, 8, 21])
-def test_who_is_killed_while_cutting_leaves_a_whole_recording(folder: Path, steps: int) -> None:
-    ring = Written(folder / "r.db", Ring(_SIZE, None))
+def test_who_is_killed_while_cutting_leaves_a_whole_recording(tmp_path: Path, steps: int) -> None:
+    ring = Written(tmp_path / "r.db", Ring(_SIZE, None))
     ring.write(Begin(1, a_start()))
     ring.send([an_item("Synchronize", a_synchronize(3))])
     writing = ring.writing
@@ -292,7 +285,7 @@ def test_who_is_killed_while_cutting_leaves_a_whole_recording(folder: Path, step
         number += 1
     for _ in range(steps):
         writing.tidy()
-    copy = folder / "killed.db"
+    copy = tmp_path / "killed.db"
     for kind in ("", "-wal"):
         copy.with_name(copy.name + kind).write_bytes(
             ring.path.with_name(ring.path.name + kind).read_bytes()
@@ -345,7 +338,7 @@ _steps = st.lists(
 @settings(max_examples=15, deadline=None)
 @given(_steps)
 def test_whatever_happens_what_is_left_is_whole(steps: list[tuple[str, int]]) -> None:
-    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as name:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         ring = Written(Path(name) / "r.db", Ring(_SIZE, None))
         session = 1
         ring.write(Begin(1, a_start()))
@@ -385,8 +378,8 @@ def test_two_containers_of_one_pod_outlive_each_other(ring: Written) -> None:
         ]
 
 
-def test_a_recorder_closes_while_it_is_still_cutting(folder: Path) -> None:
-    path = folder / "r.db"
+def test_a_recorder_closes_while_it_is_still_cutting(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
     record(path, [item for number in range(150) for item in noisy(number)])
     recorder = Recorder.open(path, limits=WriterLimits(max_size=_SIZE))
     session = recorder.begin_session(a_start())

@@ -23,6 +23,8 @@ from nri_scope.recorder.writer import Recorder
 
 CAPTURES = Path(__file__).parent.parent / "data" / "captures"
 RUNTIMES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")
+MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+"""A folder in memory for a test's own temporary folder; None: the usual place."""
 NOW = 1_795_000_000 * 10**9
 
 

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.checkpoint import Checkpointer
+from nri_scope.recorder.file import RecordingFile, wal_of
+from nri_scope.recorder.reader import Recording
+
+_WANTED = 100_000
+_MOST = 400_000
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[RecordingFile]:
+    file = RecordingFile.open(tmp_path / "r.db")
+    file.connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+    file.connection.execute(f"PRAGMA journal_size_limit = {_WANTED}").fetchall()
+    yield file
+    file.close()
+
+
+def _write(file: RecordingFile, size: int = 20_000) -> None:
+    file.connection.execute(
+        "INSERT INTO object (kind, hash, size, data) VALUES (0, x'', 0, zeroblob(?))", (size,)
+    )
+
+
+def _log(file: RecordingFile) -> int:
+    return wal_of(file.path).stat().st_size
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("it never happened")
+
+
+def test_the_log_is_moved_into_the_file_and_begins_anew(file: RecordingFile) -> None:
+    checkpointer = Checkpointer(file.path, _WANTED, 1 << 40)
+    before = file.path.stat().st_size
+    while _log(file) <= _WANTED:
+        _write(file)
+        checkpointer.committed()
+    _until(lambda: file.path.stat().st_size > before)
+    checkpointer.close()
+    _write(file)
+    assert _log(file) <= _WANTED
+
+
+def test_the_log_never_becomes_much_longer_than_it_may(file: RecordingFile) -> None:
+    checkpointer = Checkpointer(file.path, _WANTED, _MOST)
+    for _ in range(200):
+        _write(file)
+        checkpointer.committed()
+        assert _log(file) <= _MOST + 50_000
+    checkpointer.close()
+
+
+def test_a_reader_who_needs_the_log_is_not_waited_for(file: RecordingFile) -> None:
+    _write(file)
+    checkpointer = Checkpointer(file.path, _WANTED, _MOST)
+    with Recording.open(file.path) as recording:
+        reading = recording.connection.execute("SELECT id FROM object UNION ALL SELECT 2")
+        assert next(reading) == (1,)
+        for _ in range(100):
+            _write(file)
+            checkpointer.committed()
+        # All of it was written, beside what is being read.
+        assert _log(file) > 4 * _MOST
+        assert list(reading) == [(2,)]
+    _write(file)
+    checkpointer.committed()
+    checkpointer.soon()
+    _until(lambda: file.path.stat().st_size > 100 * 20_000)
+    checkpointer.close()
+    _write(file)
+    assert _log(file) <= _WANTED
+
+
+def test_it_ends_while_it_has_something_to_do(file: RecordingFile) -> None:
+    checkpointer = Checkpointer(file.path, 0, 1 << 40)
+    for _ in range(50):
+        _write(file)
+        checkpointer.committed()
+    checkpointer.close()
+    file.close()
+    assert not wal_of(file.path).exists()
