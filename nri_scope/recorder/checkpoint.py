@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,7 +35,7 @@ class Checkpointer:
         self._connection = connect(path)
         self._busy = threading.Lock()
         self._wake = threading.Event()
-        self._closing = False
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nri-scope-disk", daemon=True)
         self._thread.start()
 
@@ -59,7 +58,7 @@ class Checkpointer:
 
     def close(self) -> None:
         """End, after the round that is under way."""
-        self._closing = True
+        self._closing.set()
         self._wake.set()
         self._thread.join()
         with suppress(sqlite3.Error):
@@ -70,12 +69,12 @@ class Checkpointer:
             self._wake.wait()
             self._wake.clear()
             for _ in range(_ROUNDS):
-                if self._closing:
+                if self._closing.is_set():
                     return
                 if self._move():
                     break
             # A disk that is too slow is not helped by asking it all the time.
-            time.sleep(0 if self._closing else _REST_SECONDS)
+            self._closing.wait(_REST_SECONDS)
 
     def _move(self) -> bool:
         """Returns whether all of the log is in the file now."""
