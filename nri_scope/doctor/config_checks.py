@@ -36,6 +36,8 @@ class Installation:
     process: RuntimeProcess | None
     registration: Registration | None = None
     """What it said when we registered, if it was the one that listens."""
+    version_unknown: str = ""
+    """Why there is no version, where that can be told."""
 
     @property
     def title(self) -> str:
@@ -55,6 +57,7 @@ def check_installation(installation: Installation) -> list[Check]:
     """Everything about one runtime's configuration."""
     prefix = installation.config.runtime
     return [
+        *_version(f"{prefix}-version", installation),
         *_files(prefix, installation),
         *_enabled(f"{prefix}-enabled", installation),
         *_connections(f"{prefix}-connections", installation),
@@ -68,6 +71,15 @@ def _key(version: str) -> SortKey:
     key = sort_key(version)
     assert key is not None
     return key
+
+
+def _version(name: str, installation: Installation) -> Iterator[Check]:
+    process = installation.process
+    if process is None or installation.version or not installation.version_unknown:
+        return
+    runtime = runtime_title(installation.config.runtime)
+    what = f"the version of {runtime} (process {process.pid}, {process.program})"
+    yield unknown(name, f"{what} is unknown: {installation.version_unknown}")
 
 
 def _files(prefix: str, installation: Installation) -> Iterator[Check]:

@@ -23,7 +23,8 @@ from .check import Check, softened, unknown, warn
 from .config_checks import Installation, check_installation, default_enabled
 from .host import Host
 from .plugins import check_plugins, look_at_plugins
-from .processes import RuntimeProcess, program_version, running_runtimes
+from .processes import RuntimeProcess, running_runtimes
+from .program import ProgramVersion, program_version
 from .registration import Registration, check_registration, register
 from .settings import NriConfig, path_of
 from .sockets import Listener, check_listener, check_socket, connect, look_at_socket
@@ -38,15 +39,15 @@ def examine(
     host: Host,
     socket_path: str | None = None,
     *,
-    version_of: Callable[[str], str] | None = None,
+    version_of: Callable[[int], ProgramVersion] | None = None,
 ) -> list[Check]:
     """Examine ``host``; ``socket_path`` None takes the one of the runtime that runs.
 
-    ``version_of`` asks a program for its version; by default that is done for the machine we run
-    on, and not for one whose files are mounted somewhere.
+    ``version_of`` asks the program of a process for its version; by default that is done for the
+    machine we run on, and not for one whose files are mounted somewhere.
     """
     if version_of is None:
-        version_of = program_version if host.root == Path("/") else lambda program: ""
+        version_of = program_version if host.root == Path("/") else lambda pid: ProgramVersion("")
     found = _bounded(lambda: _installations(host, version_of))
     installations = found or []
     path = socket_path or _configured_socket(installations)
@@ -96,14 +97,17 @@ def _bounded(step: Callable[[], T], seconds: float = STEP_TIMEOUT) -> T | None:
     return result[0] if result else None
 
 
-def _installations(host: Host, version_of: Callable[[str], str]) -> list[Installation]:
+def _installations(host: Host, version_of: Callable[[int], ProgramVersion]) -> list[Installation]:
     """Running runtimes, then those that are only configured, each configuration once."""
     found: dict[tuple[str, ...], Installation] = {}
     for process in running_runtimes(host):
-        program = f"/proc/{process.pid}/exe" if process.program else ""
-        version = version_of(program) if program else ""
-        config = _config(host, process.runtime, process.arguments, version)
-        found.setdefault(_identity(config), Installation(config, version, process))
+        version = version_of(process.pid) if process.program else ProgramVersion("")
+        config = _config(host, process.runtime, process.arguments, version.text)
+        installation = Installation(config, version.text, process, version_unknown=version.why)
+        # A process that only bears the name must not hide the one that is known to be a runtime.
+        known = found.get(_identity(config))
+        if known is None or (installation.version and not known.version):
+            found[_identity(config)] = installation
     running = {item.config.runtime for item in found.values()}
     for runtime in ("containerd", "cri-o", "isulad"):
         config = _config(host, runtime, (), "")

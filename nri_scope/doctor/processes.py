@@ -5,21 +5,15 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from .host import Host
 
 PROCESSES_MAX = 50_000
-VERSION_TIMEOUT = 3.0
-"""Seconds for a runtime's ``--version``, which takes some milliseconds."""
 
 RUNTIMES = {"containerd": "containerd", "crio": "cri-o", "isulad": "isulad"}
 """Runtimes by the names of their processes."""
-
-_VERSION = re.compile(rb"\bv?(\d+\.\d+\.\d+[^\s,]*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +107,6 @@ def _started_at(host: Host, pid: int, boot: float | None) -> float | None:
     if boot is None or len(fields) < 20 or not fields[19].isdigit():
         return None
     return boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-
-
-def program_version(program: str | Path) -> str:
-    """What ``program --version`` says, e.g. ``1.7.24~ds1``; "" if it says nothing of the kind."""
-    try:
-        result = subprocess.run(
-            [program, "--version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={},
-            timeout=VERSION_TIMEOUT,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    match = _VERSION.search(result.stdout[:10_000])
-    return match[1].decode(errors="replace") if match else ""
 
 
 def option(arguments: tuple[str, ...], *names: str) -> str | None:

@@ -8,6 +8,7 @@ import os
 
 from nri_scope.doctor.check import Check, Status
 from nri_scope.doctor.examine import examine
+from nri_scope.doctor.program import ProgramVersion
 from nri_scope.runtime import Profile, Runtime
 
 from .machine import Machine
@@ -67,15 +68,37 @@ def test_a_runtime_that_runs_with_nri_off(machine: Machine) -> None:
     machine.process(7, "containerd", program="/usr/bin/containerd")
     asked = []
 
-    def version_of(program: str) -> str:
-        asked.append(program)
-        return "1.7.24~ds1"
+    def version_of(pid: int) -> ProgramVersion:
+        asked.append(pid)
+        return ProgramVersion("1.7.24~ds1")
 
     checks = examine(machine.host, version_of=version_of)
-    assert asked == ["/proc/7/exe"]
+    assert asked == [7]
     check = named(checks, "containerd-enabled")
     assert (check.status, "off by default" in check.detail) == (Status.FAIL, True)
     assert named(checks, "socket").status is Status.FAIL
+
+
+def test_a_program_that_was_not_asked_is_told_with_the_reason(machine: Machine) -> None:
+    machine.process(7, "containerd", program="/home/x/containerd")
+    checks = examine(machine.host, version_of=lambda pid: ProgramVersion("", "it is a fake"))
+    assert named(checks, "containerd-version") == Check(
+        "containerd-version",
+        Status.UNKNOWN,
+        "the version of containerd (process 7, /home/x/containerd) is unknown: it is a fake",
+    )
+
+
+def test_a_process_of_the_same_name_does_not_hide_the_runtime(machine: Machine) -> None:
+    machine.write(CONTAINERD, "version = 2\n")
+    for pid in (7, 8, 9):
+        machine.process(pid, "containerd", program="/usr/bin/containerd")
+    versions = {7: ProgramVersion("", "it is a fake"), 8: ProgramVersion("2.1.4")}
+    checks = examine(
+        machine.host, version_of=lambda pid: versions.get(pid, ProgramVersion("1.7.24"))
+    )
+    assert named(checks, "containerd-config").detail == f"containerd 2.1.4 reads {CONTAINERD}"
+    assert "containerd-version" not in [check.name for check in checks]
 
 
 async def test_a_bystander_s_failures_are_no_failures(machine: Machine) -> None:

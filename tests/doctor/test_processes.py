@@ -4,14 +4,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from nri_scope.doctor.host import Host
 from nri_scope.doctor.processes import (
     RuntimeProcess,
     option,
     process_name,
-    program_version,
     running_runtimes,
 )
 
@@ -51,27 +48,6 @@ def test_what_proc_hides_is_left_open(machine: Machine) -> None:
 def test_this_very_process_is_read_from_the_real_proc() -> None:
     name = Path("/proc/self/comm").read_text().strip()
     assert process_name(Host(), os.getpid()) == name
-
-
-@pytest.mark.parametrize(
-    ("says", "version"),
-    [
-        ("containerd github.com/containerd/containerd 1.7.24~ds1 1.7.24~ds1-6+b4", "1.7.24~ds1"),
-        ("containerd github.com/containerd/containerd/v2 v2.1.4 75cb2b7", "2.1.4"),
-        ("crio version 1.34.0\nVersion: 1.34.0", "1.34.0"),
-        ("Version 2.1.5, commit 3b3b3b", "2.1.5"),
-        ("no version at all", ""),
-    ],
-)
-def test_a_program_says_its_version(tmp_path: Path, says: str, version: str) -> None:
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ntest \"$1\" = --version && echo '{says}'\n")
-    program.chmod(0o755)
-    assert program_version(program) == version
-
-
-def test_a_program_that_cannot_run_has_no_version(tmp_path: Path) -> None:
-    assert program_version(tmp_path / "none") == ""
 
 
 def test_options_in_all_spellings() -> None:

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which programs are asked for their version: none that another user could have put there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nri_scope.doctor import program as program_module
+from nri_scope.doctor.program import ProgramVersion, program_version
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files and processes to other users")
+
+
+class Process:
+    """A process 7 made of files, whose program leaves a trace when it is executed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.proc = folder / "proc"
+        self.program = folder / "containerd"
+        self.trace = folder / "trace"
+        self.folder = self.proc / "7"
+        self.folder.mkdir(parents=True)
+        self.folder.joinpath("root").symlink_to("/")
+        self.folder.joinpath("exe").symlink_to(self.program)
+        self.says("2.1.4")
+        self.uids(*[os.geteuid()] * 4)
+
+    def says(self, text: str) -> None:
+        script = f"#!/bin/sh\necho \"$@\" >>'{self.trace}'\necho '{text}'\n"
+        self.program.write_text(script)
+        self.program.chmod(0o755)
+
+    def uids(self, *uids: int) -> None:
+        line = "\t".join(map(str, uids))
+        text = f"Name:\tcontainerd\nState:\tS (sleeping)\nUid:\t{line}\nGid:\t0\t0\t0\t0\n"
+        self.folder.joinpath("status").write_text(text)
+
+    def version(self) -> ProgramVersion:
+        return program_version(7, self.proc)
+
+    def refused(self, why: str) -> bool:
+        """Whether nothing was executed, and ``why`` was given as the reason."""
+        answer = self.version()
+        assert answer == ProgramVersion("", f"{why}, so it was not run")
+        return not self.trace.exists()
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Process:
+    return Process(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("says", "version"),
+    [
+        ("containerd github.com/containerd/containerd 1.7.24~ds1 1.7.24~ds1-6+b4", "1.7.24~ds1"),
+        ("containerd github.com/containerd/containerd/v2 v2.1.4 75cb2b7", "2.1.4"),
+        ("crio version 1.34.0\nVersion: 1.34.0", "1.34.0"),
+        ("Version 2.1.5, commit 3b3b3b", "2.1.5"),
+    ],
+)
+def test_a_program_says_its_version(process: Process, says: str, version: str) -> None:
+    process.says(says)
+    assert process.version() == ProgramVersion(version)
+    assert process.trace.read_text() == "--version\n"
+
+
+def test_a_program_without_a_version_is_told(process: Process) -> None:
+    process.says("no version at all")
+    assert process.version() == ProgramVersion("", "its --version names none")
+
+
+def test_a_program_that_does_not_answer_is_told(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program_module, "VERSION_TIMEOUT", 0.05)
+    process.program.write_text("#!/bin/sh\nexec sleep 60\n")
+    assert process.version() == ProgramVersion("", "no answer to --version within 0.05 s")
+
+
+def test_a_process_that_has_ended_has_no_version(process: Process) -> None:
+    process.folder.rename(process.proc / "8")
+    assert process.version() == ProgramVersion("", "no such file or directory")
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_each_of_the_user_ids_of_a_process_counts(process: Process, position: int) -> None:
+    # A program with the set-user-id bit has the user's real and root's effective id.
+    uids = [0, 0, 0, 0]
+    uids[position] = NOBODY
+    process.uids(*uids)
+    assert process.refused(f"the process is of user {NOBODY}")
+
+
+def test_a_process_of_an_unknown_user_is_not_asked(process: Process) -> None:
+    process.folder.joinpath("status").write_text("Name:\tUid:\\n0\n")
+    assert process.refused("its user is not known")
+
+
+def test_a_process_with_another_root_folder_is_not_asked(process: Process) -> None:
+    process.folder.joinpath("root").unlink()
+    process.folder.joinpath("root").symlink_to(process.proc)
+    assert process.refused("the process has another root folder")
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
+def test_a_program_that_others_may_write_is_not_run(process: Process, mode: int) -> None:
+    process.program.chmod(mode)
+    assert process.refused(f"others may write its program (mode {mode:04o})")
+
+
+def test_what_is_no_regular_file_is_not_run(process: Process) -> None:
+    process.program.unlink()
+    os.mkfifo(process.program, 0o755)
+    assert process.refused("its program is no regular file")
+
+
+@as_root
+def test_a_program_of_another_user_is_not_run(process: Process) -> None:
+    os.chown(process.program, NOBODY, NOBODY)
+    assert process.refused(f"its program belongs to user {NOBODY}")
+
+
+# With the kernel's own /proc. The program has to be a binary, since a script's process has the
+# interpreter as its program; bash answers --version with three numbers as a runtime does.
+
+
+@contextmanager
+def running(program: Path, user: int) -> Iterator[int]:
+    """A process of ``program`` that waits, by its id."""
+    for folder in (program.parent, *program.parent.parents[:2]):
+        if folder.stat().st_uid == os.geteuid():
+            folder.chmod(folder.stat().st_mode | 0o011)
+    with subprocess.Popen(
+        [program, "-c", "echo; read -r line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        user=user if user != os.geteuid() else None,
+    ) as started:
+        assert started.stdout is not None
+        started.stdout.readline()
+        yield started.pid
+        started.communicate()
+
+
+@pytest.fixture
+def binary(tmp_path: Path) -> Path:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash")
+    program = tmp_path / "containerd"
+    shutil.copyfile(bash, program)
+    program.chmod(0o755)
+    return program
+
+
+def test_the_program_of_a_real_process_is_asked_even_when_its_file_is_gone(binary: Path) -> None:
+    with running(binary, os.geteuid()) as pid:
+        binary.unlink()
+        version = program_version(pid)
+    assert (version.text != "", version.why) == (True, "")
+
+
+@as_root
+def test_the_program_of_a_real_process_of_another_user_is_not_run(binary: Path) -> None:
+    with running(binary, NOBODY) as pid:
+        version = program_version(pid)
+    assert version == ProgramVersion("", f"the process is of user {NOBODY}, so it was not run")
+
+
+@as_root
+def test_the_program_of_another_user_is_not_run_though_root_runs_it(binary: Path) -> None:
+    os.chown(binary, NOBODY, NOBODY)
+    with running(binary, 0) as pid:
+        version = program_version(pid)
+    assert version == ProgramVersion("", f"its program belongs to user {NOBODY}, so it was not run")
