@@ -89,7 +89,7 @@ async def test_a_thousand_lifecycles_are_recorded_as_they_were_sent(
     sent = [item for item in read_requests(folder / "sent") if not item.error]
     with Recording.open(folder / "r.nriscope.db") as recording:
         events = list(recording.events())
-        assert recording.gaps() == []
+        assert sum(gap.lost or 0 for gap in recording.gaps()) == 0
         assert (len(recording.pods()), len(recording.containers())) == (1000, 1000)
     assert [event.timeout_ns for event in events] == [item.timeout_ns for item in sent]
     assert [event.size for event in events] == [len(item.request) for item in sent]

@@ -77,12 +77,28 @@ async def test_it_is_launched_again_when_containerd_restarts(
     assert rows(file, "SELECT count(*) FROM session") == [(2,)]
 
 
-async def test_containerd_is_well_when_it_cannot_record(binaries: Binaries, tmp_path: Path) -> None:
-    """No folder to write to is our trouble, not the node's."""
+CONFIGURATIONS = {
+    "no place to write to": ("output: {folder}/file/x.nriscope.db\n", None),
+    "events it lacks": ("output: {folder}/x.nriscope.db\nevents: UpdatePodSandbox\n", "none of"),
+    "too small": ("output: {folder}/x.nriscope.db\nmax_size: 1\n", "too few"),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+async def test_containerd_is_well_whatever_the_configuration(
+    name: str, binaries: Binaries, tmp_path: Path
+) -> None:
+    """A plugin that refuses to start keeps containerd 1.7 from starting."""
+    (tmp_path / "file").write_text("not a folder")
+    text, words = CONFIGURATIONS[name]
     async with running(binaries, start=False) as containerd:
         (containerd.layout.plugins / "10-nri-scope").symlink_to(command())
         (containerd.layout.plugin_configs / "10-nri-scope.conf").write_text(
-            f"output: {tmp_path / 'missing' / 'x.nriscope.db'}\n"
+            text.format(folder=tmp_path)
         )
         await containerd.start()
         await Driver(containerd).live("shop", "web")
+    recording, log = tmp_path / "x.nriscope.db", tmp_path / "x.nriscope.db.log"
+    assert recording.exists() == (words is not None)
+    if words is not None:
+        assert words in log.read_text()
