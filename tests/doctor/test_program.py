@@ -15,7 +15,8 @@ import pytest
 from nri_scope.doctor import program as program_module
 from nri_scope.doctor.program import ProgramVersion, program_version
 
-NOBODY = 65534
+STRANGER = os.geteuid() + 1
+"""Neither root nor the user who runs the tests."""
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files and processes to other users")
 
 
@@ -95,9 +96,9 @@ def test_a_process_that_has_ended_has_no_version(process: Process) -> None:
 def test_each_of_the_user_ids_of_a_process_counts(process: Process, position: int) -> None:
     # A program with the set-user-id bit has the user's real and root's effective id.
     uids = [0, 0, 0, 0]
-    uids[position] = NOBODY
+    uids[position] = STRANGER
     process.uids(*uids)
-    assert process.refused(f"the process is of user {NOBODY}")
+    assert process.refused(f"the process is of user {STRANGER}")
 
 
 def test_a_process_of_an_unknown_user_is_not_asked(process: Process) -> None:
@@ -125,8 +126,8 @@ def test_what_is_no_regular_file_is_not_run(process: Process) -> None:
 
 @as_root
 def test_a_program_of_another_user_is_not_run(process: Process) -> None:
-    os.chown(process.program, NOBODY, NOBODY)
-    assert process.refused(f"its program belongs to user {NOBODY}")
+    os.chown(process.program, STRANGER, STRANGER)
+    assert process.refused(f"its program belongs to user {STRANGER}")
 
 
 # With the kernel's own /proc. The program has to be a binary, since a script's process has the
@@ -171,14 +172,16 @@ def test_the_program_of_a_real_process_is_asked_even_when_its_file_is_gone(binar
 
 @as_root
 def test_the_program_of_a_real_process_of_another_user_is_not_run(binary: Path) -> None:
-    with running(binary, NOBODY) as pid:
+    with running(binary, STRANGER) as pid:
         version = program_version(pid)
-    assert version == ProgramVersion("", f"the process is of user {NOBODY}, so it was not run")
+    assert version == ProgramVersion("", f"the process is of user {STRANGER}, so it was not run")
 
 
 @as_root
 def test_the_program_of_another_user_is_not_run_though_root_runs_it(binary: Path) -> None:
-    os.chown(binary, NOBODY, NOBODY)
+    os.chown(binary, STRANGER, STRANGER)
     with running(binary, 0) as pid:
         version = program_version(pid)
-    assert version == ProgramVersion("", f"its program belongs to user {NOBODY}, so it was not run")
+    assert version == ProgramVersion(
+        "", f"its program belongs to user {STRANGER}, so it was not run"
+    )
