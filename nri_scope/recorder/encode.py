@@ -35,6 +35,7 @@ _INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * 22)})"
 _INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
 
 EventRow = tuple[int | str | None, ...]
+StateRow = tuple[int | None, ...]
 
 
 @dataclass(slots=True)
@@ -79,7 +80,7 @@ class Encoder:
         self.objects = objects
         self.next_event = next_event
         self._events: list[EventRow] = []
-        self._states: list[tuple[int | None, ...]] = []
+        self._states: list[StateRow] = []
 
     def encode(
         self,
@@ -102,6 +103,7 @@ class Encoder:
         pod_row: PodRow | None = None
         container_row: ContainerRow | None = None
         pod_object = container_object = rest_object = None
+        states: list[StateRow] = []
         message = decoded.message
         put = self.objects.put
         if message is None:
@@ -115,13 +117,14 @@ class Encoder:
                 container_row = self.subjects.container(decoded.container, pod_row)
                 container_object = self._put_container(decoded.container)
             if isinstance(message, SynchronizeRequest):
-                self._synchronize(session, event_id, item.wall_ns, message)
+                states = self._synchronize(session, event_id, item.wall_ns, message)
             rest = _rest(decoded, message)
             if rest:
                 rest_object = put(Kind.REST, rest, "", item.method)
         reply_object = put(Kind.REPLY, item.reply, "", item.method) if item.reply else None
         # Only now: had anything above failed, the event would not have happened.
         self.next_event = event_id + 1
+        self._states += states
         self._events.append(
             (
                 event_id,
@@ -177,9 +180,9 @@ class Encoder:
 
     def _synchronize(
         self, session: OpenSession, event_id: int, at_ns: int, message: SynchronizeRequest
-    ) -> None:
+    ) -> list[StateRow]:
         position = 0
-        rows: list[tuple[int | None, ...]] = []
+        rows: list[StateRow] = []
         for pod in message.pods:
             pod_row = self.subjects.pod(pod)
             key = pod_row.key if pod_row is not None else None
@@ -191,7 +194,6 @@ class Encoder:
             content = self._put_container(container)
             rows.append((session.id, event_id, position, pod_key, key, content))
             position += 1
-        self._states += rows
         if session.sync_event is None:
             session.sync_event = event_id
             self._connection.execute(
@@ -203,6 +205,7 @@ class Encoder:
             self._connection.execute(
                 "UPDATE session SET synced_ns = ? WHERE id = ?", (int64(at_ns), session.id)
             )
+        return rows
 
     def _event(
         self,

@@ -76,7 +76,14 @@ class RecordingFile:
     @property
     def replaced(self) -> bool:
         """Whether something else is at `path` now, or nothing."""
-        return _identity_of(self.path) != self._identity
+        try:
+            status = self.path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            # Nobody can tell; as long as writing works, it is well.
+            return False
+        return (status.st_dev, status.st_ino) != self._identity
 
     def close(self) -> None:
         """Close; what SQLite keeps beside the file goes away. Never raises."""

@@ -95,7 +95,7 @@ class Worker:
         inbox = self._inbox
         tidying = False
         while True:
-            if not inbox:
+            if not inbox and not self._own:
                 inbox.sleep_while_empty(0.0 if tidying else self._writing.idle_seconds)
                 if inbox and not self._finishing:
                     inbox.sleep(self._window)
@@ -103,7 +103,7 @@ class Worker:
             if entries or self._own:
                 self._write(entries)
                 inbox.done(entries)
-            if self._finishing and not inbox:
+            if self._finishing and not inbox and not self._own:
                 self._tidy(_LAST_TIDY_SECONDS)
                 return
             tidying = self._tidy(_TIDY_SECONDS)
@@ -118,11 +118,13 @@ class Worker:
             try:
                 written = self._writing.write([*self._own, *entries])
                 break
-            except (sqlite3.Error, RecordingError) as error:
+            except (sqlite3.OperationalError, RecordingError) as error:
                 words = _words(error)
             except Exception as error:  # noqa: BLE001 - a recorder that dies loses everything to come
-                self._give_up(entries, f"internal error: {type(error).__name__}: {error}")
-                return
+                if type(error) is not sqlite3.DatabaseError:
+                    self._give_up(entries, f"internal error: {type(error).__name__}: {error}")
+                    return
+                words = in_words(error)
             now = time.monotonic()
             failed_at = failed_at or now
             if self._finishing and now >= self._deadline:
@@ -153,13 +155,24 @@ class Worker:
                     self._complain(f"showing an event failed: {type(error).__name__}: {error}")
 
     def _give_up(self, entries: list[Entry], words: str) -> None:
-        events = [entry for entry in entries if type(entry) is tuple]
-        self.tally.lost += len(events)
-        if events:
-            self._say(f"{len(events)} events could not be written: {words}")
-            self._own = [
-                Missed(None, events[0][1].wall_ns, events[-1][1].wall_ns, words, len(events), 1)
-            ]
+        lost: dict[int, list[int]] = {}
+        others: list[Entry] = []
+        for entry in entries:
+            if type(entry) is tuple:
+                lost.setdefault(entry[0], []).append(entry[1].wall_ns)
+            else:
+                others.append(entry)
+        count = sum(map(len, lost.values()))
+        self.tally.lost += count
+        self._own = []
+        if count:
+            self._say(f"{count} events could not be written: {words}")
+            if not self._finishing:
+                gaps = [
+                    Missed(session, times[0], times[-1], words, len(times), len(times))
+                    for session, times in lost.items()
+                ]
+                self._own = [*others, *gaps]
 
     # -- the ring ---------------------------------------------------------------------------
 

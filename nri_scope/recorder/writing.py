@@ -190,12 +190,18 @@ class Writing:
             if not file.deleted:
                 raise RecordingError(self.path, "another file is in its place")
             self.close()
-        self._file = RecordingFile.open(self.path, only_new=True)
-        self._set_up(self._file)
+        file = RecordingFile.open(self.path, only_new=True)
+        try:
+            self._set_up(file)
+        except sqlite3.Error:
+            file.close()
+            self.path.unlink(missing_ok=True)
+            raise
+        self._file = file
         self._preface = [Begin(number, start) for number, start in self._starts.items()]
         first = min((start.started_ns for start in self._starts.values()), default=time.time_ns())
         self._preface.append(Missed(None, first, time.time_ns(), DELETED, None))
-        return self._file.connection
+        return file.connection
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         # Both remember rows that are not there now.
@@ -210,7 +216,9 @@ class Writing:
         encoder = self._encoder
         if encoder is None:
             next_event, next_object = _next_ids(connection)
-            empty = connection.execute("SELECT 1 FROM pod LIMIT 1").fetchone() is None
+            empty = not connection.execute(
+                "SELECT EXISTS (SELECT 1 FROM pod) OR EXISTS (SELECT 1 FROM container)"
+            ).fetchone()[0]
             encoder = self._encoder = Encoder(
                 connection, ObjectStore(next_object), next_event=next_event, empty=empty
             )

@@ -18,12 +18,15 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError
+from nri_scope.nri.subject import decode_request
+from nri_scope.recorder import encode
 from nri_scope.recorder.model import Captured
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recorder.writing import DELETED
-from tests.recorder.traffic import a_start, a_synchronize, an_item, lifecycles
+from tests.recorder.traffic import a_start, a_synchronize, an_item, lifecycles, record
 
 ROOT = Path(__file__).parents[2]
 
@@ -165,9 +168,12 @@ class TestDiskFull:
         with file_size_limit(_wal_size(live.path)):
             live.send([an_item("Synchronize", a_synchronize(30, first=3))])
             live.problems.wait_for("events wait in memory")
+        live.problems.wait_for("recording goes on")
         live.recorder.close()
         with Recording.open(live.path) as recording:
             state = recording.state(live.session)
+            # The note about it is written though nothing came after it.
+            assert [note.text.split(":")[0][:4] for note in recording.notes()] == ["for "]
         assert (len(state.pods), len(state.containers), state.complete) == (33, 33, True)
 
     def test_a_disk_that_is_really_full(self, tmp_path: Path) -> None:
@@ -350,3 +356,58 @@ def test_capture_does_not_wait_for_the_file(tmp_path: Path) -> None:
         other.execute("ROLLBACK")
     live.recorder.close()
     assert len(_stored(live.path)) == live.sent
+
+
+class TestABugOfOurs:
+    """However it comes about, it costs the events that it hits and is told as a gap."""
+
+    def test_in_one_event_costs_that_event(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fails(method: str, payload: bytes, service: str = "") -> object:
+            if method == "UpdateContainer":
+                raise TypeError("a bug")
+            return decode_request(method, payload, service)
+
+        monkeypatch.setattr("nri_scope.recorder.encode.decode_request", fails)
+        live = Live(tmp_path / "r.db")
+        live.send(lifecycles(3))
+        counters = live.recorder.close()
+        assert (counters.recorded, counters.lost, counters.gaps) == (30, 3, 3)
+        assert "a bug" in live.problems.told[0]
+        assert len(_stored(live.path)) == 30
+
+    def test_in_a_batch_costs_the_batch_and_no_session(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        flush = encode.Encoder.flush
+        failed = threading.Event()
+
+        def fails_once(self: encode.Encoder) -> None:
+            if not failed.is_set():
+                failed.set()
+                raise sqlite3.IntegrityError("a bug")
+            flush(self)
+
+        monkeypatch.setattr(encode.Encoder, "flush", fails_once)
+        live = Live(tmp_path / "r.db")
+        live.send(lifecycles(1))
+        live.problems.wait_for("11 events could not be written: internal error")
+        live.send(lifecycles(1, first=1))
+        counters = live.recorder.close()
+        assert (counters.recorded, counters.lost) == (11, 11)
+        with Recording.open(live.path) as recording:
+            (gap,) = recording.gaps()
+            assert (gap.session, gap.lost) == (live.session, 11)
+            assert len(recording.sessions()) == 1
+        assert _stored(live.path) == list(range(12, 23))
+
+
+def test_containers_without_pods_do_not_confuse_the_next_recorder(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    alone = api.StopContainerRequest(container=api.Container(id="c1", name="app"))
+    record(path, [an_item("StopContainer", alone)])
+    alone.container.id = "c2"
+    record(path, [an_item("StopContainer", alone)])
+    with Recording.open(path) as recording:
+        assert [event.container_id for event in recording.events()] == ["c1", "c2"]
