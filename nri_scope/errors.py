@@ -48,11 +48,15 @@ class FilterError(UsageError):
 class ConnectError(NriScopeError):
     """No connection could be made to a unix socket: missing, refused, no permission, no socket."""
 
-    def __init__(self, path: str | Path, problem: str, hint: str = "") -> None:
+    def __init__(
+        self, path: str | Path, problem: str, hint: str = "", *, may_come: bool = False
+    ) -> None:
         super().__init__(str(path), problem, hint)
         self.path = str(path)
         self.problem = problem
         self.hint = hint
+        self.may_come = may_come
+        """Nobody is there yet: waiting may help."""
 
     def __str__(self) -> str:
         text = f"{self.path}: {self.problem}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib
 import os
 import pathlib
@@ -38,6 +39,17 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that ``args`` begins with; an error names the nearest."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            nearest = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"; did you mean {nearest[0]}?" if nearest else ""
+            ctx.fail(f"no such command {name!r}{hint}")
+        return super().resolve_command(ctx, args)
+
 
 @click.command(
     cls=LazyGroup,
@@ -66,7 +78,8 @@ def run(arguments: Sequence[str]) -> int:
         return record_launched()
     try:
         result = cli.main(args=list(arguments), prog_name="nri-scope", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
@@ -96,7 +109,7 @@ def _os_words(error: OSError) -> str:
 
 
 def _one_line(error: click.ClickException) -> str:
-    return " ".join(error.format_message().split())
+    return " ".join(error.format_message().split()).rstrip(".")
 
 
 def _command_path(error: click.ClickException) -> str:

@@ -115,9 +115,23 @@ class Where(click.ParamType["Filter"]):
         return parse(value) if isinstance(value, str) else value
 
 
+class FilePath(click.ParamType[Path]):
+    """A path that could be a file's: not empty, and without a slash at the end."""
+
+    name = "path"
+
+    def convert(
+        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        """The path."""
+        if isinstance(value, str) and (not value or value.endswith("/")):
+            self.fail(f"{value!r} is no name for a file" if value else "it is empty", param, ctx)
+        return Path(value)
+
+
 socket_option = click.option(
     "--socket",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     default=Path(DEFAULT_SOCKET),
     show_default=True,
     help="The runtime's NRI socket.",

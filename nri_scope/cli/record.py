@@ -11,6 +11,7 @@ import click
 from nri_scope.cli.params import (
     Duration,
     Events,
+    FilePath,
     Index,
     PluginName,
     Size,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     metavar="FILE",
     help="Recording to write, or to continue.  [default: nri-<host>-<UTC time>.nriscope.db]",
 )

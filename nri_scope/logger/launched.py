@@ -109,7 +109,7 @@ class LaunchedPlugin:
     def _report(self, report: SessionReport) -> None:
         start = report.start
         self._say(
-            f"recording {runtime_title(start.runtime_name)} {start.runtime_version}, "
+            f"connected to {runtime_title(start.runtime_name)} {start.runtime_version}, "
             f"NRI {start.nri_version or 'unknown'}"
         )
         for warning in report.warnings:
@@ -131,6 +131,7 @@ class LaunchedPlugin:
                     self._say(f"cannot record: {error}; trying again")
                 await asyncio.sleep(REOPEN_PAUSE)
         self._sink.attach(self._recorder)
+        self._say(f"recording to {settings.output}")
 
     def _open_now(self, settings: Settings) -> Recorder:
         settings.output.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -64,6 +64,8 @@ def record(
     ``say`` gets what a user wants to know, line by line. Raises `NriScopeError` when there is
     nothing to record from, or no file to record to.
     """
+    if Event.ValidateContainerAdjustment in (options.events or ()) and not options.validate:
+        raise UsageError("ValidateContainerAdjustment needs --validate", "see what that risks")
     existed = os.path.lexists(options.output)
     recorder = Recorder.open(
         options.output,
@@ -159,6 +161,8 @@ class _Run:
         )
         for warning in report.warnings:
             self._say(f"warning: {warning}")
+        if Event.ValidateContainerAdjustment in events:
+            self._say("warning: --validate: if this process dies or stalls, containers may fail")
 
     def _on_end(self, end: SessionEnd) -> None:
         if not self._stopped:
@@ -173,9 +177,10 @@ class _Run:
 
 def _summary(path: Path, running: _Run, counters: RecorderCounters) -> str:
     lost = f" ({_count(counters.lost, 'event')} lost)" if counters.lost else ""
+    removed = f", {_count(counters.removed, 'event')} removed again" if counters.removed else ""
     return (
         f"recorded {_count(counters.recorded, 'event')} "
-        f"in {_count(running.sessions, 'session')} over {running.seconds:.0f} s, "
+        f"in {_count(running.sessions, 'session')} over {running.seconds:.0f} s{removed}, "
         f"{_count(counters.gaps, 'gap')}{lost}: {path}"
     )
 

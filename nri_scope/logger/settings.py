@@ -50,7 +50,7 @@ def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
         loaded: object = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # The last two: dates and numbers that YAML allows and Python does not, and deep nesting.
-        return Settings(), (f"configuration: not YAML: {' '.join(str(error).split())}",)
+        return Settings(), (f"configuration: not YAML: {_where_and_what(error)}",)
     if loaded is None:
         return Settings(), ()
     if not isinstance(loaded, dict):
@@ -68,6 +68,12 @@ def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
         except (UsageError, ValueError, RecursionError) as error:
             problems.append(f"configuration: {key}: {error}; the default is used")
     return Settings(**values), tuple(problems)  # type: ignore[arg-type]
+
+
+def _where_and_what(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+    return place + " ".join(str(getattr(error, "problem", None) or error).split())[:200]
 
 
 def _path(value: object) -> Path:

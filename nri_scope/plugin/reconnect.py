@@ -62,7 +62,9 @@ async def keep_connected(
         except NriScopeError as error:
             if stopping():
                 return
-            absent = isinstance(error, ConnectError | ConnectionClosed | DeadlineExceeded)
+            absent = isinstance(error, ConnectionClosed | DeadlineExceeded) or (
+                isinstance(error, ConnectError) and error.may_come
+            )
             if not (connected or (wait and absent)):
                 raise
             if not waiting:

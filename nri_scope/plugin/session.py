@@ -131,7 +131,8 @@ class PluginSession:
                 timeout=REGISTER_TIMEOUT,
             )
             self._order.feed(Kind.REGISTER_REPLY)
-            reason = await link.wait_closed()
+            # To a plugin, its peer is the runtime.
+            reason = (await link.wait_closed()).replace("the peer", "the runtime")
         except (ConnectionClosed, RpcError):
             if self._refused is not None:
                 raise self._refused from None

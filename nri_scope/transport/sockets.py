@@ -59,7 +59,9 @@ async def connect_unix(
         raise
     except OSError as error:
         sock.close()
-        raise ConnectError(text, _words(error)) from error
+        absent = isinstance(error, FileNotFoundError | ConnectionRefusedError)
+        hint = "run it as root" if isinstance(error, PermissionError) else ""
+        raise ConnectError(text, _words(error), hint, may_come=absent) from error
     return await _adopt(sock, serves, calls, on_request, on_notice)
 
 

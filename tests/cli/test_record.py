@@ -186,7 +186,7 @@ async def test_once_ends_with_the_runtime(tmp_path: Path) -> None:
     async with stack:
         status, _, errors = await record.ended()
     assert status == 0
-    assert "session ended: closed by the peer\n" in errors
+    assert "session ended: closed by the runtime\n" in errors
 
 
 async def test_waits_for_a_socket_that_is_not_there_yet(tmp_path: Path) -> None:
@@ -406,6 +406,11 @@ HOSTILE = "\x1b[31mred"
         (["-o", "."], "not a regular file"),
         (["-o", "x" * 300], "too long"),
         (["-o", "newer"], "upgrade"),
+        (["-o", ""], "empty"),
+        (["-o", "folder/"], "no name for a file"),
+        (["--socket", ""], "empty"),
+        (["--wait", "--socket", "file"], "not a socket"),
+        (["--events", "ValidateContainerAdjustment"], "needs --validate"),
         (["--socket", HOSTILE], r"\x1b[31mred"),
         (["extra"], "extra"),
         (["--frobnicate"], "--frobnicate"),

@@ -92,7 +92,7 @@ async def test_a_thousand_lifecycles_arrive_as_they_were_sent(
     assert (played.failures, played.errors) == (0, ())
     assert memory.requests() == delivered(read_requests(folder / "sent"))
     assert memory.notes == []
-    assert end == SessionEnd("closed by the peer", configured=True, synchronized=True)
+    assert end == SessionEnd("closed by the runtime", configured=True, synchronized=True)
 
 
 async def test_messages_of_any_length_arrive_as_they_were_sent(

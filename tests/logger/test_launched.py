@@ -38,7 +38,8 @@ async def test_records_where_it_is_told_to(tmp_path: Path) -> None:
         assert [event.method for event in recording.events()] == ["Configure", "RunPodSandbox"]
         assert recording.sessions()[0].end_reason == END.reason
     log = Path(f"{path}.log").read_text()
-    assert "recording containerd 1.7.24, NRI 0.6.1" in log
+    assert "connected to containerd 1.7.24, NRI 0.6.1" in log
+    assert f"recording to {path}" in log
     assert log.splitlines()[-1].endswith("ended: closed by the peer")
 
 

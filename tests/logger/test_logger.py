@@ -144,7 +144,7 @@ async def test_every_request_is_answered_and_handed_over(
     assert (start.runtime_name, start.runtime_version) == ("containerd", "v1.7.24")
     assert (start.nri_version, start.nri_version_inferred) == ("0.6.1", True)
     assert (start.registration_timeout_ms, start.request_timeout_ms) == (5000, 2000)
-    assert running.sink.ends == [(1, "closed by the peer")]
+    assert running.sink.ends == [(1, "closed by the runtime")]
 
 
 async def test_parts_of_a_split_synchronize_get_more_echoed(
@@ -179,7 +179,7 @@ async def test_restart_of_the_runtime_begins_a_session_and_leaves_a_gap(
     sink = running.sink
     assert len(sink.sessions) == 3
     assert [session for session, _ in sink.captured] == [1, 1, 2, 2, 3]
-    assert sink.gaps == [(None, "not connected to the runtime: closed by the peer", None)] * 2
+    assert sink.gaps == [(None, "not connected to the runtime: closed by the runtime", None)] * 2
     assert [session for session, _ in sink.ends] == [1, 2, 3]
     assert sink.ends[-1] == (3, "enough")
 

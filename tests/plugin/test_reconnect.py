@@ -9,7 +9,8 @@ from nri_scope.errors import ConnectError, NriScopeError, RpcError
 from nri_scope.plugin import Backoff, SessionEnd, keep_connected
 
 END = SessionEnd("closed by the peer", configured=True, synchronized=True)
-GONE = ConnectError("/run/nri.sock", "no such socket")
+GONE = ConnectError("/run/nri.sock", "no such socket", may_come=True)
+NO_SOCKET = ConnectError("/etc/passwd", "not a socket")
 REFUSED = RpcError(3, "no")
 AT_ONCE = Backoff(first=0.0001, longest=0.0001)
 
@@ -43,8 +44,9 @@ class Script:
 async def test_first_failure_is_raised_unless_asked_to_wait() -> None:
     with pytest.raises(ConnectError):
         await Script(GONE, END).play()
-    with pytest.raises(RpcError):
-        await Script(REFUSED, END).play(wait=True)
+    for never in (REFUSED, NO_SOCKET):
+        with pytest.raises(type(never)):
+            await Script(never, END).play(wait=True)
     script = Script(GONE, GONE, END)
     await script.play(wait=True)
     assert (script.ends, len(script.waits)) == (1, 1)

@@ -70,7 +70,7 @@ async def test_registers_with_its_identity_and_serves_until_closed(
     assert await call(link, "StateChange", api.StateChangeEvent(event=api.RUN_POD_SANDBOX)) == b""
     link.close()
     end = await run
-    assert (end.reason, end.configured, end.synchronized) == ("closed by the peer", True, True)
+    assert (end.reason, end.configured, end.synchronized) == ("closed by the runtime", True, True)
     methods = [exchange.request.method for exchange in plugin.exchanges]
     assert methods == ["Configure", "Synchronize", "StateChange"]
     assert all(exchange.took_ns > 0 and exchange.arrived_ns > 0 for exchange in plugin.exchanges)
