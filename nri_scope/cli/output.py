@@ -9,24 +9,33 @@ import select
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self, TextIO
 
+from nri_scope.errors import UsageError
+
 _BATCH = 256
 """Lines that are written together; a call per line would take longer than making the line."""
-
-_NARROWEST = 40
-"""Columns. A line's number, time and duration take 30 of them."""
 
 
 class Output:
     """Standard output. ``colour`` and ``width`` (None: as wide as it gets) say what it can show.
 
-    As a context it ends the block quietly when nobody reads any more (``| head``).
+    As a context it ends the block quietly when nobody reads any more (``| head``), and raises
+    UsageError where what we print cannot be written. Raises UsageError where there is no standard
+    output.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = sys.stdout if stream is None else stream
+        # Python has none where it was started with a closed descriptor (``>&-``).
+        standard: TextIO | None = sys.stdout
+        found = standard if stream is None else stream
+        if found is None:
+            raise UsageError("standard output is closed", "send it somewhere, e.g. > /dev/null")
+        self._stream = found
+        self._failure: OSError | None = None
         if isinstance(self._stream, io.TextIOWrapper):
             # A terminal with another character set than ours gets \u2026 instead of an error.
             self._stream.reconfigure(errors="backslashreplace")
@@ -45,18 +54,20 @@ class Output:
         trace: TracebackType | None,
     ) -> bool:
         if error is None:
-            try:
+            with suppress(OSError):
                 self.flush()
-            except BrokenPipeError as broken:
-                error = broken
-        if not isinstance(error, BrokenPipeError):
+            error = self._failure
+        if error is None or error is not self._failure:
             return False
         self._lines = []
         # What Python has buffered it would try to write once more, and complain.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
-        return True
+        if isinstance(error, BrokenPipeError):
+            return True
+        words = (self._failure.strerror or str(self._failure)).lower()
+        raise UsageError(f"cannot write to standard output: {words}") from error
 
     def line(self, text: str) -> None:
         """Print one line, at the latest with the next ``flush``."""
@@ -67,17 +78,20 @@ class Output:
     def text(self, text: str) -> None:
         """Print text that brings its own line ends."""
         self._write()
-        self._stream.write(text)
+        with self._noticing():
+            self._stream.write(text)
 
     def bytes(self, data: bytes) -> None:
         """Write bytes as they are."""
         self.flush()
-        self._stream.buffer.write(data)
+        with self._noticing():
+            self._stream.buffer.write(data)
 
     def flush(self) -> None:
         """Make sure that everything so far can be seen."""
         self._write()
-        self._stream.flush()
+        with self._noticing():
+            self._stream.flush()
 
     def wait(self, seconds: float) -> bool:
         """Wait so long; True, and at once, when nobody is left to read what we print."""
@@ -95,7 +109,17 @@ class Output:
         if self._lines:
             lines, self._lines = self._lines, []
             lines.append("")
-            self._stream.write("\n".join(lines))
+            with self._noticing():
+                self._stream.write("\n".join(lines))
+
+    @contextmanager
+    def _noticing(self) -> Iterator[None]:
+        """Remembers the error of writing, to tell it from those of a command."""
+        try:
+            yield
+        except OSError as error:
+            self._failure = error
+            raise
 
 
 def _wants_colour() -> bool:
@@ -105,7 +129,7 @@ def _wants_colour() -> bool:
 
 def _width(is_terminal: bool) -> int | None:
     if is_terminal:
-        return max(_NARROWEST, shutil.get_terminal_size().columns)
+        return max(1, shutil.get_terminal_size().columns)
     # Somebody who sets COLUMNS for a pipe, as watch(1) does, means it.
     columns = os.environ.get("COLUMNS", "")
-    return max(_NARROWEST, int(columns)) if columns.isascii() and columns.isdigit() else None
+    return max(1, int(columns)) if columns.isascii() and columns.isdigit() else None

@@ -6,10 +6,17 @@ from __future__ import annotations
 import io
 import os
 import pty
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from nri_scope.cli.output import Output
+from nri_scope.errors import UsageError
+from tests.cli.command import NRI_SCOPE
+from tests.recorder.recordings import record
+
+COMMANDS = {"log": [], "show": ["4"], "sql": ["SELECT 1"], "stats": []}
 
 
 @pytest.fixture(autouse=True)
@@ -97,3 +104,47 @@ def test_waiting_ends_when_nobody_reads_any_more() -> None:
 
 def test_waiting_works_without_a_descriptor() -> None:
     assert not Output(io.StringIO()).wait(0.001)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("output") / "x.nriscope.db")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        (">&-", "standard output is closed; send it somewhere, e.g. > /dev/null"),
+        ("> /dev/full", "cannot write to standard output: no space left on device"),
+    ],
+)
+def test_nowhere_to_print_to_is_one_line_and_status_2(
+    name: str, where: str, words: str, path: Path
+) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {where}', "sh", NRI_SCOPE, name, str(path), *COMMANDS[name]],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (2, f"nri-scope: {words}\n")
+
+
+def test_an_error_of_the_block_is_not_taken_for_one_of_writing() -> None:
+    with pytest.raises(FileNotFoundError), Output(io.TextIOWrapper(io.BytesIO())):
+        raise FileNotFoundError
+
+
+def test_a_full_disk_is_told_where_it_was_noticed_late() -> None:
+    with (
+        open("/dev/full", "w", encoding="utf-8") as stream,  # noqa: PTH123
+        pytest.raises(UsageError, match="no space left"),
+        Output(stream) as output,
+    ):
+        output.line("one")
+
+
+def test_a_narrow_terminal_has_the_width_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    assert Output(io.TextIOWrapper(io.BytesIO())).width == 20
