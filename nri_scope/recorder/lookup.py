@@ -19,6 +19,12 @@ from nri_scope.recorder.sound import sound
 Found = Event | Pod | Container
 
 _LISTED = 5
+_EVENT_DIGITS = 8
+"""Fewer digits than these are always an event's number, never the beginning of an id."""
+_LEAST_PREFIX = 4
+"""Characters; fewer would find things by accident."""
+_NEAR = 0.6
+"""Likeness, as difflib counts it, from which on a name may have been meant."""
 _COMPARED = 5_000
 """Names that the nearest one is looked for among; each takes some 20 µs."""
 
@@ -26,12 +32,14 @@ _COMPARED = 5_000
 def find(recording: Recording, what: str) -> Found:
     """The one thing that ``what`` names: ``42``, ``ns/pod``, ``ns/pod/container`` or part of an id.
 
-    A number is an event's, if there is such an event, else the beginning of an id. Raises
-    UsageError, naming what it could be or what is nearest, and RecordingError.
+    A number is an event's; one of at least eight digits that is no event's may be the beginning of
+    an id. Raises UsageError, naming what it could be or what is near, and RecordingError.
     """
     is_number = what.isascii() and what.isdigit() and len(what) < 19
     if is_number and (event := recording.event(int(what))):
         return event
+    if is_number and len(what) < _EVENT_DIGITS:
+        raise _no_event(recording, what)
     pods, containers = recording.pods(), recording.containers()
     found: list[Pod] | list[Container] | list[Pod | Container]
     if "/" in what:
@@ -44,7 +52,7 @@ def find(recording: Recording, what: str) -> Found:
         return found[0]
     if found:
         raise _ambiguous(recording, what, found)
-    raise _nothing(recording, what, pods, containers, is_number=is_number)
+    raise _nothing(recording, what, pods, containers)
 
 
 def pod_name(pod: Pod) -> str:
@@ -62,10 +70,10 @@ def _name(thing: Pod | Container) -> str:
 
 
 def _by_id(things: Sequence[Pod | Container], prefix: str) -> list[Pod | Container]:
-    if not prefix:
-        return []
-    whole = [thing for thing in things if thing.id == prefix]
-    return whole or [thing for thing in things if thing.id.startswith(prefix)]
+    whole = [thing for thing in things if prefix and thing.id == prefix]
+    if whole or len(prefix) < _LEAST_PREFIX:
+        return whole
+    return [thing for thing in things if thing.id.startswith(prefix)]
 
 
 def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]) -> UsageError:
@@ -95,37 +103,42 @@ def _in_common(one: str, other: str) -> int:
     return min(len(one), len(other))
 
 
+def _no_event(recording: Recording, what: str) -> UsageError:
+    first, last = event_range(recording)
+    problem = f"event {what} is not in {recording.path}"
+    if not last:
+        return UsageError(problem, "it has no events")
+    return UsageError(problem, f"it has {first} to {last}" if first != last else f"it has {first}")
+
+
 def _nothing(
-    recording: Recording,
-    what: str,
-    pods: Sequence[Pod],
-    containers: Sequence[Container],
-    *,
-    is_number: bool,
+    recording: Recording, what: str, pods: Sequence[Pod], containers: Sequence[Container]
 ) -> UsageError:
     things: list[Pod | Container] = [*pods, *containers]
     shown = what if len(what) <= 80 else f"{what[:80]}…"
-    if is_number and len(what) < SHORT_ID:
-        first, last = event_range(recording)
-        hint = f"it has events {first} to {last}" if last else "it has no events"
-        return UsageError(f"no event {shown} in {recording.path}", hint)
     problem = f'no event, pod or container "{shown}" in {recording.path}'
     if not things:
         return UsageError(problem, "it has no pods and containers")
-    return UsageError(problem, f"the nearest is {_nearest(what, things)}")
+    near = _nearest(what, things)
+    if near:
+        return UsageError(problem, f"the nearest is {near}")
+    if what and "/" not in what and len(what) < _LEAST_PREFIX:
+        return UsageError(problem, f"of an id give at least {_LEAST_PREFIX} characters")
+    return UsageError(problem, "`log` shows what it has")
 
 
 def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
+    """The name or id that was meant; "" where none is near."""
     # Somebody who gives a name alone may have meant the thing itself.
     for thing in things:
         if thing.name == what:
             return _name(thing)
     if "/" not in what:
         best = max(things, key=lambda thing: _in_common(thing.id, what))
-        if _in_common(best.id, what) >= 3:
+        if _in_common(best.id, what) >= _LEAST_PREFIX:
             return f"{best.id[:SHORT_ID]} ({_name(best)})"
     names = list(dict.fromkeys(_name(thing) for thing in things))[:_COMPARED]
-    return difflib.get_close_matches(what[:300], names, n=1, cutoff=0.0)[0]
+    return next(iter(difflib.get_close_matches(what[:300], names, n=1, cutoff=_NEAR)), "")
 
 
 # -- what the recording knows of one of them ------------------------------------------------

@@ -70,7 +70,7 @@ def test_raw_is_not_for_terminals(path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("99", "no event 99 in {}; it has events 1 to 31"),
+        ("99", "event 99 is not in {}; it has 1 to 31"),
         ("shop/webb", 'no event, pod or container "shop/webb" in {}; the nearest is shop/web'),
     ],
 )

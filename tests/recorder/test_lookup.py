@@ -63,10 +63,29 @@ def test_an_id_s_beginning_will_do(recording: Recording, what: str) -> None:
     assert isinstance(pod, Pod) and pod.id == WEB
 
 
-def test_digits_that_are_no_event_may_begin_an_id(recording: Recording) -> None:
-    # 68b97… is the pod jobs/batch; there are fewer than 68 events.
-    pod = lookup.find(recording, "68")
-    assert isinstance(pod, Pod) and pod.name == "batch"
+def test_few_digits_are_an_event_s_number_and_never_begin_an_id(recording: Recording) -> None:
+    # 68b97… is the pod jobs/batch, and the recording has fewer than 68 events.
+    with pytest.raises(UsageError, match=r"event 68 is not in .*; it has 1 to 33"):
+        lookup.find(recording, "68")
+    assert isinstance(lookup.find(recording, "68b9"), Pod)
+
+
+def test_many_digits_may_begin_an_id(tmp_path: Path) -> None:
+    whole = f"12345678{'0' * 56}"
+    like = next(item for _, item in captured() if item.method == "CreateContainer")
+    pod = PodSandbox(id=whole, name="digits", namespace="shop")
+    request = CreateContainerRequest(pod=pod, container=ContainerMessage(id="c" * 64, name="app"))
+
+    def more(recorder: Recorder, session: int) -> None:
+        recorder.capture(
+            session, replace_request(like, "CreateContainer", request.SerializeToString())
+        )
+
+    with Recording.open(record(tmp_path / "x.nriscope.db", more=more)) as recording:
+        found = lookup.find(recording, "12345678")
+        assert isinstance(found, Pod) and found.id == whole
+        with pytest.raises(UsageError, match="event 1234567 is not in"):
+            lookup.find(recording, "1234567")
 
 
 @pytest.mark.parametrize("what", ["shop/web/app", APP[:6]])
@@ -88,19 +107,20 @@ def test_what_can_be_several_things_is_refused_with_the_candidates(
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("999", "no event 999"),
-        ("999", "it has events 1 to 33"),
+        ("999", "event 999 is not in"),
+        ("999", "; it has 1 to 33"),
+        (WEB[:3], "of an id give at least 4 characters"),
         ("shop/webb", "the nearest is shop/web"),
         ("shop/web/ap", "the nearest is shop/web/app"),
         ("sidecar", "the nearest is shop/web/sidecar"),
         ("batch", "the nearest is jobs/batch"),
         (f"{WEB[:10]}zz", f"the nearest is {WEB[:12]} (shop/web)"),
-        ("a/b/c/d", "the nearest is "),
+        ("a/b/c/d", "`log` shows what it has"),
         ("", 'no event, pod or container ""'),
-        ("/", "the nearest is "),
+        ("/", "`log` shows what it has"),
         ("x" * 5000, "…"),
-        ("9" * 30, "the nearest is "),
-        ("²", "the nearest is "),
+        ("9" * 30, "`log` shows what it has"),
+        ("²", "of an id give at least 4 characters"),
     ],
 )
 def test_what_is_not_there_names_the_nearest(recording: Recording, what: str, words: str) -> None:
