@@ -164,6 +164,9 @@ def _open_existing(path: Path) -> int:
     except BlockingIOError:
         os.close(lock)
         raise busy from None
+    # Whoever widened its mode since did so for what was in it then.
+    with suppress(OSError):
+        os.fchmod(lock, 0o600)
     return lock
 
 

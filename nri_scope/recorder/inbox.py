@@ -11,6 +11,8 @@ from nri_scope.recorder.model import Captured, SessionStart
 
 ITEM_BYTES = 600
 """What a queued item takes beside its payloads, roughly."""
+SETTLE_SECONDS = 1.0
+"""After so long without an event, those that were lost are told."""
 TOO_FAST = "events came faster than they could be written"
 
 
@@ -115,10 +117,19 @@ class Inbox:
 
     def flush_gaps(self) -> None:
         """Queue what is known of the events that were lost."""
-        gaps, self._gaps = self._gaps, {}
-        for gap in gaps.values():
+        # One by one, as the writer may do the same (see `settle`).
+        while self._gaps:
+            try:
+                _, gap = self._gaps.popitem()
+            except KeyError:
+                return
             self._put_bytes += ITEM_BYTES
             self._entries.append(gap)
+
+    @property
+    def events_waiting(self) -> int:
+        """Events in the queue."""
+        return sum(type(entry) is tuple for entry in list(self._entries))
 
     def shut(self) -> None:
         """Count every event from now on as lost."""
@@ -149,6 +160,17 @@ class Inbox:
     def sleep(self, timeout: float) -> None:
         """Wait until the bell is rung, or so many seconds; for ever if negative."""
         self._bell.acquire(timeout=timeout)
+
+    def settle(self) -> None:
+        """Queue what was lost some time ago, where no event came since that would have done it.
+
+        Takes a second, in which nothing may be lost: the producer is not counting then.
+        """
+        if self._gaps:
+            lost = self.lost
+            self.sleep_while_empty(SETTLE_SECONDS)
+            if not self._entries and self.lost == lost:
+                self.flush_gaps()
 
     def sleep_while_empty(self, timeout: float) -> None:
         """The same, but only if nothing is queued."""

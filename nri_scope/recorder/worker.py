@@ -62,6 +62,9 @@ class Worker:
         self._deadline = 0.0
         # Our own words about the recording, for the next batch.
         self._own: list[Entry] = []
+        self._tidies = True
+        self.in_hand = 0
+        """Events taken from the inbox that are neither in the file nor given up yet."""
         self._told = ""
         self._complained: set[str] = set()
 
@@ -88,6 +91,14 @@ class Worker:
     def _run(self) -> None:
         try:
             self._work()
+        except BaseException as error:
+            # Nothing is known to lead here. If something does, nobody must believe that
+            # recording goes on.
+            self._inbox.reason = f"internal error: {type(error).__name__}: {error}"
+            self._inbox.shut()
+            self._say(f"{self._writing.path}: recording has ended: {self._inbox.reason}")
+            if not isinstance(error, Exception):
+                raise
         finally:
             self._writing.close()
 
@@ -95,13 +106,17 @@ class Worker:
         inbox = self._inbox
         tidying = False
         while True:
+            if not inbox and not self._own and not self._finishing:
+                inbox.settle()
             if not inbox and not self._own:
                 inbox.sleep_while_empty(0.0 if tidying else self._writing.idle_seconds)
                 if inbox and not self._finishing:
                     inbox.sleep(self._window)
             entries = inbox.take(_BATCH_EVENTS, _BATCH_BYTES)
             if entries or self._own:
+                self.in_hand = sum(type(entry) is tuple for entry in entries)
                 self._write(entries)
+                self.in_hand = 0
                 inbox.done(entries)
             if self._finishing and not inbox and not self._own:
                 self._tidy(_LAST_TIDY_SECONDS)
@@ -166,7 +181,8 @@ class Worker:
         self.tally.lost += count
         self._own = []
         if count:
-            self._say(f"{count} events could not be written: {words}")
+            unsaid = "; the file does not tell of them" if self._finishing else ""
+            self._say(f"{count} events could not be written: {words}{unsaid}")
             if not self._finishing:
                 gaps = [
                     Missed(session, times[0], times[-1], words, len(times), len(times))
@@ -177,6 +193,8 @@ class Worker:
     # -- the ring ---------------------------------------------------------------------------
 
     def _tidy(self, seconds: float) -> bool:
+        if not self._tidies:
+            return False
         until = time.monotonic() + seconds
         try:
             while self._writing.tidy():
@@ -185,6 +203,9 @@ class Worker:
         except (sqlite3.Error, RecordingError):
             # The next batch meets the same problem and tells of it; this work can wait.
             return False
+        except Exception as error:  # noqa: BLE001 - a damaged row must not end the recording
+            self._tidies = False
+            self._complain(f"old events stay: internal error: {type(error).__name__}: {error}")
         return False
 
     # -- telling ----------------------------------------------------------------------------

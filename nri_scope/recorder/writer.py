@@ -61,6 +61,7 @@ class Recorder:
         self._inbox = inbox
         self._next_session = next_session
         self._closed = False
+        self._abandoned = 0
 
     @classmethod
     def open(
@@ -122,7 +123,7 @@ class Recorder:
         return RecorderCounters(
             recorded=tally.recorded,
             filtered=tally.filtered,
-            lost=tally.lost + self._inbox.lost,
+            lost=tally.lost + self._inbox.lost + self._abandoned,
             gaps=tally.gaps,
             bytes_on_wire=self._inbox.bytes_on_wire,
             removed=self._worker.removed,
@@ -139,6 +140,8 @@ class Recorder:
             self._inbox.shut()
             self._worker.finish(time.monotonic() + timeout)
             self._worker.join(timeout + 1.0)
+            # Nothing, unless the thread hangs in the file system or has died.
+            self._abandoned = self._inbox.events_waiting + self._worker.in_hand
         return self.counters
 
 
