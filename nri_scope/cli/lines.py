@@ -6,6 +6,7 @@ from __future__ import annotations
 from nri_scope.recorder.display import clock, day, duration, runtime, subject
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Event, Gap, Session
+from nri_scope.recorder.records import deadline_ms
 from nri_scope.recorder.timeline import Began, Ended, Item
 
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
@@ -61,6 +62,9 @@ class Lines:
         at = clock(event.at_ns)
         if self._width is not None:
             left = self._width - len(first) - len(at) - len(took) - 1
+            if left < 0:
+                # Not even the number, the time and the duration fit; there is no use in colour.
+                return safe(f"{first}{at} {took}", self._width)
             if len(rest) > left or not rest.isascii():
                 rest = safe(rest, max(left, 0))
         if mark == "!":
@@ -89,7 +93,8 @@ def _detail(event: Event) -> str:
     if event.mark:
         parts.append(safe(event.mark, _MAX_DETAIL))
     if event.status == "timeout":
-        limit = f" (deadline {duration(event.timeout_ns)})" if event.timeout_ns else ""
+        deadline = deadline_ms(event.timeout_ns)
+        limit = f" (deadline {duration(deadline * 1_000_000)})" if deadline else ""
         parts.append(f"answered too late{limit}")
     elif event.status != "ok":
         words = f": {safe(event.status_message, _MAX_DETAIL)}" if event.status_message else ""

@@ -14,22 +14,32 @@ SHORT_ID = 12
 
 
 def duration(ns: int) -> str:
-    """Three digits and a unit, at most six characters below 1000 s: ``91µs``, ``3.40ms``."""
+    """Three digits and a unit, at most six characters below 1000 s: ``91µs``, ``3.40ms``.
+
+    Digits beyond these are cut off, not rounded: a filter takes ``took:52us`` for 52 µs up to 53,
+    and finds what is shown so.
+    """
     if ns < 1000:
         return f"{ns}ns"
-    if ns < 999_500:
-        return f"{ns / 1e3:.0f}µs"
-    if ns < 999_500_000:
-        return f"{_three(ns / 1e6)}ms"
+    if ns < 1_000_000:
+        return f"{ns // 1000}µs"
+    if ns < 1_000_000_000:
+        return f"{_first_three(ns, 1_000_000)}ms"
     if ns < 60_000_000_000:
-        return f"{_three(ns / 1e9)}s"
-    seconds = round(ns / 1e9)
-    minutes, seconds = divmod(seconds, 60)
+        return f"{_first_three(ns, 1_000_000_000)}s"
+    minutes, seconds = divmod(ns // 1_000_000_000, 60)
     hours, minutes = divmod(minutes, 60)
     if not hours:
         return f"{minutes}m{seconds:02d}s"
     days, hours = divmod(hours, 24)
     return f"{days}d{hours:02d}h" if days else f"{hours}h{minutes:02d}m"
+
+
+def _first_three(ns: int, unit: int) -> str:
+    whole, rest = divmod(ns, unit)
+    if whole >= 100:
+        return str(whole)
+    return f"{whole}.{rest * 100 // unit:02d}" if whole < 10 else f"{whole}.{rest * 10 // unit}"
 
 
 def size(count: int) -> str:

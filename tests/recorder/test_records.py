@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.recorder import display
+from nri_scope.recorder.filter import parse
 from nri_scope.recorder.records import (
     deadline_ms,
     event_record,
@@ -80,11 +81,13 @@ def test_any_time_that_a_file_can_hold_has_a_text(at_ns: int) -> None:
         (0, "0ns"),
         (999, "999ns"),
         (91_234, "91µs"),
-        (999_499, "999µs"),
-        (999_500, "1.00ms"),
+        (52_999, "52µs"),
+        (999_999, "999µs"),
+        (1_000_000, "1.00ms"),
         (3_400_000, "3.40ms"),
-        (99_940_000, "99.9ms"),
-        (99_950_000, "100ms"),
+        (9_999_999, "9.99ms"),
+        (99_990_000, "99.9ms"),
+        (100_000_000, "100ms"),
         (2_100_000_000, "2.10s"),
         (60_000_000_000, "1m00s"),
         (3_661_000_000_000, "1h01m"),
@@ -93,6 +96,12 @@ def test_any_time_that_a_file_can_hold_has_a_text(at_ns: int) -> None:
 )
 def test_durations_have_three_digits(ns: int, text: str) -> None:
     assert display.duration(ns) == text
+
+
+@settings(deadline=None)
+@given(st.integers(0, 60 * 10**9 - 1))
+def test_a_filter_finds_a_duration_as_it_is_shown(ns: int) -> None:
+    assert parse(f"took:{display.duration(ns)}").matches(an_event(1, took_ns=ns))
 
 
 @pytest.mark.parametrize(
