@@ -36,6 +36,7 @@ plugins = st.one_of(
 numbers = st.integers(0, 5) | st.sampled_from([499, 500, 501, 999, 1000, 1001, 4096, 2**40])
 # JSON functions of SQLite end a text at a NUL; nothing that plugins change is named so.
 _texts = names.map(lambda text: text.replace("\0", ""))
+known = st.sampled_from(["CreateContainer", "StopContainer", "StateChange(99)"])
 paths = st.one_of(_texts, st.lists(_texts, max_size=3).map("/".join).map("/".__add__))
 
 events = st.builds(
@@ -48,7 +49,7 @@ events = st.builds(
     plugin=plugins,
     runtime=names,
     method=names,
-    event=names,
+    event=names | known,
     namespace=names,
     pod=names,
     container=names,
@@ -78,6 +79,7 @@ _number_fields = st.sampled_from(["took", "size", "session", "index"])
 _terms = st.one_of(
     _values,
     st.builds("{}:{}".format, _text_fields, _values),
+    st.builds("event:{}".format, known | known.map(str.upper)),
     st.builds("{}:~{}".format, _text_fields, _values),
     st.builds("status:{}".format, st.sampled_from([str(status) for status in Status])),
     st.builds(

@@ -44,6 +44,7 @@ EVENT = Event(
         "",
         "event:PostStartContainer",
         "event:poststartcontainer",
+        "EVENT:PostStartContainer",
         "event:Post*",
         "event:~^Post(Start|Create)",
         "plugin:00-nri-scope",
@@ -118,7 +119,7 @@ def test_lets_the_event_through(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "event:PostStart",
+        "event:StartContainer",
         "event:~poststart",
         "plugin:00",
         "plugin:scope",
@@ -199,8 +200,10 @@ def test_canonical_text(text: str, canonical: str) -> None:
         ("a namespace:x", 2, 'the nearest is "ns"'),
         ("took_us:>5", 0, 'the nearest is "took"'),
         ("container_id:ab", 0, 'the nearest is "id"'),
-        ("POD:web", 0, 'the nearest is "pod"'),
-        ("sha256:abc", 0, "fields are event plugin index"),
+        ("sha256:abc", 0, 'unknown field "sha256"; fields are event plugin index'),
+        ("event:CreateContanier", 6, 'no event "CreateContanier" is known, the nearest is "Create'),
+        ("event:'poststart*'", 6, 'the nearest is "PostStartContainer"'),
+        ("event:xyz", 6, 'no event "xyz" is known; a * in it finds others too'),
         ("AND:x", 0, "unknown field"),
         (":x", 0, "name is missing"),
         ("pod:", 4, "a value for pod is missing"),
@@ -217,6 +220,7 @@ def test_canonical_text(text: str, canonical: str) -> None:
         ("session:1k", 8, "is not a number"),
         ("took:>9999999999999999999h", 6, "too large"),
         ("status:eror", 7, 'the nearest is "error"'),
+        ("status:xyz", 7, 'no status "xyz"; it is one of ok error timeout'),
         ('id:""', 3, "matches every event"),
         ("*", 0, "matches every event"),
         ('""', 0, "matches every event"),
@@ -257,3 +261,18 @@ def test_fields_are_those_of_the_language() -> None:
 def test_each_field_s_example_is_a_filter_on_it(field: filters.Field) -> None:
     assert field.name in field.example
     filters.parse(field.example)
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        ("FutureEvent", "event:FutureE*"),
+        ("FutureEvent", "event:~^FutureEvent$"),
+        ("StateChange(99)", 'event:"statechange(99)"'),
+        ("StateChange(-1)", "(event:StateChange(-1) ns:kube-system)"),
+        *((name, f"event:{name}") for name in ("Configure", "Synchronize", "Shutdown")),
+        *((name, f"event:{name}") for name in ("StateChange", "RegisterPlugin")),
+    ],
+)
+def test_every_event_can_be_found_even_one_of_the_future(event: str, text: str) -> None:
+    assert filters.parse(text).matches(replace(EVENT, event=event))

@@ -20,6 +20,8 @@ SYNTAX: tuple[tuple[str, str], ...] = (
 
 NOTES: tuple[str, ...] = (
     'An empty value finds events that have none: container:"" finds those about no container.',
+    "Events that this version does not know need a *, as in event:Future*, or a regular "
+    "expression.",
     "A number without > or < is as precise as it is written: took:3ms finds 3 ms up to 4 ms.",
     "Regular expressions are the usual ones, but for back-references and look-around; upper and "
     "lower case differ unless they begin with (?i).",

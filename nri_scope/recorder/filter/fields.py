@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.model import Status
 
 
@@ -49,6 +51,8 @@ class Field:
     """The column holds several values (a tuple; in the view a JSON array); any of them counts."""
     also: tuple[str, ...] = ()
     """Spellings that people will try, for the error that names the right one."""
+    known: tuple[str, ...] = ()
+    """Values that there are; others need a ``*``, as a later version may have more of them."""
 
 
 FIELDS: tuple[Field, ...] = (
@@ -59,6 +63,7 @@ FIELDS: tuple[Field, ...] = (
         "what happened; upper or lower case",
         "event:CreateContainer",
         also=("method", "type", "rpc"),
+        known=tuple(METHODS),
     ),
     Field(
         "plugin",
@@ -154,18 +159,22 @@ WORD_COLUMNS = ("event", "pod", "namespace", "container", "plugin", "container_i
 
 BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}
 
+_NEAR = 0.6
+"""Likeness, as difflib counts it, from which on a word may have been meant."""
 
-def nearest_field(name: str) -> Field:
-    """The field that somebody who wrote ``name`` most likely meant."""
+
+def nearest_field(name: str) -> Field | None:
+    """The field that somebody who wrote ``name`` most likely meant; None where none is near."""
     spellings = {field.name: field for field in FIELDS}
     for field in FIELDS:
         for spelling in field.also:
             spellings.setdefault(spelling, field)
-    wanted = name.lower()
-    return spellings[nearest(wanted, spellings)]
+    return spellings.get(nearest(name, spellings))
 
 
-def nearest(word: str, known: dict[str, Field] | tuple[str, ...]) -> str:
-    """Of ``known``, the word most like ``word``; never nothing."""
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Of ``known``, the word most like ``word``, upper or lower case; "" where none is near."""
+    by_lower = {each.lower(): each for each in known}
     # Long words take quadratic time; nobody misspells 64 characters.
-    return difflib.get_close_matches(word[:64], list(known), n=1, cutoff=0.0)[0]
+    found = difflib.get_close_matches(word[:64].lower(), list(by_lower), n=1, cutoff=_NEAR)
+    return by_lower[found[0]] if found else ""
