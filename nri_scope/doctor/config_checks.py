@@ -85,7 +85,7 @@ def _version(name: str, installation: Installation) -> Iterator[Check]:
 def _files(prefix: str, installation: Installation) -> Iterator[Check]:
     config = installation.config
     for path, why in config.unreadable:
-        yield unknown(f"{prefix}-config", f"{path}: {why}", "run this as root")
+        yield unknown(f"{prefix}-config", f"{path}: {why}", "run doctor as root")
     for problem in config.problems:
         make = fail if problem.fatal else warn
         yield make(f"{prefix}-config", f"{problem.file}: {problem.text}", problem.fix)
@@ -137,7 +137,7 @@ def _enabled(name: str, installation: Installation) -> Iterator[Check]:
 def _by_default(name: str, installation: Installation, fix: str) -> Check:
     config = installation.config
     if config.unreadable:
-        return unknown(name, "not all of the configuration could be read", "run this as root")
+        return unknown(name, "not all of the configuration could be read", "run doctor as root")
     match default_enabled(config.runtime, installation.version):
         case True:
             nri = infer(config.runtime, installation.version)

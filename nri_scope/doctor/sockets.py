@@ -43,6 +43,8 @@ class Listener:
     problem: str = ""
     refused: bool = False
     """The socket is a left-over: nobody listens."""
+    denied: bool = False
+    """We may not connect: whether somebody listens is unknown."""
     busy: bool = False
     """Somebody listens but does not accept."""
     pid: int = 0
@@ -78,8 +80,10 @@ def connect(host: Host, path: str) -> Listener:
     """Connect, and ask the kernel who listens. Nothing is sent."""
     try:
         address = check_path(host.resolve(path))
-    except (ConnectError, OSError) as error:
-        return Listener(problem=error.problem if isinstance(error, ConnectError) else words(error))
+    except ConnectError as error:
+        return Listener(problem=error.problem)
+    except OSError as error:
+        return Listener(problem=words(error))
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.settimeout(CONNECT_TIMEOUT)
@@ -92,6 +96,9 @@ def connect(host: Host, path: str) -> Listener:
         # A unix socket's queue of waiting connections is full.
         sock.close()
         return Listener(problem="it does not accept connections", busy=True)
+    except PermissionError as error:
+        sock.close()
+        return Listener(problem=words(error), denied=True)
     except OSError as error:
         sock.close()
         return Listener(problem=words(error))
@@ -104,7 +111,7 @@ def connect(host: Host, path: str) -> Listener:
 def check_socket(file: SocketFile) -> list[Check]:
     """The socket's file and folder."""
     if file.problem:
-        return [unknown("socket", f"{file.path}: {file.problem}", "run this as root")]
+        return [unknown("socket", f"{file.path}: {file.problem}", "run doctor as root")]
     if not file.exists:
         text = f"there is no {file.path}"
         if file.folder_mode is None:
@@ -122,19 +129,37 @@ def _folder(file: SocketFile) -> list[Check]:
     mode = file.folder_mode
     if mode is None:
         return []
-    # Whoever connects can change every container: it takes write permission on the socket and
-    # search permission on the folder, which runtimes make 0700.
-    others = (mode & 0o011) and (file.mode & 0o022)
-    if mode & 0o022:
+    enters = _who_enters(mode)
+    # Replacing takes search permission too, and in a sticky folder nobody replaces another's file.
+    if mode & stat.S_ISVTX == 0 and (mode & 0o030 == 0o030 or mode & 0o003 == 0o003):
         text = f"{folder} has mode {mode:04o}: others than its owner can replace the socket"
         return [warn("socket-folder", text, f"chmod 0700 {folder}")]
-    if others:
+    # Whoever connects can change every container: it takes write permission on the socket and
+    # search permission on the folder, which runtimes make 0700. Folder and socket may belong to
+    # different groups, so that a bit for either counts for both.
+    if mode & 0o011 and file.mode & 0o022:
         text = (
-            f"folder mode {mode:04o} and socket mode {file.mode:04o} let others than the owner "
-            "register plugins, which can change every container"
+            f"{folder} has mode {mode:04o}: {enters} may enter it, and with the socket's mode "
+            f"{file.mode:04o} others than its owner can register plugins, which can change every "
+            "container"
         )
         return [warn("socket-folder", text, f"chmod 0700 {folder}")]
-    return [ok("socket-folder", f"{folder} has mode {mode:04o}: only its owner gets in")]
+    text = f"{folder} has mode {mode:04o}: {enters} may enter it"
+    if mode & 0o011:
+        text += f", but the socket's mode {file.mode:04o} lets only its owner connect"
+    return [ok("socket-folder", text)]
+
+
+def _who_enters(mode: int) -> str:
+    """Whom a folder's search bits let in; root needs none."""
+    match bool(mode & 0o010), bool(mode & 0o001):
+        case True, True:
+            return "everybody"
+        case False, True:
+            return "everybody but its group"
+        case True, False:
+            return "only its owner and its group"
+    return "only its owner"
 
 
 def check_listener(path: str, listener: Listener) -> list[Check]:
@@ -146,9 +171,14 @@ def check_listener(path: str, listener: Listener) -> list[Check]:
         text = f"{listener.problem}: its queue of waiting plugins is full"
         fix = "look for a plugin that connects and says nothing; restart the runtime if it hangs"
         return [fail("listener", text, fix)]
+    if listener.denied:
+        fix = "run doctor as root"
+        if not os.geteuid():
+            # Root needs no permission bits, so that something else stands in the way.
+            fix = "look for SELinux or AppArmor denials; run doctor on the node, in no container"
+        return [unknown("listener", f"cannot connect to {path}: {listener.problem}", fix)]
     if listener.problem:
-        fix = "run this as root" if os.geteuid() else ""
-        return [fail("listener", f"cannot connect to {path}: {listener.problem}", fix)]
+        return [fail("listener", f"cannot connect to {path}: {listener.problem}")]
     if not listener.pid:
         return [unknown("listener", "a process that is not visible from here listens")]
     who = f"{listener.name or 'a process that we must not see'} (process {listener.pid})"

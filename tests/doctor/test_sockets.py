@@ -85,6 +85,26 @@ def test_who_else_can_connect(folder: int, mode: int, status: Status) -> None:
     assert by_name(check_socket(file))["socket-folder"] is status
 
 
+@pytest.mark.parametrize(
+    ("folder", "mode", "words"),
+    [
+        (0o700, 0o777, "0700: only its owner may enter it"),
+        (0o644, 0o777, "0644: only its owner may enter it"),
+        (0o755, 0o600, "0755: everybody may enter it, but the socket's mode 0600 lets only its"),
+        (0o750, 0o600, "0750: only its owner and its group may enter it, but the socket's mode"),
+        (0o755, 0o666, "0755: everybody may enter it, and with the socket's mode 0666 others"),
+        (0o701, 0o602, "0701: everybody but its group may enter it, and with the socket's mode"),
+        (0o777, 0o600, "0777: others than its owner can replace the socket"),
+        (0o1777, 0o600, "1777: everybody may enter it, but the socket's mode 0600"),
+        (0o722, 0o600, "0722: only its owner may enter it"),
+    ],
+)
+def test_who_gets_into_the_folder_is_told_by_its_mode(folder: int, mode: int, words: str) -> None:
+    file = SocketFile(PATH, "", True, True, mode, 0, folder)
+    detail = {check.name: check.detail for check in check_socket(file)}["socket-folder"]
+    assert detail.startswith(f"/run/nri has mode {words}")
+
+
 def test_the_listener_is_asked_of_the_kernel(machine: Machine, listening: socket.socket) -> None:
     machine.process(os.getpid(), "containerd")
     listener = connect(machine.host, PATH)
@@ -116,10 +136,33 @@ def test_a_full_queue_does_not_hang(machine: Machine, listening: socket.socket) 
     assert check_listener(PATH, listener)[0].status is Status.FAIL
 
 
-def test_no_permission_and_too_long_a_path_are_told(machine: Machine) -> None:
-    assert "107" in connect(machine.host, "/" + "x" * 120).problem
-    (check,) = check_listener(PATH, Listener(problem="permission denied"))
+def test_too_long_a_path_is_told(machine: Machine) -> None:
+    listener = connect(machine.host, "/" + "x" * 120)
+    assert "107" in listener.problem
+    assert check_listener(PATH, listener)[0].status is Status.FAIL
+
+
+@pytest.mark.parametrize("closed", ["/run/nri", PATH])
+def test_no_access_is_unknown_whether_to_the_folder_or_to_the_socket(
+    machine: Machine, unprivileged: None, listening: socket.socket, closed: str
+) -> None:
+    place = machine.at(closed)
+    place.chmod(0)
+    listener = connect(machine.host, PATH)
+    (check,) = check_listener(PATH, listener)
+    assert check.status is Status.UNKNOWN
     assert check.detail == f"cannot connect to {PATH}: permission denied"
+    assert check.fix == "run doctor as root"
+    found = by_name(check_socket(look_at_socket(machine.host, PATH)))
+    assert found["socket"] is (Status.OK if closed == PATH else Status.UNKNOWN)
+    place.chmod(0o700)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_without_access_is_not_sent_to_become_root() -> None:
+    (check,) = check_listener(PATH, Listener(problem="permission denied", denied=True))
+    assert check.status is Status.UNKNOWN
+    assert "as root" not in check.fix
 
 
 @pytest.mark.parametrize(
