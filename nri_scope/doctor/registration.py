@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from nri_scope.errors import NriScopeError
 from nri_scope.nri.events import Event
 from nri_scope.nri.introduction import ConfigureRequest, introduction, state_part
+from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Exchange, Identity, PluginSession, inherited
 from nri_scope.wire import RequestReceived
@@ -134,10 +135,13 @@ def check_registration(registration: Registration) -> list[Check]:
             ok("timeouts", f"{register_s:g} s to register, {request:g} s to answer a request")
         )
     else:
+        register_s = DEFAULT_REGISTRATION_TIMEOUT_MS / 1000
+        request = DEFAULT_REQUEST_TIMEOUT_MS / 1000
         text = (
-            "the runtime does not say its timeouts (before NRI 0.7); the defaults are 5 s and 2 s"
+            "the runtime does not say its timeouts (before NRI 0.7); the defaults are "
+            f"{register_s:g} s for registration and {request:g} s for each request"
         )
-        checks.append(ok("timeouts", text))
+        checks.append(unknown("timeouts", text))
     return checks
 
 

@@ -42,7 +42,18 @@ async def test_a_runtime_tells_about_itself_and_is_left_in_order(
     )
     assert (seen.nri_version, seen.nri_version_inferred) == (version, inferred)
     assert (seen.registration_timeout_ms, seen.request_timeout_ms) == timeouts
-    assert [check.status for check in check_registration(seen)] == [Status.OK] * 3
+    served, told, limits = check_registration(seen)
+    assert (served.status, told.status) == (Status.OK, Status.OK)
+    if timeouts == (0, 0):
+        assert limits.status is Status.UNKNOWN
+        assert limits.detail.endswith(
+            "the defaults are 5 s for registration and 2 s for each request"
+        )
+    else:
+        assert (limits.status, limits.detail) == (
+            Status.OK,
+            "5 s to register, 2 s to answer a request",
+        )
 
 
 async def test_every_part_of_the_state_is_answered_before_leaving() -> None:
