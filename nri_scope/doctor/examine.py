@@ -19,7 +19,7 @@ from nri_scope.nri.semver import sort_key
 from nri_scope.nri.versions import runtime_title
 
 from . import containerd, crio, isulad
-from .check import Check, softened, unknown, warn
+from .check import Check, Status, softened, unknown, warn
 from .config_checks import Installation, check_installation, default_enabled
 from .host import Host
 from .plugins import check_plugins, look_at_plugins
@@ -211,21 +211,37 @@ def _concerned(item: Installation, installations: Iterable[Installation]) -> boo
 def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
     checks: list[Check] = []
     seen = set()
-    runtimes = [
-        (
-            path_of(item.config.plugin_path, DEFAULT_PLUGIN_PATH),
-            path_of(item.config.plugin_config_path, DEFAULT_PLUGIN_CONFIG_PATH),
-            item.process,
-            item.config.runtime,
-        )
-        for item in installations
-    ] or [(DEFAULT_PLUGIN_PATH, DEFAULT_PLUGIN_CONFIG_PATH, None, "")]
-    for path, config_path, process, runtime in runtimes:
-        if (path, config_path) in seen:
+    for config, process in [(item.config, item.process) for item in installations] or [
+        (NriConfig("", ()), None)
+    ]:
+        path = path_of(config.plugin_path, DEFAULT_PLUGIN_PATH)
+        config_path = path_of(config.plugin_config_path, DEFAULT_PLUGIN_CONFIG_PATH)
+        # Whose configuration we may not read can have its plugins anywhere.
+        guessed_for = config.runtime if config.unreadable else ""
+        if (path, config_path, guessed_for) in seen:
             continue
-        seen.add((path, config_path))
-        checks += _plugin_folder(host, path, config_path, process, runtime)
+        seen.add((path, config_path, guessed_for))
+        findings = _plugin_folder(host, path, config_path, process, config.runtime)
+        checks += _guessed(findings, path, guessed_for) if guessed_for else findings
     return checks
+
+
+def _guessed(findings: Iterable[Check], path: str, runtime: str) -> list[Check]:
+    """Findings about a folder that the runtime may not be using."""
+    text = (
+        f"not all of {runtime_title(runtime)}'s configuration could be read: which plugins it "
+        f"starts is unknown (those in {path} unless the rest says otherwise)"
+    )
+    return [
+        unknown("plugins", text, "run doctor as root"),
+        *(
+            check
+            if check.status is Status.UNKNOWN
+            else replace(check, status=Status.WARN, detail=f"{check.detail} (if it uses {path})")
+            for check in findings
+            if check.status is not Status.OK
+        ),
+    ]
 
 
 def _plugin_folder(

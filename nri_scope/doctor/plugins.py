@@ -104,7 +104,7 @@ def check_plugins(
     False for iSulad, which leaves out what it does not understand.
     """
     if folder.problem:
-        fix = "run this as root" if folder.problem == "permission denied" else ""
+        fix = "run doctor as root" if folder.problem == "permission denied" else ""
         return [unknown("plugins", f"{folder.path}: {folder.problem}", fix)]
     checks = [
         *_folder_mode(folder),
@@ -199,7 +199,7 @@ def _names(folder: PluginFolder) -> Iterator[Check]:
 
 def _configs(folder: PluginFolder) -> Iterator[Check]:
     if folder.config_problem:
-        fix = "run this as root" if folder.config_problem == "permission denied" else ""
+        fix = "run doctor as root" if folder.config_problem == "permission denied" else ""
         yield unknown("plugin-config", f"{folder.config_path}: {folder.config_problem}", fix)
     identities = [_name_of(plugin.name) for plugin in folder.plugins if _is_plugin(plugin)]
     wanted = {

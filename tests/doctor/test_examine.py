@@ -46,8 +46,12 @@ async def test_a_machine_in_order(machine: Machine) -> None:
     machine.process(os.getpid(), "containerd")
     machine.write("/opt/nri/plugins/10-a", "#!/bin/sh\n", mode=0o755)
     checks = await examined(machine, OLD)
-    # The plugin's file is newer than the runtime, which has started in 2023.
-    assert [c.name for c in checks if c.status is not Status.OK] == ["plugin"]
+    # The plugin's file is newer than the runtime, which has started in 2023 and is too old to
+    # tell its timeouts.
+    assert [(c.name, c.status) for c in checks if c.status is not Status.OK] == [
+        ("timeouts", Status.UNKNOWN),
+        ("plugin", Status.WARN),
+    ]
     assert named(checks, "listener").detail == f"containerd (process {os.getpid()}) listens"
     assert named(checks, "nri-version").detail == "NRI 0.6.1, inferred from its version"
     assert named(checks, "containerd-config").detail == (
@@ -127,6 +131,28 @@ def test_plugins_are_looked_for_where_the_runtime_does(machine: Machine) -> None
     checks = examine(machine.host)
     assert "/p/bad" in named(checks, "plugin").detail
     assert "/c/x.conf" in named(checks, "plugin-config").detail
+
+
+def test_where_plugins_are_is_unknown_without_the_configuration(
+    machine: Machine, unprivileged: None
+) -> None:
+    machine.write(CONTAINERD, f'version = 2\n{NRI}\nplugin_path = "/p"\n', mode=0)
+    machine.process(7, "containerd")
+    check = named(examine(machine.host), "plugins")
+    assert (check.status, check.fix) == (Status.UNKNOWN, "run doctor as root")
+    assert check.detail == (
+        "not all of containerd's configuration could be read: which plugins it starts is unknown "
+        "(those in /opt/nri/plugins unless the rest says otherwise)"
+    )
+
+    machine.write("/opt/nri/plugins/10-a", "#!/bin/sh\n", mode=0o755)
+    machine.write("/opt/nri/plugins/bad", "#!/bin/sh\n", mode=0o755)
+    checks = examine(machine.host, version_of=lambda pid: ProgramVersion("2.1.4"))
+    assert named(checks, "plugins").status is Status.UNKNOWN
+    guesses = [check for check in checks if check.name == "plugin"]
+    assert guesses
+    assert {check.status for check in guesses} == {Status.WARN}
+    assert all(check.detail.endswith("(if it uses /opt/nri/plugins)") for check in guesses)
 
 
 def test_two_containerds_are_told_apart_by_their_configuration(machine: Machine) -> None:
