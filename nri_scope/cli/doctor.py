@@ -56,10 +56,20 @@ def command(socket: Path | None, output_format: str, root: Path) -> int:
     else:
         # File names and what a runtime says of itself are not ours.
         shown = [replace(c, detail=safe(c.detail), fix=safe(c.fix)) for c in checks]
-        width = min(shutil.get_terminal_size((80, 24)).columns, 100)
         plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-        click.echo(as_text(shown, width=width, plain=plain, style=_colour), color=_wants_colour())
+        click.echo(
+            as_text(shown, width=_width(), plain=plain, style=_colour), color=_wants_colour()
+        )
     return exit_status(checks)
+
+
+def _width() -> int | None:
+    if sys.stdout.isatty():
+        return min(shutil.get_terminal_size().columns, 100)
+    # A pipe leads to grep and to files, where a broken line is a nuisance, unless somebody sets
+    # the width for it as watch(1) does.
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) or None if columns.isascii() and columns.isdigit() else None
 
 
 def _colour(text: str, status: str) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -28,12 +29,13 @@ def as_json(checks: Iterable[Check]) -> str:
 def as_text(
     checks: Sequence[Check],
     *,
-    width: int = 80,
+    width: int | None = 80,
     plain: bool = False,
     style: Callable[[str, Status], str] = lambda text, status: text,
 ) -> str:
     """A line or some for each check, and a summary.
 
+    ``width`` is in columns; None wraps nothing, so that a check has one line, and one for its fix.
     ``plain`` keeps to ASCII symbols; ``style`` may colour a status without changing its width.
     """
     symbols = _ASCII if plain else _SYMBOLS
@@ -50,10 +52,10 @@ def as_text(
     return "\n".join(lines)
 
 
-def _wrap(text: str, width: int, hanging: str = "") -> list[str]:
+def _wrap(text: str, width: int | None, hanging: str = "") -> list[str]:
     return textwrap.wrap(
         text,
-        max(width - len(_INDENT), 30),
+        sys.maxsize if width is None else max(width - len(_INDENT), 30),
         subsequent_indent=hanging,
         break_long_words=False,  # paths are to be copied
         break_on_hyphens=False,

@@ -28,7 +28,25 @@ def test_a_failure_is_exit_status_1_with_words_and_a_way_out(
     assert "fail    socket: there is no /var/run/nri/nri.sock" in output.out
     assert "\n          fix: " in output.out
     assert "\x1b" not in output.out
-    assert all(len(line) <= 80 for line in output.out.splitlines())
+
+
+def test_a_pipe_gets_whole_lines_unless_columns_says_how_wide(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    examine(root)
+    whole = capsys.readouterr().out
+    assert max(map(len, whole.splitlines())) > 80
+    assert sum(" fix: " in line for line in whole.splitlines()) == whole.count("fix:")
+    for bad in ("0", "wide", "-5"):
+        monkeypatch.setenv("COLUMNS", bad)
+        examine(root)
+        assert capsys.readouterr().out == whole
+    monkeypatch.setenv("COLUMNS", "60")
+    examine(root)
+    narrow = capsys.readouterr().out
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert narrow.split() == whole.split()
 
 
 def test_json_is_one_object(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,12 @@ def test_text_fits_the_width_but_for_words_that_do_not() -> None:
         assert all(len(line) <= width for line in lines if "longlong" not in line)
 
 
+def test_without_a_width_each_check_is_one_line_and_one_for_its_fix() -> None:
+    lines = as_text(CHECKS, width=None).splitlines()
+    assert len(lines) == len(CHECKS) + 1 + len(["", "summary"])
+    assert lines[1].endswith("x end")
+
+
 def test_text_says_the_status_in_a_word_and_indents_the_fix() -> None:
     text = as_text([fail("socket", "it is not there", "make one")])
     assert text.splitlines() == [
