@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError
@@ -27,6 +29,8 @@ _TIDY_SECONDS = 0.01
 # At the end somebody waits; what is not removed by then is left to the next recorder.
 _LAST_TIDY_SECONDS = 2.0
 _COMPLAINTS = 20
+NICER = 5
+"""Steps of niceness between the writer's thread and the one that answers."""
 
 
 @dataclass(slots=True)
@@ -89,6 +93,7 @@ class Worker:
         return self._writing.removed
 
     def _run(self) -> None:
+        _yield_to_replies()
         try:
             self._work()
         except BaseException as error:
@@ -235,6 +240,18 @@ class Worker:
                 self._on_problem(text)
             except Exception:  # noqa: BLE001 - nobody is left to be told
                 self._on_problem = None
+
+
+def _yield_to_replies() -> None:
+    """Make this thread a little nicer than the one that answers the runtime.
+
+    A busy thread is not always preempted when the answering one wakes, which then waits for
+    milliseconds. No nicer than that: one that hardly gets the processor while it holds the
+    interpreter's lock would delay every answer.
+    """
+    thread = threading.get_native_id()
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + NICER)
 
 
 def _words(error: sqlite3.Error | RecordingError) -> str:
