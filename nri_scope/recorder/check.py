@@ -14,7 +14,11 @@ from nri_scope.errors import RecordingError
 from nri_scope.recorder.schema import APPLICATION_ID, TABLES, VERSION, VIEWS
 
 _MAX_THINGS = 1_000
-_NOT_OURS = "it is not an nri-scope recording"
+_NOT_OURS = "not an nri-scope recording"
+
+RECOVER = "to save what can be read of it: sqlite3 FILE .recover"
+"""The way out of a damaged file. The program sqlite3 has it from 3.29 on."""
+GIVE_A_RECORDING = "give a *.nriscope.db that `nri-scope record` wrote"
 
 
 def check(connection: sqlite3.Connection, path: Path) -> int:
@@ -23,16 +27,16 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
     Raises RecordingError for what is none or is newer than we are, and sqlite3.Error.
     """
     if _pragma(connection, "application_id") != APPLICATION_ID:
-        raise RecordingError(path, f"{_NOT_OURS} but some other SQLite database")
+        raise RecordingError(path, f"{_NOT_OURS} but some other SQLite database", GIVE_A_RECORDING)
     version = _pragma(connection, "user_version")
     if version > VERSION:
         raise RecordingError(
             path,
-            f"it is a recording of version {version}, and this nri-scope reads up to {VERSION}",
+            f"a recording of version {version}, and this nri-scope reads up to {VERSION}",
             "upgrade nri-scope",
         )
     if version < 1:
-        raise RecordingError(path, f"{_NOT_OURS}: its version is {version}")
+        raise RecordingError(path, f"{_NOT_OURS}: its version is {version}", GIVE_A_RECORDING)
     return version
 
 
@@ -46,18 +50,16 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
         "SELECT type, lower(name), coalesce(sql, '') FROM sqlite_master LIMIT ?", (_MAX_THINGS,)
     ).fetchall()
     if len(things) == _MAX_THINGS:
-        raise RecordingError(path, f"{_NOT_OURS}: it has too many tables")
+        raise RecordingError(path, f"{_NOT_OURS}: too many tables", GIVE_A_RECORDING)
     tables = set()
     for kind, name, sql in things:
         allowed = kind in ("table", "index") or (kind == "view" and name in VIEWS)
         if not allowed or not isinstance(name, str) or not isinstance(sql, str):
-            raise RecordingError(
-                path, f"it holds a {kind}, which no recording has; do not trust it"
-            )
+            raise RecordingError(path, f"holds a {kind}, which no recording has", "do not trust it")
         if kind == "table":
             if not sql.upper().startswith("CREATE TABLE"):
                 raise RecordingError(
-                    path, "it holds a virtual table, which no recording has; do not trust it"
+                    path, "holds a virtual table, which no recording has", "do not trust it"
                 )
             tables.add(name)
     for table in TABLES:
@@ -74,7 +76,9 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
             # A column that is hidden or computed is none of ours.
             if columns.get(column.name) != 0:
                 raise RecordingError(
-                    path, f"{_NOT_OURS}, or damaged: no {column.name} in its table {table.name}"
+                    path,
+                    f"{_NOT_OURS}, or damaged: no {column.name} in its table {table.name}",
+                    GIVE_A_RECORDING,
                 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder import filter as filters
-from nri_scope.recorder.check import check, check_schema
+from nri_scope.recorder.check import GIVE_A_RECORDING, RECOVER, check, check_schema
 from nri_scope.recorder.content import MAX_CONTENT
 from nri_scope.recorder.migrations import upgraded_copy
 from nri_scope.recorder.problems import code_of, in_words, is_damage
@@ -83,11 +83,11 @@ def _look_at(path: Path) -> None:
     except OSError as error:
         raise RecordingError(path, in_words(error)) from error
     if stat.S_ISDIR(status.st_mode):
-        raise RecordingError(path, "it is a folder, not a recording")
+        raise RecordingError(path, "a folder, not a recording", GIVE_A_RECORDING)
     if not stat.S_ISREG(status.st_mode):
-        raise RecordingError(path, "it is not a regular file")
+        raise RecordingError(path, "not a regular file", GIVE_A_RECORDING)
     if status.st_size == 0:
-        raise RecordingError(path, "it is empty, not a recording")
+        raise RecordingError(path, "empty, not a recording", GIVE_A_RECORDING)
     if not os.access(path, os.R_OK, effective_ids=True):
         raise RecordingError(path, "permission denied")
 
@@ -122,18 +122,18 @@ def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError
     """What to tell the user about an error of SQLite."""
     if isinstance(error, UnicodeError):
         # Its messages quote names from the file.
-        return RecordingError(path, "it is damaged: it holds text that is none")
+        return RecordingError(path, "damaged: text in it is not UTF-8", RECOVER)
     code = code_of(error)
     if code == sqlite3.SQLITE_NOTADB:
         return _no_database(path)
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) and not is_settled(path):
         return RecordingError(
             path,
-            f"its newest events are in {path.name}-wal, which cannot be read in this folder",
+            f"the newest events are in {path.name}-wal, which cannot be read in this folder",
             "copy both files to a folder that you can write to",
         )
     if is_damage(error):
-        return RecordingError(path, "it is damaged, or cut short")
+        return RecordingError(path, "damaged, or cut short", RECOVER)
     return RecordingError(path, in_words(error))
 
 
@@ -146,7 +146,7 @@ def _no_database(path: Path) -> RecordingError:
     if start == b"PK\x03\x04":
         return RecordingError(
             path,
-            "it is a zip, not a recording",
+            "a zip, not a recording",
             "unpack it and give the *.nriscope.db that is in it",
         )
-    return RecordingError(path, "it is not an nri-scope recording")
+    return RecordingError(path, "not an nri-scope recording", GIVE_A_RECORDING)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError, Message
@@ -25,6 +26,10 @@ FUNCTIONS = {
 }
 """What `register` adds, for the documentation."""
 
+PROBLEM: ContextVar[str] = ContextVar("PROBLEM", default="")
+"""What was wrong with the arguments of one of the `FUNCTIONS`. SQLite only tells that something
+was: sqlite3 does not hand on the words of an exception."""
+
 _KINDS: dict[int, type[Message]] = {Kind.POD: PodSandbox, Kind.CONTAINER: Container}
 
 
@@ -33,12 +38,19 @@ def register(connection: sqlite3.Connection, recording: Recording) -> None:
 
     Their JSON has the field names of the protocol, enums by name, and under ``unknown_fields`` what
     we do not know. What cannot be read as a message comes as ``{"malformed": "<hexadecimal>"}``.
-    Where there is nothing, or the file is damaged there, the result is NULL; an error never.
+    Where there is nothing, or the file is damaged there, the result is NULL, and so it is for NULL.
+    What no id nor part can be is an error, which `PROBLEM` has in words.
     """
 
     def nri_json(event_id: object, part: object = "request") -> str | None:
-        if type(event_id) is not int or part not in ("request", "reply"):
+        if event_id is None or part is None:
             return None
+        if type(event_id) is not int:
+            raise _wrong("nri_json() wants an event's number first, as in nri_json(id)")
+        if part not in ("request", "reply"):
+            raise _wrong(
+                "nri_json() gives the 'request' or the 'reply', as in nri_json(id,'reply')"
+            )
         try:
             event = recording.event(event_id)
             if event is None:
@@ -51,8 +63,10 @@ def register(connection: sqlite3.Connection, recording: Recording) -> None:
             return None
 
     def nri_object(object_id: object) -> str | None:
-        if type(object_id) is not int:
+        if object_id is None:
             return None
+        if type(object_id) is not int:
+            raise _wrong("nri_object() wants an object's number, as in nri_object(pod_object)")
         try:
             kind, content = recording.object(object_id)
         except RecordingError:
@@ -62,6 +76,11 @@ def register(connection: sqlite3.Connection, recording: Recording) -> None:
     connection.create_function("nri_json", 1, nri_json)
     connection.create_function("nri_json", 2, nri_json)
     connection.create_function("nri_object", 1, nri_object)
+
+
+def _wrong(problem: str) -> ValueError:
+    PROBLEM.set(problem)
+    return ValueError(problem)
 
 
 def _json(kind: type[Message] | None, content: bytes) -> str:

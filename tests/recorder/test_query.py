@@ -59,9 +59,11 @@ def test_messages_are_json_and_filters_regular_expressions_work(recording: Recor
         ("ALTER TABLE event RENAME TO x", "would change tables"),
         ("REINDEX", "would change tables"),
         ("ATTACH '/dev/null' AS x", "would attach another database"),
-        ("VACUUM INTO '/dev/null'", "would attach another database"),
-        ("PRAGMA query_only = OFF", "would run PRAGMA query_only"),
-        ("PRAGMA user_version", "would run PRAGMA user_version"),
+        ("VACUUM INTO '/dev/null'", "would write the recording anew"),
+        (" -- x\n/* y */ vacuum", "would write the recording anew"),
+        ("PRAGMA query_only = OFF", "PRAGMA query_only is not available here; SELECT sql"),
+        ("PRAGMA user_version", "PRAGMA user_version is not available here; SELECT sql"),
+        ("SELECT * FROM pragma_table_info('log')", "not available here as a table; write PRAGMA"),
         ("BEGIN", "would begin or end a transaction"),
         ("SELECT load_extension('x')", "would call load_extension()"),
         ("", "gives no rows"),
@@ -72,7 +74,11 @@ def test_messages_are_json_and_filters_regular_expressions_work(recording: Recor
         ("SELECT 'a' REGEXP '('", "is the regular expression after REGEXP as filters want it?"),
         ("SELECT 1; SELECT 2", "one statement at a time"),
         ("SELECT 1\0", "null"),
-        ("SELECT '\udcff'", "surrogates"),
+        ("SELECT '\udcff'", "SQL: the query is not UTF-8 text"),
+        ("SELECT nope(1)", "no such function: nope; there are SQLite's own functions, nri_json()"),
+        ("SELECT nri_json(5, 'bogus')", "SQL: nri_json() gives the 'request' or the 'reply'"),
+        ("SELECT nri_json('x')", "SQL: nri_json() wants an event's number first"),
+        ("SELECT nri_object('x')", "SQL: nri_object() wants an object's number"),
         ("SELECT randomblob(1000000000)", "too big"),
     ],
 )
@@ -83,6 +89,18 @@ def test_all_else_is_refused_in_one_line(recording: Recording, sql: str, problem
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
     assert recording.path.read_bytes() == before
+
+
+def test_how_tables_are_made_can_be_asked(recording: Recording) -> None:
+    assert "took_ns" in [row[1] for row in rows(recording, "PRAGMA table_info(event)")]
+    assert "event" in [row[1] for row in rows(recording, "PRAGMA table_list")]
+
+
+def test_an_earlier_problem_is_not_told_again(recording: Recording) -> None:
+    with pytest.raises(UsageError, match="nri_json"):
+        rows(recording, "SELECT nri_json('x')")
+    with pytest.raises(UsageError, match="after REGEXP"):
+        rows(recording, "SELECT 'a' REGEXP '('")
 
 
 def test_what_goes_wrong_later_is_told_as_well(recording: Recording) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.sqlfunctions import PROBLEM
 from tests.recorder.traffic import a_container, a_pod, an_item, lifecycle, record
 
 
@@ -88,18 +90,31 @@ def test_unknown_fields_are_not_left_out(recording: Recording) -> None:
         "nri_json(99)",
         "nri_json(-1)",
         "nri_json(NULL)",
-        "nri_json('1')",
-        "nri_json(1.0)",
-        "nri_json(x'01')",
-        "nri_json(1, 'something')",
         "nri_json(1, NULL)",
         "nri_object(9999)",
         "nri_object(NULL)",
-        "nri_object('1')",
     ],
 )
 def test_where_there_is_nothing_the_result_is_null(recording: Recording, expression: str) -> None:
     assert _one(recording, expression) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("nri_json('1')", "nri_json(id)"),
+        ("nri_json(1.0)", "nri_json(id)"),
+        ("nri_json(x'01')", "nri_json(id)"),
+        ("nri_json(1, 'something')", "'request' or the 'reply'"),
+        ("nri_object('1')", "nri_object(pod_object)"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_an_error(
+    recording: Recording, expression: str, words: str
+) -> None:
+    with pytest.raises(sqlite3.OperationalError):
+        _one(recording, expression)
+    assert words in PROBLEM.get()
 
 
 def test_they_work_on_every_row_of_a_query(tmp_path: Path) -> None:
