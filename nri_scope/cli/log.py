@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri_scope.cli.params import where_option
-from nri_scope.cli.timespec import since_option, until_option
+from nri_scope.cli.timespec import check_interval, since_option, until_option
 from nri_scope.recorder.filter.describe import epilog
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def command(
     from nri_scope.recorder.log import Log
     from nri_scope.recorder.reader import Recording
 
+    check_interval(since, until)
     with Output() as output, Recording.open(file) as recording:
         log = Log(recording, where=where, since_ns=since, until_ns=until, last=last)
         show = _Shower(output, recording, jsonl=output_format == "jsonl")

@@ -58,7 +58,7 @@ def _text(found: Summary, file: Path, width: int | None) -> Iterator[str]:
     if stats.took is not None:
         yield f"answered  {_statuses(stats)}; we took {_took(stats)}"
     yield f"gaps      {_gaps(found)}"
-    ratio = "" if found.ratio is None else f", {found.ratio:.3g} × as much"
+    ratio = "" if found.ratio is None else f", {_few_digits(found.ratio)} × as much"
     yield f"size      {size(stats.wire_bytes)} on the wire, {size(found.file_bytes)} on disk{ratio}"
     if found.sessions:
         yield ""
@@ -84,41 +84,50 @@ def _text(found: Summary, file: Path, width: int | None) -> Iterator[str]:
             [
                 (
                     entry.event,
-                    entry.count,
-                    entry.not_ok,
+                    f"{entry.count:,}",
+                    f"{entry.not_ok:,}",
                     *(duration(took) for took in (entry.took.p50, entry.took.p99, entry.took.max)),
                     size(entry.wire_bytes),
                 )
                 for entry in stats.by_event
             ],
             width,
-            right=(3, 4, 5, 6),
+            right=range(1, 7),
         )
     if stats.by_pod:
         yield ""
         yield from table(
             ("pod", "count"),
-            [(f"{entry.namespace}/{entry.pod}", entry.count) for entry in stats.by_pod[:_PODS]],
+            [
+                (f"{entry.namespace}/{entry.pod}", f"{entry.count:,}")
+                for entry in stats.by_pod[:_PODS]
+            ],
             width,
+            right=(1,),
         )
         if len(stats.by_pod) > _PODS:
-            yield f"and {len(stats.by_pod) - _PODS} more pods; --format json has them all"
+            yield f"and {len(stats.by_pod) - _PODS:,} more pods; --format json has them all"
 
 
 def _events(stats: Stats) -> str:
     from nri_scope.recorder.display import clock, duration
 
     if stats.rate is None or stats.busiest_ns is None:
-        return str(stats.count)
-    rate = f"{stats.rate:.0f}" if stats.rate >= 100 else f"{stats.rate:.3g}"
+        return f"{stats.count:,}"
     return (
-        f"{stats.count} in {duration(round(stats.seconds * 1e9))}, {rate} a second; "
-        f"{stats.busiest_count} in the second at {clock(stats.busiest_ns)[:8]}"
+        f"{stats.count:,} in {duration(round(stats.seconds * 1e9))}, "
+        f"{_few_digits(stats.rate)} a second; "
+        f"{stats.busiest_count:,} in the second at {clock(stats.busiest_ns)[:8]}"
     )
 
 
+def _few_digits(number: float) -> str:
+    """Three digits where there are not more before the point."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
 def _statuses(stats: Stats) -> str:
-    parts = [f"{count} {status}" for status, count in stats.by_status.items() if count]
+    parts = [f"{count:,} {status}" for status, count in stats.by_status.items() if count]
     return ", ".join(parts)
 
 
@@ -139,5 +148,11 @@ def _gaps(found: Summary) -> str:
     gaps = GapStats.of(found.gaps)
     if not gaps.count:
         return "none"
-    more = f" and an unknown number in {gaps.unknown} of them" if gaps.unknown else ""
-    return f"{gaps.count}, {gaps.lost} events lost{more}; `log` shows them"
+    known = f"{gaps.lost:,} event{'' if gaps.lost == 1 else 's'} lost"
+    if not gaps.unknown:
+        lost = known
+    elif gaps.unknown == gaps.count:
+        lost = "nobody knows how many events were lost"
+    else:
+        lost = f"{known}, and nobody knows how many more in {gaps.unknown:,} of them"
+    return f"{gaps.count:,}: {lost}; `log` shows them"

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import click
 
+from nri_scope.errors import UsageError
 from nri_scope.recorder.filter.quantity import parse_duration
 
 FORMS = "2026-01-31T14:05:00Z, 14:05, yesterday, or 10m for ten minutes ago"
@@ -78,6 +79,22 @@ def _convert(_context: click.Context, parameter: click.Parameter, text: str | No
     if moment is None:
         raise click.BadParameter(f"{text!r} is no time; write {FORMS}", param=parameter)
     return moment
+
+
+def check_interval(since: int | None, until: int | None) -> None:
+    """Raise UsageError where nothing can be both from ``since`` on and before ``until``."""
+    if since is None or until is None or since < until:
+        return
+    raise UsageError(
+        f"nothing is both from {_shown(since)} on and before {_shown(until)}",
+        "--since takes the earlier time, --until the later",
+    )
+
+
+def _shown(at_ns: int) -> str:
+    from nri_scope.recorder.display import moment
+
+    return moment(at_ns)
 
 
 since_option = click.option(

@@ -95,8 +95,8 @@ class Stats:
 
     @property
     def rate(self) -> float | None:
-        """Events a second; None where there is no stretch of time to speak of."""
-        return (self.count - 1) / self.seconds if self.seconds > 0 else None
+        """Events a second; None for less than a second, which tells nothing about others."""
+        return (self.count - 1) / self.seconds if self.seconds >= 1 else None
 
 
 def tally(samples: Iterable[Sample]) -> Stats:

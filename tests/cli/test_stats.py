@@ -39,7 +39,9 @@ def test_text(path: Path) -> None:
     assert words["file"][0] == str(path)
     assert words["events"][0] == "31"
     assert words["answered"][:2] == ["31", "ok;"]
-    assert " ".join(words["gaps"]).startswith("2, 5 events lost and an unknown number in 1")
+    assert " ".join(words["gaps"]).startswith(
+        "2: 5 events lost, and nobody knows how many more in 1 of them;"
+    )
     assert words["size"][2:5] == ["on", "the", "wire,"]
     assert words["CreateContainer"][:2] == ["4", "0"]
     assert words["shop/web"] == ["17"]
@@ -63,6 +65,49 @@ def test_an_empty_recording(tmp_path: Path) -> None:
     told = json.loads(stats(path, "--format", "json"))
     assert (told["events"], told["by_event"], told["sessions"]) == (0, [], [])
     assert told["took_us"] == {"p50": None, "p99": None, "max": None}
+
+
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [
+        ((), "none"),
+        ((None,), "1: nobody knows how many events were lost; `log` shows them"),
+        ((1,), "1: 1 event lost; `log` shows them"),
+        ((1200, 34), "2: 1,234 events lost; `log` shows them"),
+    ],
+)
+def test_gaps_in_words(lost: tuple[int | None, ...], words: str, tmp_path: Path) -> None:
+    def gaps(recorder: Recorder, session: int) -> None:
+        for number, count in enumerate(lost):
+            recorder.note_gap(session, at(2 * number), at(2 * number + 1), "a test", count)
+
+    text = stats(record(tmp_path / "x.nriscope.db", more=gaps))
+    assert f"gaps      {words}\n" in text
+
+
+def test_large_numbers_are_easy_to_read(tmp_path: Path) -> None:
+    like = next(item for _, item in captured())._replace(request=b"\x01")
+    recorder = Recorder.open(tmp_path / "large.nriscope.db")
+    session = recorder.begin_session(a_start(started_ns=START))
+    for number in range(1200):
+        recorder.capture(session, like._replace(wall_ns=at(number / 1000)))
+    recorder.close()
+    text = stats(tmp_path / "large.nriscope.db")
+    assert "events    1,200 in 1.19s, 1,000 a second; 1,000 in the second" in text
+    assert "answered  1,200 ok;" in text
+
+
+def test_no_number_is_in_powers_of_ten(tmp_path: Path) -> None:
+    like = next(item for _, item in captured())._replace(request=b"\x01")
+    recorder = Recorder.open(tmp_path / "small.nriscope.db")
+    recorder.capture(recorder.begin_session(a_start(started_ns=START)), like)
+    recorder.close()
+    (size,) = [
+        line
+        for line in stats(tmp_path / "small.nriscope.db").splitlines()
+        if line.startswith("size")
+    ]
+    assert size.endswith("× as much") and "e+" not in size
 
 
 def test_many_pods_are_cut_short_in_text_only(tmp_path: Path) -> None:

@@ -58,6 +58,13 @@ def test_counts_by_event_pod_status_and_second() -> None:
     assert stats.wire_bytes == 400
 
 
+def test_less_than_a_second_has_no_rate() -> None:
+    within = tally([a_sample("CreateContainer", 1, 5), a_sample("CreateContainer", 1.999, 5)])
+    assert within.rate is None
+    one = tally([a_sample("CreateContainer", 1, 5), a_sample("CreateContainer", 2, 5)])
+    assert one.rate == 1
+
+
 def test_one_event_has_no_rate() -> None:
     assert tally([a_sample("CreateContainer", 1, 5)]).rate is None
 
