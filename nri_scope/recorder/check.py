@@ -16,8 +16,8 @@ from nri_scope.recorder.schema import APPLICATION_ID, TABLES, VERSION, VIEWS
 _MAX_THINGS = 1_000
 _NOT_OURS = "not an nri-scope recording"
 
-RECOVER = "to save what can be read of it: sqlite3 FILE .recover"
-"""The way out of a damaged file. The program sqlite3 has it from 3.29 on."""
+RECOVER = "`sqlite3 FILE .dump` prints what can still be read of it"
+"""The way out of a damaged file. Not ``.recover``, which not every sqlite3 was built with."""
 GIVE_A_RECORDING = "give a *.nriscope.db that `nri-scope record` wrote"
 
 

@@ -74,7 +74,7 @@ def other_database(path: Path, sound: Path) -> None:
         (empty, "empty, not a recording; give a *.nriscope.db"),
         (text, "not an nri-scope recording; give a *.nriscope.db that `nri-scope record` wrote"),
         (bundle, "a zip, not a recording; unpack it"),
-        (truncated, "damaged, or cut short; to save what can be read of it: sqlite3 FILE .recover"),
+        (truncated, "damaged, or cut short; `sqlite3 FILE .dump` prints what can"),
         (newer, "version 99"),
         (other_database, "not an nri-scope recording"),
     ],
