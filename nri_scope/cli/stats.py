@@ -123,6 +123,8 @@ def _events(stats: Stats) -> str:
 
 def _few_digits(number: float) -> str:
     """Three digits where there are not more before the point."""
+    if number < 0.01:
+        return "less than 0.01"
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 

@@ -110,6 +110,17 @@ def test_no_number_is_in_powers_of_ten(tmp_path: Path) -> None:
     assert size.endswith("× as much") and "e+" not in size
 
 
+def test_a_rate_that_is_next_to_nothing_is_no_power_of_ten(tmp_path: Path) -> None:
+    like = next(item for _, item in captured())
+    recorder = Recorder.open(tmp_path / "slow.nriscope.db")
+    session = recorder.begin_session(a_start(started_ns=START))
+    for number in range(2):
+        recorder.capture(session, like._replace(wall_ns=at(number * 1_000_000)))
+    recorder.close()
+    text = stats(tmp_path / "slow.nriscope.db")
+    assert "events    2 in 11d13h, less than 0.01 a second;" in text
+
+
 def test_many_pods_are_cut_short_in_text_only(tmp_path: Path) -> None:
     from nri_scope._gen.nri.api_pb2 import PodSandbox, RunPodSandboxRequest
 
