@@ -10,6 +10,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
@@ -78,8 +79,7 @@ def run(arguments: Sequence[str]) -> int:
         return record_launched()
     try:
         result = cli.main(args=list(arguments), prog_name="nri-scope", standalone_mode=False)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        _flush(sys.stdout)
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
@@ -97,6 +97,12 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         # The operating system's own words, for whatever no command has better words for.
         return _fail(_os_words(error))
+
+
+def _flush(stdout: TextIO | None) -> None:
+    # None: whoever started us closed it.
+    if stdout is not None:
+        stdout.flush()
 
 
 def _os_words(error: OSError) -> str:

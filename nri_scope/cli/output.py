@@ -66,7 +66,8 @@ class Output:
         os.close(nowhere)
         if isinstance(error, BrokenPipeError):
             return True
-        words = (self._failure.strerror or str(self._failure)).lower()
+        failure = self._failure
+        words = str((failure and failure.strerror) or error).lower()
         raise UsageError(f"cannot write to standard output: {words}") from error
 
     def line(self, text: str) -> None:
