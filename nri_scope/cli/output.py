@@ -66,9 +66,8 @@ class Output:
         os.close(nowhere)
         if isinstance(error, BrokenPipeError):
             return True
-        failure = self._failure
-        words = str((failure and failure.strerror) or error).lower()
-        raise UsageError(f"cannot write to standard output: {words}") from error
+        words = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UsageError(f"cannot write to standard output: {words.lower()}") from error
 
     def line(self, text: str) -> None:
         """Print one line, at the latest with the next ``flush``."""
