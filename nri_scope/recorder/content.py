@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import zstandard
 
+from nri_scope.recorder.cache import RecentlyUsed
+
 MAX_CONTENT = 16 << 20
 """Bytes of one object. A ttRPC message has at most 4 MiB."""
 MAX_DEPTH = 4
@@ -23,7 +25,11 @@ MAX_DEPTH_READ = 16
 """Dictionaries behind each other that we follow in somebody's file."""
 
 # zstd's default. Levels up to 19 gain 2 % of a recording and cost up to 20 times the time.
-_LEVEL = 3
+_LEVEL_ALONE = 3
+# With a dictionary that resembles the content, higher levels find nothing more, and each compressor
+# has tables of its own: 130 KiB.
+_LEVEL_AGAINST = 1
+_COMPRESSORS = 16
 _MIN_PACKED = 40
 # As a dictionary, less is no help, and zstd ignores fewer than 8 bytes.
 _MIN_BASE = 64
@@ -60,10 +66,15 @@ def digest(content: bytes) -> bytes:
 
 
 class Packer:
-    """Packs content; for one thread."""
+    """Packs content; for one thread.
+
+    To make a compressor and have it learn its dictionary takes ten times as long as to compress,
+    so the ones used last are kept.
+    """
 
     def __init__(self) -> None:
-        self._alone = zstandard.ZstdCompressor(level=_LEVEL, write_content_size=False)
+        self._alone = zstandard.ZstdCompressor(level=_LEVEL_ALONE, write_content_size=False)
+        self._against: RecentlyUsed[int, zstandard.ZstdCompressor] = RecentlyUsed(_COMPRESSORS)
 
     def alone(self, content: bytes) -> bytes:
         """``content`` packed without a dictionary; itself where that is no gain."""
@@ -72,14 +83,23 @@ class Packer:
         packed = self._alone.compress(content)
         return packed if len(packed) < len(content) else content
 
-    def against(self, content: bytes, base: bytes) -> bytes | None:
-        """``content`` packed with ``base`` as dictionary; None where that cannot be a gain."""
+    def against(self, content: bytes, base: bytes, base_id: int) -> bytes | None:
+        """``content`` packed with ``base`` as dictionary; None where that cannot be a gain.
+
+        ``base_id`` is another one for every base.
+        """
         if len(base) < _MIN_BASE or len(content) < _MIN_PACKED:
             return None
-        dictionary = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        packed = zstandard.ZstdCompressor(
-            level=_LEVEL, dict_data=dictionary, write_content_size=False, write_dict_id=False
-        ).compress(content)
+        compressor = self._against.get(base_id)
+        if compressor is None:
+            compressor = zstandard.ZstdCompressor(
+                level=_LEVEL_AGAINST,
+                dict_data=_dictionary(base),
+                write_content_size=False,
+                write_dict_id=False,
+            )
+            self._against.put(base_id, compressor)
+        packed = compressor.compress(content)
         return packed if len(packed) < len(content) else None
 
 
@@ -113,8 +133,11 @@ def unpack(stored: StoredObject, base: bytes | None) -> bytes:
 def _decompressor(base: bytes | None) -> zstandard.ZstdDecompressor:
     if base is None:
         return zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
-    dictionary = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-    return zstandard.ZstdDecompressor(dict_data=dictionary, max_window_size=_MAX_WINDOW)
+    return zstandard.ZstdDecompressor(dict_data=_dictionary(base), max_window_size=_MAX_WINDOW)
+
+
+def _dictionary(base: bytes) -> zstandard.ZstdCompressionDict:
+    return zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
 def load(object_id: int, fetch: Callable[[int], StoredObject | None]) -> tuple[int, bytes]:

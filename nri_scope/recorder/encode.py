@@ -18,7 +18,7 @@ from nri_scope.recorder.model import Captured, Event, SessionStart, Status
 from nri_scope.recorder.names import Names
 from nri_scope.recorder.store import ObjectStore
 from nri_scope.recorder.subjects import ContainerRow, PodRow, Subjects
-from nri_scope.recorder.text import int64, storable
+from nri_scope.recorder.text import HIGHEST, LOWEST, int64, storable
 
 # Only these can say that something was changed; the others are not worth decoding the reply.
 _MAY_CHANGE = frozenset(
@@ -122,6 +122,16 @@ class Encoder:
             if rest:
                 rest_object = put(Kind.REST, rest, "", item.method)
         reply_object = put(Kind.REPLY, item.reply, "", item.method) if item.reply else None
+        wall_ns, mono_ns, took_ns, timeout_ns = (
+            item.wall_ns,
+            item.mono_ns,
+            item.took_ns,
+            item.timeout_ns,
+        )
+        numbers = (wall_ns, mono_ns, took_ns, timeout_ns)
+        if min(numbers) < LOWEST or max(numbers) > HIGHEST:
+            wall_ns, mono_ns = int64(wall_ns), int64(mono_ns)
+            took_ns, timeout_ns = int64(took_ns), int64(timeout_ns)
         # Only now: had anything above failed, the event would not have happened.
         self.next_event = event_id + 1
         self._states += states
@@ -130,11 +140,11 @@ class Encoder:
                 event_id,
                 session.id,
                 session.seq,
-                int64(item.wall_ns),
-                int64(item.mono_ns),
-                self._names.id(storable(item.method)),
-                self._names.id(storable(decoded.event)),
-                self._names.id(storable(item.service)) if item.service else None,
+                wall_ns,
+                mono_ns,
+                self._names.id(item.method),
+                self._names.id(decoded.event),
+                self._names.id(item.service) if item.service else None,
                 pod_row.key if pod_row is not None else None,
                 container_row.key if container_row is not None else None,
                 pod_object,
@@ -142,9 +152,9 @@ class Encoder:
                 rest_object,
                 reply_object,
                 item.status_code,
-                storable(item.status_message) or None,
-                int64(item.took_ns),
-                int64(item.timeout_ns),
+                storable(item.status_message) if item.status_message else None,
+                took_ns,
+                timeout_ns,
                 len(item.request),
                 decoded.mark or None,
                 _json(changed),

@@ -17,6 +17,8 @@ _BASES_BYTES = 3 << 20
 _MODELS = 128
 # A model is replaced when packing against it saves less than a quarter of packing alone.
 _POOR = 0.75
+# What makes up a state, a pid, some times.
+_SMALL = 64
 
 
 class _Base(NamedTuple):
@@ -53,14 +55,15 @@ class ObjectStore:
         ``own`` names the thing this is a version of ("" for none), ``like`` the group whose
         members resemble each other.
         """
-        key = (int(kind), digest(content))
+        # Short content, of which there is a lot, is its own hash here.
+        key = (int(kind), content if len(content) <= _SMALL else digest(content))
         known = self._known.get(key)
         if known is not None:
             return known
         object_id = self.next_id
         self.next_id += 1
         base, data = self._pack(kind, content, own, like, object_id)
-        self.rows.append(StoredObject(object_id, key[0], key[1], len(content), base, data))
+        self.rows.append(StoredObject(object_id, key[0], digest(content), len(content), base, data))
         self.stored_bytes += len(data)
         self._known.put(key, object_id)
         return object_id
@@ -77,7 +80,7 @@ class ObjectStore:
         previous = self._versions.get((kind, own)) if own else None
         model = None if previous else self._model(kind, like)
         base = previous or model
-        packed = self._packer.against(content, base.content) if base else None
+        packed = self._packer.against(content, base.content, base.id) if base else None
         if packed is None or (model is not None and len(packed) > len(content) // 4):
             # Perhaps the model is a bad one.
             alone = self._packer.alone(content)
@@ -85,8 +88,8 @@ class ObjectStore:
                 base, packed = None, alone
         depth = base.depth + 1 if base else 0
         this = _Base(object_id, content, depth)
-        # At the greatest depth the base stays: all later versions are packed against it.
-        if own and depth < MAX_DEPTH:
+        # All versions are packed against the first one, until one differs too much from it.
+        if own and depth < MAX_DEPTH and (previous is None or len(packed) > _SMALL):
             self._versions.put((kind, own), this, len(content))
         if depth == 0 and len(content) <= 1 << 16:
             self._models.put((kind, like), this)

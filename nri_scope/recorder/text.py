@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
+LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
+"""What SQLite can hold of whole numbers."""
 
 
 def storable(text: str) -> str:
@@ -15,4 +16,4 @@ def storable(text: str) -> str:
 
 def int64(number: int) -> int:
     """``number``, or the nearest that has 64 bits."""
-    return min(max(number, _LOWEST), _HIGHEST)
+    return min(max(number, LOWEST), HIGHEST)

@@ -20,10 +20,15 @@ from nri_scope.recorder.store import ObjectStore
 from nri_scope.recorder.text import int64, storable
 
 KILLED = "its recorder ended without closing it"
-DELETED = "the file was deleted or moved; what was recorded before is not in this one"
+DELETED = "the file was deleted or moved; what was recorded before is not in the new one"
 
 # Events whose rows are handed to SQLite together.
-_FLUSH = 64
+_FLUSH = 12
+# After so many events, some 150 µs of work, the thread steps aside for a moment. Python lets a
+# thread that waits for the interpreter in only when it is really free: SQLite, zstd and the hashes
+# give it up for so short that the thread that has to reply would not wake in time.
+_TURN = 6
+_PAUSE_SECONDS = 15e-6
 _ROW_BYTES = 90
 # Of write-ahead log before it is moved into the file.
 _LOG_BYTES = 4 << 20
@@ -58,7 +63,9 @@ class Writing:
         want_events: bool = False,
         background: bool = False,
     ) -> None:
-        """``background`` lets a thread of its own wait for the disk. Raises RecordingError."""
+        """``background`` says that another thread has more urgent things to do: this one steps
+        aside now and then, and lets a third one wait for the disk. Raises RecordingError.
+        """
         self.path = file.path
         self.removed = 0
         """Events that the ring removed."""
@@ -96,21 +103,26 @@ class Writing:
 
     def write(self, batch: list[Entry]) -> Written:
         """Store the batch, all of it or nothing."""
-        connection = self._connection()
+        before = self._file
+        connection = self._connection(batch)
         sessions = {number: replace(session) for number, session in self._sessions.items()}
         starts = dict(self._starts)
         killed_ns = self._killed_ns
         written = Written()
+        if self._file is not before:
+            written.complaints.append(f"{self.path}: {DELETED}")
         try:
             connection.execute("BEGIN IMMEDIATE")
             encoder = self._begin(connection)
             stored_before = encoder.objects.stored_bytes
             for entry in self._preface:
                 self._apply(connection, encoder, entry, written)
-            for entry in batch:
+            for number, entry in enumerate(batch, 1):
                 self._apply(connection, encoder, entry, written)
                 if encoder.waiting >= _FLUSH:
                     encoder.flush()
+                if self._background and number % _TURN == 0:
+                    time.sleep(_PAUSE_SECONDS)
             encoder.flush()
             connection.execute("COMMIT")
         except BaseException:
@@ -182,7 +194,7 @@ class Writing:
             (KILLED,),
         )
 
-    def _connection(self) -> sqlite3.Connection:
+    def _connection(self, batch: list[Entry]) -> sqlite3.Connection:
         file = self._file
         if file is not None:
             if not file.replaced:
@@ -200,7 +212,9 @@ class Writing:
         self._file = file
         self._preface = [Begin(number, start) for number, start in self._starts.items()]
         first = min((start.started_ns for start in self._starts.values()), default=time.time_ns())
-        self._preface.append(Missed(None, first, time.time_ns(), DELETED, None))
+        # What is in this file begins with the batch, not with its being written.
+        events = (entry[1].wall_ns for entry in batch if type(entry) is tuple)
+        self._preface.append(Missed(None, first, next(events, time.time_ns()), DELETED, None))
         return file.connection
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:

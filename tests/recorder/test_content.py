@@ -45,7 +45,7 @@ def test_packed_alone_it_comes_back(content: bytes) -> None:
 
 @given(_content, _content)
 def test_packed_against_another_it_comes_back(content: bytes, base: bytes) -> None:
-    data = Packer().against(content, base)
+    data = Packer().against(content, base, 1)
     if data is not None:
         assert len(data) < len(content)
         assert unpack(_stored(content, data), base) == content
@@ -55,7 +55,7 @@ def test_the_next_version_of_a_container_is_small() -> None:
     container = a_container(a_pod())
     before = container.SerializeToString(deterministic=True)
     container.pid, container.state = 4711, CONTAINER_RUNNING
-    data = Packer().against(container.SerializeToString(deterministic=True), before)
+    data = Packer().against(container.SerializeToString(deterministic=True), before, 1)
     assert data is not None
     assert len(data) < 40
 
@@ -76,7 +76,7 @@ class TestWhatNoRecorderWrote:
 
     def test_another_base(self) -> None:
         content = b"abcdefgh" * 20
-        data = Packer().against(content, content)
+        data = Packer().against(content, content, 1)
         assert data is not None
         self._refused(_stored(content, data), b"something else" * 20)
         self._refused(_stored(content, data), None)
@@ -110,7 +110,7 @@ class TestLoad:
         stored = {1: _stored(content, Packer().alone(content))}
         for number in range(2, length + 1):
             newer = content + bytes([number])
-            data = Packer().against(newer, content)
+            data = Packer().against(newer, content, 1)
             assert data is not None
             stored[number] = _stored(newer, data, number, number - 1)
             content = newer

@@ -62,11 +62,22 @@ def test_the_same_content_is_one_object_and_another_kind_another() -> None:
 
 def test_many_versions_do_not_make_a_long_chain() -> None:
     store = ObjectStore(1)
+    chance = random.Random(1)
+    noise = b""
     for version in range(50):
-        store.put(Kind.CONTAINER, _version(1, version), "one", "app")
+        # Each differs so much from the first that it would be a better base for the next.
+        noise = noise[-2000:] + chance.randbytes(100)
+        store.put(Kind.CONTAINER, _version(1, version) + noise, "one", "app")
     rows = {row.id: row for row in store.rows}
     assert max(_depth(row, rows) for row in store.rows) == MAX_DEPTH
-    assert all(len(row.data) < row.size / 10 for row in store.rows[1:])
+
+
+def test_versions_that_differ_little_have_one_base() -> None:
+    store = ObjectStore(1)
+    for version in range(50):
+        store.put(Kind.CONTAINER, _version(1, version), "one", "app")
+    assert {row.base for row in store.rows[1:]} == {store.rows[0].id}
+    assert all(len(row.data) < 64 for row in store.rows[1:])
 
 
 def test_a_new_container_is_packed_against_one_that_it_resembles() -> None:
