@@ -236,7 +236,9 @@ class TestDeleted:
             assert [event.seq for event in recording.events()] == list(range(23, 34))
             (gap,) = recording.gaps()
             assert all(recording.request(event.id) for event in recording.events())
+            assert gap.to_ns == next(recording.events()).at_ns
         assert (gap.reason, gap.lost) == (DELETED, None)
+        assert live.problems.told == [f"{live.path}: {DELETED}"]
 
     def test_a_file_that_was_moved_away_is_whole(self, tmp_path: Path) -> None:
         live = Live(tmp_path / "r.db")

@@ -39,8 +39,12 @@ async def assert_healthy(containerd: Containerd) -> None:
     await Driver(containerd).live("after", "all")
 
 
-def gaps(lines: list[Line]) -> list[Line]:
-    return [line for line in lines if "event" not in line]
+STOOD_STILL, NOT_CONNECTED = "stood still", "not connected"
+
+
+def gaps(lines: list[Line], why: str) -> list[Line]:
+    """The gaps for this reason. (A busy machine can make `record` stand still at any time.)"""
+    return [line for line in lines if "event" not in line and why in str(line["gap"])]
 
 
 async def test_every_event_is_there_in_order(
@@ -52,7 +56,7 @@ async def test_every_event_is_there_in_order(
     lines = await log(file)
     assert_told(lines, driver.steps)
     assert happened(record.events) == happened(lines)
-    assert gaps(lines) == []
+    assert gaps(lines, NOT_CONNECTED) == []
     assert {line["status"] for line in lines} == {"ok"}
     assert {line["plugin"] for line in lines} == {PLUGIN}
     assert [line["id"] for line in lines] == sorted({int(str(line["id"])) for line in lines})
@@ -169,7 +173,9 @@ async def test_containerd_restarts_in_the_middle(
     assert_told(lines, driver.steps)
     (first, reason), (second, _) = rows(file, "SELECT id, end_reason FROM session ORDER BY id")
     assert reason
-    assert len(gaps(lines)) == 1, "what happened meanwhile is unknown, and said to be"
+    assert len(gaps(lines, NOT_CONNECTED)) == 1, (
+        "what happened meanwhile is unknown, and said to be"
+    )
     assert {line["session"] for line in lines if "event" in line} == {first, second}
     await assert_healthy(containerd)
 
@@ -216,7 +222,8 @@ async def test_record_is_frozen_past_its_deadline(
     late = in_order(unseen.steps, [])[0]
     assert [each for each in happened(lines) if each.pod_id == late.pod_id] == [late]
     assert_told([line for line in lines if line.get("pod_id") != late.pod_id], driver.steps)
-    assert len(gaps(lines)) == 1
+    assert len(gaps(lines, STOOD_STILL)) >= 1
+    assert len(gaps(lines, NOT_CONNECTED)) == 1
     await assert_healthy(containerd)
 
 
