@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from tests.interop.messages import parse
@@ -36,6 +37,15 @@ class Sent(NamedTuple):
 
     method: str
     message: Message
+
+
+def is_repeated(field: FieldDescriptor) -> bool:
+    """Whether there can be several of it, with every protobuf that we support."""
+    if hasattr(field, "is_repeated"):
+        return bool(field.is_repeated)
+    # Before 6.31; later ones deprecate it, and the type stubs do not know it.
+    label: int = getattr(field, "label", 0)
+    return label == FieldDescriptor.LABEL_REPEATED
 
 
 def captured(file: Path, plugin: str) -> list[Sent]:
@@ -107,13 +117,13 @@ class _Fresh:
                         if key not in {"app", "k8s-app", "tier"}:
                             item[key] = self._text(item[key])
             elif field.message_type is not None:
-                for one in item if field.is_repeated else [item]:
+                for one in item if is_repeated(field) else [item]:
                     self.rewrite(one)
             elif field.name in _TIMES:
                 setattr(message, field.name, item + self._shift_ns)
             elif field.name == "pid":
                 setattr(message, field.name, item + self._process_shift)
-            elif field.type == field.TYPE_STRING and field.is_repeated:
+            elif field.type == field.TYPE_STRING and is_repeated(field):
                 item[:] = [self._text(one) for one in item]
             elif field.type == field.TYPE_STRING:
                 setattr(message, field.name, self._text(item))

@@ -16,6 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from benchmarks.traffic import is_repeated
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.model import Captured, Role, SessionStart
@@ -202,7 +203,7 @@ def random_message(kind: type[Message], chance: random.Random, depth: int = 4) -
 
 
 def _fill(message: Any, field: FieldDescriptor, chance: random.Random, depth: int) -> None:
-    many = chance.randrange(3) if field.is_repeated else 1
+    many = chance.randrange(3) if is_repeated(field) else 1
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:
         value_field = kind.fields_by_name["value"]
@@ -219,10 +220,10 @@ def _fill(message: Any, field: FieldDescriptor, chance: random.Random, depth: in
         for _ in range(many):
             sub = random_message(GetMessageClass(kind), chance, depth - 1)
             target = getattr(message, field.name)
-            (target.add() if field.is_repeated else target).CopyFrom(sub)
-            if not field.is_repeated:
+            (target.add() if is_repeated(field) else target).CopyFrom(sub)
+            if not is_repeated(field):
                 target.SetInParent()
-    elif field.is_repeated:
+    elif is_repeated(field):
         getattr(message, field.name).extend(_value(field, chance) for _ in range(many))
     else:
         setattr(message, field.name, _value(field, chance))
