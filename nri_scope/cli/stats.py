@@ -28,9 +28,9 @@ _PODS = 20
     help="json: one object, with all pods and all gaps.",
 )
 def command(file: Path, output_format: str) -> None:
-    """Count a recording's events by name and by pod, with rates, our answering time, gaps, sizes.
+    """Count events, with rates, answering times, gaps and sizes.
 
-    The answering time is how long nri-scope itself took to answer the runtime: from the last byte
+    Events are counted by name and by pod. The answering time is how long nri-scope itself took to answer the runtime: from the last byte
     of a request to handing over the reply.
     """
     from nri_scope.cli.output import Output
