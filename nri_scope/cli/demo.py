@@ -57,11 +57,11 @@ RECORD_ENDS = 15.0
     help="2 plays twice as fast, 0.5 half as fast.",
 )
 def command(output: Path | None, speed: float) -> None:
-    """See nri-scope at work, without a container runtime and without being root.
+    """See nri-scope at work, without a container runtime.
 
     Plays a recording of a real containerd at a pace that people can follow, through an emulated
     runtime, into a real `nri-scope record`, and shows its live log. What comes out is a recording
-    on which the other commands can be tried. ^C ends it at any time.
+    on which the other commands can be tried. ^C ends it at any time. It need not be run as root.
     """
     play_to_record(bundled_path(), output, speed)
 
@@ -197,7 +197,9 @@ class _Demo:
         yield "what was sent then, the times are today's. Nothing on this machine is touched."
         yield ""
         seconds = math.ceil(self._seconds)
-        yield f"{len(self._events)} events follow in about {seconds} s; ^C ends it earlier."
+        # Every event that `record` will show: the set-up has its Configure and Synchronize.
+        count = 1 + len(self._setup.synchronize("")) + len(self._events)
+        yield f"{count} events follow in about {seconds} s; ^C ends it earlier."
         yield ""
 
     def conclusion(self) -> Iterator[str]:
