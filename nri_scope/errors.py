@@ -126,3 +126,11 @@ class RecordingError(NriScopeError):
     def __str__(self) -> str:
         text = f"{self.path}: {self.problem}"
         return f"{text}; {self.hint}" if self.hint else text
+
+
+class AdjustmentRefused(NriScopeError):
+    """A runtime would refuse what a plugin asked for; the text is in the runtime's own words."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
