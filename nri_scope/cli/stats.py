@@ -30,8 +30,8 @@ _PODS = 20
 def command(file: Path, output_format: str) -> None:
     """Count events, with rates, answering times, gaps and sizes.
 
-    Events are counted by name and by pod. The answering time is how long nri-scope itself took to answer the runtime: from the last byte
-    of a request to handing over the reply.
+    Events are counted by name and by pod. The answering time is how long nri-scope itself took to
+    answer the runtime: from the last byte of a request to handing over the reply.
     """
     from nri_scope.cli.output import Output
     from nri_scope.recorder.reader import Recording
