@@ -56,14 +56,18 @@ class ObjectStore:
         members resemble each other.
         """
         # Short content, of which there is a lot, is its own hash here.
-        key = (int(kind), content if len(content) <= _SMALL else digest(content))
+        short = len(content) <= _SMALL
+        content_hash = content if short else digest(content)
+        key = (int(kind), content_hash)
         known = self._known.get(key)
         if known is not None:
             return known
         object_id = self.next_id
         self.next_id += 1
         base, data = self._pack(kind, content, own, like, object_id)
-        self.rows.append(StoredObject(object_id, key[0], digest(content), len(content), base, data))
+        if short:
+            content_hash = digest(content)
+        self.rows.append(StoredObject(object_id, key[0], content_hash, len(content), base, data))
         self.stored_bytes += len(data)
         self._known.put(key, object_id)
         return object_id
