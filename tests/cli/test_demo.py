@@ -113,8 +113,8 @@ def test_demo_plays_and_names_commands_that_work(
 
     assert "recording of containerd 1.7.24~ds1, NRI 0.6.1 (inferred)" in output
     assert "emulated runtime" in output
-    shown = [line for line in output.splitlines() if re.match(r" +\d+ \d\d:\d\d:\d\d\.", line)]
-    assert f"\n{len(shown)} events follow in about" in output
+    lines = [line for line in output.splitlines() if re.match(r" +\d+ \d\d:\d\d:\d\d\.", line)]
+    assert f"\n{len(lines)} events follow in about" in output
     (folder,) = tmp_path.iterdir()
     (file,) = folder.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
