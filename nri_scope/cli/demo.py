@@ -102,7 +102,7 @@ def _first_session(recording: Recording) -> tuple[Session, list[Stored]]:
 
     sessions = recording.sessions()
     if not sessions:
-        raise RecordingError(recording.path, "it has no session to play")
+        raise RecordingError(recording.path, "it has no session to play", "install nri-scope again")
     stored: list[Stored] = []
     for event in recording.events():
         if event.session == sessions[0].id:

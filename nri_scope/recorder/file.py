@@ -17,7 +17,7 @@ from typing import Self
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.check import check, check_schema
-from nri_scope.recorder.problems import code_of, in_words
+from nri_scope.recorder.problems import code_of, in_words, way_to_write
 from nri_scope.recorder.schema import APPLICATION_ID, VERSION, statements
 
 PAGE = 4096
@@ -115,12 +115,21 @@ def _as_recording_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         if code_of(error) == sqlite3.SQLITE_NOTADB:
             raise RecordingError(path, _TAKEN, _OTHER_NAME) from error
-        raise RecordingError(path, f"cannot record: {in_words(error)}") from error
+        raise _cannot_record(path, error) from error
     except OSError as error:
-        problem, hint = f"cannot record: {in_words(error)}", ""
-        if error.errno == errno.ENOENT:
+        if error.errno != errno.ENOENT:
+            raise _cannot_record(path, error) from error
+        if path.parent.is_dir():
+            # As /proc, which takes no files.
+            problem, hint = f"no file can be made in {path.parent}", "choose another folder"
+        else:
             problem, hint = f"no such folder: {path.parent}", "make it first"
         raise RecordingError(path, problem, hint) from error
+
+
+def _cannot_record(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
+    words = in_words(error)
+    return RecordingError(path, f"cannot record: {words}", way_to_write(words))
 
 
 def wal_of(path: Path) -> Path:
@@ -151,6 +160,8 @@ def _open_existing(path: Path) -> int:
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         raise RecordingError(path, "it is a symbolic link", "name the file itself")
+    if stat.S_ISDIR(status.st_mode):
+        raise RecordingError(path, "it is a folder", "name a file in it")
     if not stat.S_ISREG(status.st_mode):
         raise RecordingError(path, "it is not a regular file", _OTHER_NAME)
     if status.st_size == 0:

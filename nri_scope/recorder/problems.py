@@ -21,6 +21,33 @@ _WORDS = {
     sqlite3.SQLITE_PROTOCOL: LOCKED,
     sqlite3.SQLITE_TOOBIG: "a value in it is too large",
 }
+_OS_WORDS = {
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.ELOOP: "a symbolic link in its path leads back to itself",
+    errno.ENOTDIR: "a part of its path is a file, not a folder",
+    errno.EISDIR: "it is a folder",
+    errno.ENOSPC: "the disk is full",
+}
+
+_ROOM = "make room, or choose another disk"
+_PLACE = "choose another folder"
+_READING = {
+    "permission denied": "only its owner may read a recording: be that user, or root",
+    LOCKED: "try again when that one is done",
+    _OS_WORDS[errno.ELOOP]: "name the file itself",
+    _OS_WORDS[errno.ENOTDIR]: "check the path",
+    "file name too long": "check the path",
+}
+_WRITING = {
+    "permission denied": "choose another place, or run as root",
+    LOCKED: "end that one, or choose another name",
+    "it is read-only": _PLACE,
+    "read-only file system": _PLACE,
+    "the disk is full": _ROOM,
+    "disk quota exceeded": _ROOM,
+    "file name too long": "choose a shorter one",
+}
 
 
 def code_of(error: sqlite3.Error) -> int:
@@ -38,11 +65,20 @@ def is_damage(error: sqlite3.Error) -> bool:
 def in_words(error: sqlite3.Error | OSError) -> str:
     """One phrase about the file: "the disk is full"."""
     if isinstance(error, OSError):
-        if error.errno in (errno.EACCES, errno.EPERM):
-            return "permission denied"
-        return (error.strerror or str(error)).lower()
+        words = _OS_WORDS.get(error.errno or 0)
+        return words or (error.strerror or str(error)).lower()
     words = _WORDS.get(code_of(error))
     if words is not None:
         return words
     name = str(getattr(error, "sqlite_errorname", ""))
     return f"{error} ({name})" if name else str(error)
+
+
+def way_to_read(words: str) -> str:
+    """What somebody can do who wants to read a file and meets the problem `in_words`."""
+    return _READING.get(words, "try it with a copy of the file")
+
+
+def way_to_write(words: str) -> str:
+    """Likewise, who wants to write one."""
+    return _WRITING.get(words, "choose another file")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Self, TypeVar
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder import assembly
+from nri_scope.recorder.check import RECOVER
 from nri_scope.recorder.content import ContentError, Kind
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Event, Gap, Note, Pod, Session, State
 from nri_scope.recorder.objects import Objects
 from nri_scope.recorder.patience import Patience
-from nri_scope.recorder.problems import code_of, is_damage
+from nri_scope.recorder.problems import code_of, in_words, is_damage, way_to_read
 from nri_scope.recorder.rows import (
     CONTAINER_COLUMNS,
     EVENT_COLUMNS,
@@ -59,7 +61,9 @@ class Recording:
         try:
             self._real_path = path.resolve()
         except (OSError, RuntimeError) as error:
-            raise RecordingError(path, "it is a symbolic link that leads nowhere") from error
+            # Python 3.13 leaves it to whoever opens it, which gives the same words.
+            words = in_words(OSError(errno.ELOOP, ""))
+            raise RecordingError(path, words, way_to_read(words)) from error
         self._outdated: list[sqlite3.Connection] = []
         self._connect()
 
@@ -210,7 +214,7 @@ class Recording:
         """
         event = self.event(event_id)
         if event is None:
-            raise RecordingError(self.path, f"it has no event {event_id}")
+            raise self._no_event(event_id)
         pod, container, rest = self._all(
             optional_numbers_of,
             "SELECT pod_object, container_object, request FROM event WHERE id = ?",
@@ -233,7 +237,7 @@ class Recording:
         """The payload of an event's reply, as it was on the wire."""
         found = self._all(optional_numbers_of, "SELECT reply FROM event WHERE id = ?", [event_id])
         if not found:
-            raise RecordingError(self.path, f"it has no event {event_id}")
+            raise self._no_event(event_id)
         return self._read(
             lambda: self._objects.content(found[0][0]) or b"", lambda: f"at event {event_id}"
         )
@@ -322,16 +326,21 @@ class Recording:
     def _all(self, make: Callable[[Row], T], query: str, values: Sequence[Value] = ()) -> list[T]:
         return self._read(lambda: [make(row) for row in self._connection.execute(query, values)])
 
+    def _no_event(self, event_id: int) -> RecordingError:
+        return RecordingError(self.path, f"it has no event {event_id}", "`log` shows what it has")
+
     def _error(self, error: Exception, where: str) -> RecordingError:
         if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_INTERRUPT:
             if not self._patience.is_over:
                 # A signal came while SQLite worked, and sqlite3 made this of it.
                 raise KeyboardInterrupt from error
-            return RecordingError(self.path, "it is damaged: reading it would never end")
+            return RecordingError(
+                self.path, "it is damaged: reading it would never end", "get another copy of it"
+            )
         if isinstance(error, UnicodeError) or (
             isinstance(error, sqlite3.Error) and not is_damage(error)
         ):
             found = explained(self._real_path, error)
             return RecordingError(self.path, found.problem, found.hint)
         reason = "" if isinstance(error, sqlite3.Error) else f": {error}"
-        return RecordingError(self.path, f"it is damaged{where and ' ' + where}{reason}")
+        return RecordingError(self.path, f"it is damaged{where and ' ' + where}{reason}", RECOVER)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import stat
@@ -13,7 +14,7 @@ from nri_scope.recorder import filter as filters
 from nri_scope.recorder.check import GIVE_A_RECORDING, RECOVER, check, check_schema
 from nri_scope.recorder.content import MAX_CONTENT
 from nri_scope.recorder.migrations import upgraded_copy
-from nri_scope.recorder.problems import code_of, in_words, is_damage
+from nri_scope.recorder.problems import code_of, in_words, is_damage, way_to_read
 from nri_scope.recorder.schema import EVENTS_VIEW, LOG_VIEW, VERSION
 
 _BUSY_MS = 2_000
@@ -79,9 +80,9 @@ def _look_at(path: Path) -> None:
     try:
         status = path.stat()
     except FileNotFoundError as error:
-        raise RecordingError(path, "no such file") from error
+        raise RecordingError(path, "no such file", GIVE_A_RECORDING) from error
     except OSError as error:
-        raise RecordingError(path, in_words(error)) from error
+        raise _unreadable(path, error) from error
     if stat.S_ISDIR(status.st_mode):
         raise RecordingError(path, "a folder, not a recording", GIVE_A_RECORDING)
     if not stat.S_ISREG(status.st_mode):
@@ -89,7 +90,7 @@ def _look_at(path: Path) -> None:
     if status.st_size == 0:
         raise RecordingError(path, "empty, not a recording", GIVE_A_RECORDING)
     if not os.access(path, os.R_OK, effective_ids=True):
-        raise RecordingError(path, "permission denied")
+        raise _unreadable(path, PermissionError(errno.EACCES, ""))
 
 
 def _open(path: Path, *, settled: bool) -> sqlite3.Connection:
@@ -134,7 +135,12 @@ def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError
         )
     if is_damage(error):
         return RecordingError(path, "damaged, or cut short", RECOVER)
-    return RecordingError(path, in_words(error))
+    return _unreadable(path, error)
+
+
+def _unreadable(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
+    words = in_words(error)
+    return RecordingError(path, words, way_to_read(words))
 
 
 def _no_database(path: Path) -> RecordingError:
@@ -142,7 +148,7 @@ def _no_database(path: Path) -> RecordingError:
         with path.open("rb") as file:
             start = file.read(4)
     except OSError as error:
-        return RecordingError(path, in_words(error))
+        return _unreadable(path, error)
     if start == b"PK\x03\x04":
         return RecordingError(
             path,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 import zipfile
@@ -28,6 +29,18 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def no_file(path: Path, sound: Path) -> None:
     pass
+
+
+def dangling(path: Path, sound: Path) -> None:
+    path.symlink_to(path.with_name("nowhere"))
+
+
+def loop(path: Path, sound: Path) -> None:
+    path.symlink_to(path)
+
+
+def pipe(path: Path, sound: Path) -> None:
+    os.mkfifo(path)
 
 
 def folder(path: Path, sound: Path) -> None:
@@ -69,7 +82,10 @@ def other_database(path: Path, sound: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (no_file, "no such file"),
+        (no_file, "no such file; give a *.nriscope.db"),
+        (dangling, "no such file; give a *.nriscope.db"),
+        (loop, "leads back to itself; name the file itself"),
+        (pipe, "not a regular file; give a *.nriscope.db"),
         (folder, "a folder, not a recording; give a *.nriscope.db"),
         (empty, "empty, not a recording; give a *.nriscope.db"),
         (text, "not an nri-scope recording; give a *.nriscope.db that `nri-scope record` wrote"),
@@ -97,6 +113,29 @@ def test_is_named(
     assert said.err.startswith(f"nri-scope: {path}: ")
     assert words in said.err and said.err.count("\n") == 1
     assert (path.read_bytes() if path.is_file() else None) == before
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("/proc", "no such file; give a *.nriscope.db"),
+        ("nowhere", "no such file; give a *.nriscope.db"),
+        ("file", "a part of its path is a file, not a folder; check the path"),
+        ("loop", "a symbolic link in its path leads back to itself; name the file itself"),
+        ("n" * 300, "file name too long; check the path"),
+    ],
+)
+def test_a_way_that_leads_nowhere_is_named(
+    name: str, place: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    path = tmp_path / place / "x.nriscope.db"
+    assert run([name, str(path), *COMMANDS[name]]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"nri-scope: {path}: {words}") and said.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", COMMANDS)

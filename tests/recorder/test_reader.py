@@ -332,7 +332,7 @@ class TestReadOnlyFolder:
         if me == 0:
             os.seteuid(65534)
         try:
-            with pytest.raises(RecordingError, match="permission denied"):
+            with pytest.raises(RecordingError, match="permission denied; only its owner"):
                 Recording.open(path)
         finally:
             os.seteuid(me)

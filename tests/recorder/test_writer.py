@@ -289,7 +289,25 @@ class TestRefuses:
         record(path, [])
 
     def test_a_folder(self, tmp_path: Path) -> None:
-        self._says(tmp_path, "not a regular file")
+        self._says(tmp_path, "it is a folder; name a file in it")
+
+    def test_a_folder_that_takes_no_files(self) -> None:
+        self._says(Path("/proc/r.db"), "no file can be made in /proc; choose another folder")
+
+    def test_a_way_through_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        self._says(tmp_path / "file" / "r.db", "a part of its path is a file", "; choose another")
+
+    def test_a_named_pipe(self, tmp_path: Path) -> None:
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
+        self._says(path, "it is not a regular file; choose another name")
+
+    def test_a_link_to_itself(self, tmp_path: Path) -> None:
+        path = tmp_path / "loop"
+        path.symlink_to(path)
+        self._says(path, "it is a symbolic link; name the file itself")
+        self._says(path / "r.db", "leads back to itself; choose another file")
 
     def test_a_socket(self, tmp_path: Path) -> None:
         path = tmp_path / "s"
