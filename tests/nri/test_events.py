@@ -16,6 +16,7 @@ from nri_scope.nri.events import (
     mask_of,
     parse_events,
 )
+from nri_scope.nri.methods import METHODS
 
 
 def test_numbers_are_those_of_the_protocol() -> None:
@@ -37,9 +38,13 @@ def test_a_mask_gives_its_events_back(events: frozenset[Event]) -> None:
     assert events_in(mask_of(events) | 1 << 20) == tuple(sorted(events))
 
 
+def test_pod_events_are_those_that_carry_no_container() -> None:
+    fields = {event: METHODS[event.name].request.DESCRIPTOR.fields_by_name for event in Event}
+    assert {event for event in Event if "container" not in fields[event]} == POD_EVENTS
+
+
 def test_pod_and_container_events_are_all_passive_ones() -> None:
     assert POD_EVENTS | CONTAINER_EVENTS == PASSIVE_EVENTS == parse_events("all")
-    assert {event for event in Event if event.is_pod_event} == POD_EVENTS
     assert Event.ValidateContainerAdjustment not in PASSIVE_EVENTS
 
 

@@ -74,8 +74,6 @@ def use(path: Path, *, messages: bool = True) -> None:
             for event in recording.events():
                 _well_typed(event)
                 events.append(event)
-        with suppress(RecordingError):
-            recording.last_id()
         if not messages:
             return
         for session in sessions:
@@ -273,7 +271,7 @@ class TestTraps:
     def test_events_that_come_again_are_not_followed(self, path: Path) -> None:
         self._make_endless(path, "event")
         with Recording.open(path) as recording:
-            with pytest.raises(RecordingError, match="damaged from event .*; `sqlite3 FILE"):
+            with pytest.raises(RecordingError, match=r"damaged from event .*; `sqlite3"):
                 list(recording.events())
 
     def test_what_synchronize_told_is_not_told_again(self, tmp_path: Path) -> None:
@@ -290,7 +288,7 @@ class TestTraps:
             with pytest.raises(RecordingError, match="would never end"):
                 recording._all(tuple, f"{endless} SELECT i FROM n WHERE i < 0")
             # It is about that one query.
-            assert recording.last_id() > 0
+            assert recording.event(1) is not None
 
     def test_an_index_that_lies_is_no_more_than_a_wrong_answer(self, path: Path) -> None:
         self._prepare(

@@ -19,7 +19,7 @@ from nri_scope.errors import (
     RemoteProtocolError,
     RpcError,
 )
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import POD_EVENTS, Event
 from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
 from nri_scope.runtime import Plugin, Profile, Runtime
 from nri_scope.wire import Code, RequestReceived
@@ -112,8 +112,8 @@ async def test_event_travels_as_this_runtime_sends_it(profile: Profile, event: E
         assert sent.method == "StateChange"
         assert change.event == event.value
         assert change.pod == POD
-        assert change.HasField("container") != event.is_pod_event
-        assert event.is_pod_event or change.container == CONTAINER
+        assert change.HasField("container") != (event in POD_EVENTS)
+        assert event in POD_EVENTS or change.container == CONTAINER
     else:
         assert sent.method == event.name
         assert sent.payload == request_of(event).SerializeToString()
@@ -311,7 +311,7 @@ async def test_unimplemented_switches_all_nine_events_of_that_connection_to_stat
             api.StateChangeEvent(
                 event=api.Event.ValueType(event.value),
                 pod=POD,
-                container=None if event.is_pod_event else CONTAINER,
+                container=None if event in POD_EVENTS else CONTAINER,
             )
             for event in nine
         ]
