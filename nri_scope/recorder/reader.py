@@ -35,6 +35,7 @@ from nri_scope.recorder.rows import (
     session_of,
 )
 from nri_scope.recorder.source import connect, explained, fingerprint
+from nri_scope.recorder.sqlfunctions import register
 
 MAX_REQUEST = 16 << 20
 """Bytes of one request that is put together again. On the wire it has at most 4 MiB."""
@@ -280,8 +281,6 @@ class Recording:
     # -- the file ---------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        from nri_scope.recorder.sqlfunctions import register
-
         # Looked at before: somebody may begin to write at any moment.
         self._fingerprint = fingerprint(self._real_path)
         try:

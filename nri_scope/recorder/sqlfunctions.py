@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from google.protobuf.message import DecodeError, Message
 
@@ -14,10 +14,8 @@ from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.errors import RecordingError
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.content import Kind
+from nri_scope.recorder.model import Event
 from nri_scope.recorder.plain import plain
-
-if TYPE_CHECKING:
-    from nri_scope.recorder.reader import Recording
 
 FUNCTIONS = {
     "nri_json(event.id)": "the request of an event",
@@ -33,7 +31,27 @@ was: sqlite3 does not hand on the words of an exception."""
 _KINDS: dict[int, type[Message]] = {Kind.POD: PodSandbox, Kind.CONTAINER: Container}
 
 
-def register(connection: sqlite3.Connection, recording: Recording) -> None:
+class Messages(Protocol):
+    """What the functions ask a recording for. Its methods raise RecordingError."""
+
+    def event(self, event_id: int, /) -> Event | None:
+        """An event, or None."""
+        ...
+
+    def request(self, event_id: int, /) -> bytes:
+        """The request of an event."""
+        ...
+
+    def reply(self, event_id: int, /) -> bytes:
+        """The payload of its reply."""
+        ...
+
+    def object(self, object_id: int, /) -> tuple[int, bytes]:
+        """The kind and content of an object."""
+        ...
+
+
+def register(connection: sqlite3.Connection, recording: Messages) -> None:
     """Give a connection the `FUNCTIONS`, about ``recording``.
 
     Their JSON has the field names of the protocol, enums by name, and under ``unknown_fields`` what
