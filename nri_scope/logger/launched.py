@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A logger that a runtime launched: configured by what Configure brings, speaking to a log file.
 
-Its output goes nowhere, so whatever there is to say goes to a file beside the recording. It never
-refuses its configuration: with NRI up to 0.6 one launched plugin that fails to start keeps the
-whole runtime from starting.
+Its output goes nowhere, so whatever there is to say goes to a file beside the recording; as long as
+there is no recording, to where that file would be if nothing had been configured. Beside somebody
+else's file, or in a folder that only exists in a misspelt path, nobody would look for it.
+
+It never refuses its configuration: with NRI up to 0.6 one launched plugin that fails to start keeps
+the whole runtime from starting.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from pathlib import Path
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.introduction import ConfigureRequest
@@ -20,7 +22,7 @@ from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.wire import RequestReceived
 
 from .deferred import DeferredSink
-from .logfile import LogFile
+from .logfile import LogFile, log_beside
 from .logger import Logger, SessionReport
 from .settings import Settings, parse_settings
 
@@ -37,7 +39,7 @@ class LaunchedPlugin:
         self._logger: Logger | None = None
         self._opening: asyncio.Task[None] | None = None
         self._recorder: Recorder | None = None
-        self._log: LogFile | None = None
+        self._log = LogFile()
 
     # -- Plugin -----------------------------------------------------------------------------
 
@@ -50,7 +52,6 @@ class LaunchedPlugin:
         except Exception as error:  # noqa: BLE001 - anything is better than no runtime
             settings = Settings()
             problems = (f"configuration: {type(error).__name__}: {error}; the defaults are used",)
-        self._log = LogFile(Path(f"{settings.output}.log"))
         for problem in problems:
             self._log.write(problem)
         self._logger = self._new_logger(settings)
@@ -93,9 +94,10 @@ class LaunchedPlugin:
                 await asyncio.wait_for(self._opening, 5)
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
-        log = self._log or LogFile(Path(f"{Settings().output}.log"))
-        log.write(f"ended: {end.reason}")
-        await asyncio.to_thread(log.close)
+        self._log.write(f"ended: {end.reason}")
+        if self._recorder is None:
+            self._log.make_do(log_beside(Settings().output))
+        await asyncio.to_thread(self._log.close)
 
     def _new_logger(self, settings: Settings) -> Logger:
         return Logger(
@@ -108,16 +110,12 @@ class LaunchedPlugin:
 
     def _report(self, report: SessionReport) -> None:
         start = report.start
-        self._say(
+        self._log.write(
             f"connected to {runtime_title(start.runtime_name)} {start.runtime_version}, "
             f"NRI {start.nri_version or 'unknown'}"
         )
         for warning in report.warnings:
-            self._say(warning)
-
-    def _say(self, text: str) -> None:
-        if self._log is not None:
-            self._log.write(text)
+            self._log.write(warning)
 
     async def _open(self, settings: Settings) -> None:
         told = ""
@@ -128,16 +126,23 @@ class LaunchedPlugin:
             except Exception as error:  # noqa: BLE001 - whatever it is: tell it, and go on trying
                 if str(error) != told:
                     told = str(error)
-                    self._say(f"cannot record: {error}; trying again")
+                    self._log.write(f"not recording yet, but trying again: {error}")
+                    self._log.make_do(log_beside(Settings().output))
                 await asyncio.sleep(REOPEN_PAUSE)
         self._sink.attach(self._recorder)
-        self._say(f"recording to {settings.output}")
+        self._log.write(f"recording to {settings.output}")
+        self._log.settle(log_beside(settings.output))
 
     def _open_now(self, settings: Settings) -> Recorder:
-        settings.output.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = settings.output.parent
+        if folder == Settings().output.parent:
+            # Any other folder is somebody's choice, and a missing one may be a misspelt name or a
+            # disk that is not mounted yet. What keeps us from making ours is told by `open`.
+            with contextlib.suppress(OSError):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Recorder.open(
             settings.output,
             limits=WriterLimits(max_size=settings.max_size, max_age_seconds=settings.max_age),
             keep=settings.where.matches if settings.where is not None else None,
-            on_problem=self._say,
+            on_problem=self._log.write,
         )

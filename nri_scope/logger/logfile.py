@@ -4,37 +4,88 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from nri_scope.recorder.escape import safe
 
 from .background import Background
+from .destination import SUFFIX
 
 LOG_MAX = 1 << 20
 """Bytes after which the file starts anew: it lives on a node for years."""
 
+KEPT_MAX = 200
+"""Lines that are kept for the place that is not known yet."""
+
+
+def log_beside(recording: Path) -> Path:
+    """Its name has ours in it, whatever the recording is called: nobody else's log has it."""
+    name = recording.name if recording.name.endswith(SUFFIX) else f"{recording.name}{SUFFIX}"
+    return recording.with_name(f"{name}.log")
+
+
+class _Place(NamedTuple):
+    path: Path
+    is_last: bool
+
 
 class LogFile:
-    """Appends lines to a private file, from a thread of its own; losing them is no failure."""
+    """Appends lines to a private file, from a thread of its own; losing them is no failure.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._background = Background[str](self._append, waiting_max=200)
+    Lines are kept until it is known which file that is.
+    """
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._is_last = False
+        self._kept: list[str] = []
+        self._background = Background[str | _Place](self._take, waiting_max=200)
 
     def write(self, text: str) -> None:
         """One line, with the time. Never blocks and never raises."""
         self._background.put(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {safe(text)}\n")
 
+    def settle(self, path: Path) -> None:
+        """All lines, those of before included, go to this file, in a folder that is there."""
+        self._background.put(_Place(path, is_last=True))
+
+    def make_do(self, path: Path) -> None:
+        """Likewise, until it settles. The folder is made if it is missing."""
+        self._background.put(_Place(path, is_last=False))
+
     def close(self) -> None:
         """Write what waits."""
         self._background.close()
 
-    def _append(self, line: str) -> None:
-        # The recording may be waited for in a folder that is not there yet.
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(self.path, flags, 0o600), "a", encoding="utf-8") as file:
-            if file.tell() > LOG_MAX:
-                file.truncate(0)
-            file.write(line)
+    def _take(self, item: str | _Place) -> None:
+        if isinstance(item, str):
+            self._append(item)
+            if not self._is_last and len(self._kept) < KEPT_MAX:
+                self._kept.append(item)
+            return
+        if not item.is_last:
+            with suppress(OSError):
+                item.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if item.path != self._path:
+            self._path = item.path
+            self._append("".join(self._kept))
+        if item.is_last:
+            self._is_last = True
+            self._kept.clear()
+
+    def _append(self, text: str) -> None:
+        if self._path is None or not text:
+            return
+        # Not through a link, and not into a named pipe, which would wait for a reader.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        # The next line may find more room, or a folder that can be written to.
+        with suppress(OSError):
+            with os.fdopen(
+                os.open(self._path, flags | os.O_CLOEXEC, 0o600), "a", encoding="utf-8"
+            ) as file:
+                if file.tell() > LOG_MAX:
+                    file.truncate(0)
+                file.write(text)

@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import pytest
 
 from nri_scope.logger.background import Background
-from nri_scope.logger.logfile import LOG_MAX, LogFile
 
 
 def test_writes_everything_in_order_before_it_closes() -> None:
@@ -69,28 +67,3 @@ def test_output_that_fails_is_given_up(error: Exception) -> None:
     output.close()
     output.put("b")
     assert calls == ["a"]
-
-
-def test_log_file_is_private_escaped_and_bounded(tmp_path: Path) -> None:
-    log = LogFile(tmp_path / "new" / "x.log")
-    log.write("hello\nworld \x1b[31m")
-    log.close()
-    assert Path(log.path).stat().st_mode & 0o777 == 0o600
-    assert Path(log.path.parent).stat().st_mode & 0o777 == 0o700
-    (line,) = log.path.read_text().splitlines()
-    assert line.endswith(r"Z hello\nworld \x1b[31m")
-    log.path.write_bytes(b"x" * (LOG_MAX + 1))
-    log = LogFile(log.path)
-    log.write("anew")
-    log.close()
-    assert log.path.stat().st_size < 100
-
-
-def test_log_file_never_follows_a_link(tmp_path: Path) -> None:
-    precious = tmp_path / "precious"
-    precious.write_text("")
-    (tmp_path / "x.log").symlink_to(precious)
-    log = LogFile(tmp_path / "x.log")
-    log.write("hello")
-    log.close()
-    assert precious.read_text() == ""

@@ -4,18 +4,31 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.logger.launched import LaunchedPlugin
+from nri_scope.logger.logfile import log_beside
 from nri_scope.logger.settings import Settings
 from nri_scope.plugin import Identity, SessionEnd
 from nri_scope.recorder.reader import Recording
 from tests.logger.test_logger import exchange
 
 END = SessionEnd("closed by the peer", configured=True, synchronized=True)
+
+
+@pytest.fixture(autouse=True)
+def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where it records to by default."""
+    path = tmp_path / "var" / "default.nriscope.db"
+    monkeypatch.setattr(
+        "nri_scope.logger.settings.Settings.__init__.__defaults__",
+        (path, *(Settings.__init__.__defaults__ or ())[1:]),
+    )
+    return path
 
 
 async def live(config: str) -> int:
@@ -32,7 +45,7 @@ async def live(config: str) -> int:
 
 
 async def test_records_where_it_is_told_to(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "x.nriscope.db"
+    path = tmp_path / "x.nriscope.db"
     assert await live(f"output: {path}") == 0x7FF
     with Recording.open(path) as recording:
         assert [event.method for event in recording.events()] == ["Configure", "RunPodSandbox"]
@@ -41,6 +54,7 @@ async def test_records_where_it_is_told_to(tmp_path: Path) -> None:
     assert "connected to containerd 1.7.24, NRI 0.6.1" in log
     assert f"recording to {path}" in log
     assert log.splitlines()[-1].endswith("ended: closed by the peer")
+    assert {one.name for one in tmp_path.iterdir()} == {path.name, f"{path.name}.log"}
 
 
 @pytest.mark.parametrize(
@@ -61,36 +75,76 @@ async def test_never_refuses_its_configuration(tmp_path: Path, line: str, words:
         assert len(list(recording.events())) == 2
 
 
-async def test_broken_yaml_means_the_defaults(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "default.nriscope.db"
-    monkeypatch.setattr(
-        "nri_scope.logger.settings.Settings.__init__.__defaults__",
-        (path, *(Settings.__init__.__defaults__ or ())[1:]),
-    )
+async def test_broken_yaml_means_the_defaults(default: Path) -> None:
     assert await live("since: 2024-02-30") == 0x7FF
-    assert "not YAML" in Path(f"{path}.log").read_text()
-    assert path.exists()
+    assert "not YAML" in Path(f"{default}.log").read_text()
+    assert default.exists()
+    assert default.parent.stat().st_mode & 0o777 == 0o700
 
 
-async def test_place_that_cannot_be_written_is_told_and_harms_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("precious")
-    monkeypatch.setattr("nri_scope.logger.launched.REOPEN_PAUSE", 0.01)
+async def open_later(path: Path, default: Path, remedy: Callable[[], object]) -> list[str]:
+    """A life that can record only after ``remedy``; returns what the log by default says."""
     plugin = LaunchedPlugin(Identity(index="00", name="nri-scope"))
-    config = f"output: {tmp_path}/file\n"
     mask = plugin.configure(
-        api.ConfigureRequest(runtime_name="containerd", runtime_version="1.7.24", config=config)
+        api.ConfigureRequest(
+            runtime_name="containerd", runtime_version="1.7.24", config=f"output: {path}\nx: 1\n"
+        )
     )
     assert mask == 0x7FF
     plugin.answered(exchange("Configure"))
-    log = tmp_path / "file.log"
+    log = Path(f"{default}.log")
     async with asyncio.timeout(30):
-        while not log.exists() or "cannot record" not in log.read_text():
+        while not log.exists() or "not recording yet" not in log.read_text():
             await asyncio.sleep(0.01)
-        (tmp_path / "file").unlink()
+        told = log.read_text().splitlines()
+        remedy()
         await plugin.finish(END)
-    with Recording.open(tmp_path / "file") as recording:
+    with Recording.open(path) as recording:
         assert [event.method for event in recording.events()] == ["Configure"]
+    return told
+
+
+async def test_somebody_s_file_is_left_alone_and_so_is_its_folder(
+    tmp_path: Path, default: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri_scope.logger.launched.REOPEN_PAUSE", 0.01)
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    path = folder / "file"
+    path.write_text("precious")
+
+    def remedy() -> None:
+        assert [one.name for one in folder.iterdir()] == ["file"]
+        assert path.read_text() == "precious"
+        path.unlink()
+
+    told = await open_later(path, default, remedy)
+    assert "unknown key 'x'" in told[0]
+    assert f"{path}: the file exists and is not an nri-scope recording" in told[-1]
+    # Everything from the beginning, and how it went on.
+    log = log_beside(path).read_text()
+    assert log.startswith("\n".join(told))
+    assert f"recording to {path}" in log
+    assert "ended: closed by the peer" in log
+
+
+async def test_folder_that_is_missing_is_told_and_not_made(
+    tmp_path: Path, default: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri_scope.logger.launched.REOPEN_PAUSE", 0.01)
+    path = tmp_path / "disk" / "recordings" / "x.nriscope.db"
+
+    def remedy() -> None:
+        assert not (tmp_path / "disk").exists()
+        path.parent.mkdir(parents=True)
+
+    told = await open_later(path, default, remedy)
+    assert f"{path}: no such folder: {path.parent}; make it first" in told[-1]
+
+
+async def test_life_that_never_recorded_is_told_of_by_default(default: Path) -> None:
+    plugin = LaunchedPlugin(Identity(index="00", name="nri-scope"))
+    async with asyncio.timeout(30):
+        await plugin.finish(SessionEnd("gone", configured=False, synchronized=False))
+    assert Path(f"{default}.log").read_text().endswith("Z ended: gone\n")
+    assert not default.exists()

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log of a launched logger goes to one private file, once it is known which."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nri_scope.logger.logfile import LOG_MAX, LogFile, log_beside
+
+
+def said(path: Path) -> list[str]:
+    """The lines of a log, without their times."""
+    return [line.partition("Z ")[2] for line in path.read_text().splitlines()]
+
+
+def test_is_private_escaped_and_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    log = LogFile()
+    log.settle(path)
+    log.write("hello\nworld \x1b[31m")
+    log.close()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert said(path) == [r"hello\nworld \x1b[31m"]
+    path.write_bytes(b"x" * (LOG_MAX + 1))
+    log = LogFile()
+    log.settle(path)
+    log.write("anew")
+    log.close()
+    assert said(path) == ["anew"]
+
+
+def test_nothing_is_lost_before_the_place_is_known(tmp_path: Path) -> None:
+    first, last = tmp_path / "new" / "first.log", tmp_path / "last.log"
+    log = LogFile()
+    log.write("one")
+    log.make_do(first)
+    log.write("two")
+    log.make_do(first)
+    log.settle(last)
+    log.write("three")
+    log.close()
+    assert said(first) == ["one", "two"]
+    assert said(last) == ["one", "two", "three"]
+    assert first.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_one_place_for_both_has_each_line_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    log = LogFile()
+    log.write("one")
+    log.make_do(path)
+    log.settle(path)
+    log.write("two")
+    log.close()
+    assert said(path) == ["one", "two"]
+
+
+def test_without_a_place_it_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = LogFile()
+    log.write("one")
+    log.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_place_that_cannot_be_written_costs_its_lines_only(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    last = tmp_path / "last.log"
+    log = LogFile()
+    log.make_do(tmp_path / "file" / "x.log")
+    log.write("one")
+    log.settle(last)
+    log.close()
+    assert said(last) == ["one"]
+
+
+def test_neither_a_link_nor_a_pipe_is_written_to(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("")
+    (tmp_path / "link.log").symlink_to(precious)
+    os.mkfifo(tmp_path / "pipe.log")
+    last = tmp_path / "last.log"
+    log = LogFile()
+    log.make_do(tmp_path / "link.log")
+    log.write("hello")
+    log.make_do(tmp_path / "pipe.log")
+    log.settle(last)
+    log.close()
+    assert precious.read_text() == ""
+    assert said(last) == ["hello"]
+
+
+@pytest.mark.parametrize(
+    ("recording", "log"),
+    [
+        ("/a/x.nriscope.db", "/a/x.nriscope.db.log"),
+        ("/var/log/containerd", "/var/log/containerd.nriscope.db.log"),
+    ],
+)
+def test_its_name_is_never_that_of_another_log(recording: str, log: str) -> None:
+    assert log_beside(Path(recording)) == Path(log)
