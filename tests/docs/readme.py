@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""README.md, taken apart."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str = "") -> list[str]:
+    """The code blocks of that language; those without one are for a shell."""
+    return [text for name, text in _BLOCK.findall(TEXT) if name == language]
+
+
+def commands() -> list[str]:
+    """The shell's lines, without their comments."""
+    lines = [line for block in blocks() for line in block.splitlines()]
+    return [re.sub(r"\s+# .*", "", line) for line in lines if line.strip()]
+
+
+def prose() -> str:
+    """What is outside of code blocks."""
+    return _BLOCK.sub("", TEXT)
+
+
+def subcommand(line: str) -> tuple[str, list[str]] | None:
+    """The command of nri-scope in a line, with its arguments; None for other programs."""
+    words = shlex.split(line)
+    if words[0] == "sudo":
+        words = words[1:]
+    return (words[1], words[2:]) if Path(words[0]).name == "nri-scope" else None

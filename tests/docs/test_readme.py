@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands in README.md do what it says. Each really runs, or it is listed here why not."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from nri_scope.cli.main import COMMANDS, cli
+from nri_scope.logger.settings import Settings, parse_settings
+from tests.cli.command import NRI_SCOPE
+from tests.docs.readme import ROOT, blocks, commands, prose, subcommand
+
+RECORDING = ROOT / "recordings" / "containerd-1.7.nriscope.db"
+"""What stands for FILE."""
+PLUGINS = "/opt/nri/plugins"
+
+LINE = r"^ +\d+ \d\d:\d\d:\d\d\.\d{3} +[\d.]+[mµ]?s +[A-Z]\w+"
+"""An event as `log` shows it."""
+
+PRINTS = {
+    "demo": r"This is now in\n  .*/new\.nriscope\.db\n",
+    "log": LINE,
+    "show": r"^  name: app$",
+    "sql": r"^CreateContainer +4$",
+    "stats": r"^events    32 in ",
+}
+"""What a command of nri-scope has in its output, as a regular expression."""
+
+NOT_RUN = {
+    "make demo": "it plays for 12 s; `demo` itself runs below, faster",
+    "sudo .venv/bin/nri-scope record": "needs root and a runtime, and ends only with ^C",
+    "python3 -m venv .venv && .venv/bin/pip install .": "downloads all that the project needs",
+}
+"""Why a line does not run here."""
+
+LINES = commands()
+
+
+def parse(line: str) -> None:
+    """Raise where a line has a program, a target, a command or an option that does not exist."""
+    for part in line.split(" && "):
+        program, *arguments = part.split()
+        if program == "make":
+            (target,) = arguments
+            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
+        elif found := subcommand(part):
+            name, rest = found
+            command = cli.get_command(click.Context(cli), name)
+            assert command is not None, name
+            command.make_context(name, rest)
+        else:
+            # Theirs, not ours; that it is spelt like this is all there is to check.
+            assert program in ("python3", ".venv/bin/pip"), program
+
+
+def test_there_are_commands_and_what_is_not_run_is_in_it() -> None:
+    assert len(LINES) >= 10
+    assert set(NOT_RUN) <= set(LINES)
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line in NOT_RUN])
+def test_what_is_not_run_exists(line: str) -> None:
+    parse(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["make dmeo", "nri-scope recrod", "nri-scope record --ounce", "nri-scope log", "pyhton3 -m x"],
+)
+def test_what_does_not_exist_is_noticed(line: str) -> None:
+    with pytest.raises((AssertionError, click.UsageError)):
+        parse(line)
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line not in NOT_RUN])
+def test_what_can_run_does(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.nriscope.db"
+    shutil.copy(RECORDING, file)
+    name = (subcommand(line) or ("",))[0]
+    if name == "demo":
+        # It makes a new one.
+        file = tmp_path / "new.nriscope.db"
+    (tmp_path / "plugins").mkdir()
+    text = re.sub(r"\bFILE\b", str(file), line).replace(PLUGINS, str(tmp_path / "plugins"))
+    environment = {
+        **{key: value for key, value in os.environ.items() if key != "COLUMNS"},
+        "PATH": f"{Path(NRI_SCOPE).parent}:{os.environ['PATH']}",
+        "TMPDIR": str(tmp_path),
+        "LC_ALL": "C.UTF-8",
+    }
+    done = subprocess.run(
+        ["sh", "-ec", text],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    if name:
+        assert re.search(PRINTS[name], done.stdout, re.MULTILINE), done.stdout
+    else:
+        # The link that makes a launched plugin of us.
+        (link,) = (tmp_path / "plugins").iterdir()
+        version = subprocess.run([link, "--version"], capture_output=True, text=True, check=True)
+        assert version.stdout.startswith("nri-scope ")
+
+
+# -- what it says beside them -------------------------------------------------------------------
+
+
+def test_table_has_every_command_with_its_arguments() -> None:
+    rows = re.findall(r"^\| `([a-z]+(?: [A-Z]+)*)` \|", prose(), re.MULTILINE)
+    root = click.Context(cli)
+    expected: list[str] = []
+    for name in COMMANDS:
+        command = cli.get_command(root, name)
+        assert command is not None
+        arguments = [one for one in command.params if isinstance(one, click.Argument)]
+        expected.append(" ".join([name, *(str(one.name).upper() for one in arguments)]))
+    assert rows == expected
+
+
+def test_options_that_it_mentions_exist() -> None:
+    root = click.Context(cli)
+    options: set[str] = set()
+    for name in COMMANDS:
+        command = cli.get_command(root, name)
+        assert command is not None
+        options.update(option for one in command.params for option in one.opts)
+    mentioned = set(re.findall(r"`(--[a-z-]+)", prose()))
+    assert mentioned and mentioned <= options
+
+
+def test_configuration_of_a_launched_plugin_is_understood() -> None:
+    (text,) = blocks("yaml")
+    settings, problems = parse_settings(text)
+    assert problems == ()
+    assert settings != Settings()
+
+
+def test_files_that_it_links_to_are_there() -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", prose())
+    assert len(links) > 3
+    for link in links:
+        assert (ROOT / link).exists(), link
