@@ -153,11 +153,11 @@ def _owned(owners: api.OwningPlugins) -> Changes:
     plugins: set[str] = set()
     for fields in owners.owners.values():
         for number, owner in fields.simple.items():
-            paths.add(_of_field(number))
+            paths.add(path_of_field(number))
             plugins.update(_owners_in(owner))
         for number, compound in fields.compound.items():
             for key, owner in compound.owners.items():
-                paths.add(pointer(_of_field(number), key))
+                paths.add(pointer(path_of_field(number), key))
                 plugins.update(_owners_in(owner))
     return tuple(sorted(paths)), tuple(sorted(plugins))
 
@@ -167,7 +167,8 @@ def _owners_in(text: str) -> Iterator[str]:
     return (name.removeprefix("-") for name in text.split(",") if name)
 
 
-def _of_field(number: int) -> str:
+def path_of_field(number: int) -> str:
+    """Where in the OCI spec a field of NRI's enum Field is; ``/nri/NUMBER`` for one not known."""
     # A field from the future is shown by its number rather than left out.
     return _BY_NUMBER.get(number) or f"/nri/{number}"
 

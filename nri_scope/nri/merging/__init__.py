@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a runtime makes of the replies of a chain of plugins: merged, owned, refused or dropped.
+
+This does what upstream's adaptation package does, releases 0.2.0 to 0.12.5, mistakes included, and
+tests/interop proves it. The facts come from reading and running that package.
+"""
+
+from .creation import Creation
+from .effects import adjusted, updated, with_resources
+from .turn import Dropped
+from .updating import Stopping, Updating, unsolicited
+
+__all__ = [
+    "Creation",
+    "Dropped",
+    "Stopping",
+    "Updating",
+    "adjusted",
+    "unsolicited",
+    "updated",
+    "with_resources",
+]

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One CreateContainer on its way through the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.versions import NriVersion
+
+from .order import ADJUSTED_RESOURCES, DEVICES, FIRST, LAST, LINUX
+from .ownership import Ownership
+from .rules import rules_of
+from .turn import Dropped, Turn
+from .updates import Updates, drop_evictions
+
+
+class Creation:
+    """Merges the replies to one CreateContainer, as a runtime on NRI `version` does (None: newest).
+
+    Ask every plugin with ``request`` as it then is, and ``apply`` its reply before asking the next.
+    After AdjustmentRefused the runtime gives up, and this object is of no use any more.
+    """
+
+    def __init__(
+        self, request: api.CreateContainerRequest, *, version: NriVersion | None = None
+    ) -> None:
+        self.request = api.CreateContainerRequest()
+        """What the next plugin is to see: the container as adjusted so far. It has some empty
+        messages that the given request may not have, as runtimes send them."""
+        self.request.CopyFrom(request)
+        container = self.request.container
+        container.hooks.SetInParent()
+        container.linux.resources.memory.SetInParent()
+        container.linux.resources.cpu.SetInParent()
+        self._pristine = api.Container()
+        self._pristine.CopyFrom(container)
+        self.adjustment = api.ContainerAdjustment()
+        """All adjustments so far, merged."""
+        self.adjustment.hooks.SetInParent()
+        self.adjustment.linux.resources.memory.SetInParent()
+        self.adjustment.linux.resources.cpu.SetInParent()
+        self.dropped: list[Dropped] = []
+        """What plugins asked for in vain."""
+        self._rules = rules_of(version)
+        self._ownership = Ownership(self._rules)
+        self._updates = Updates(
+            self._rules, self._ownership, self.dropped, created=request.container.id
+        )
+
+    @property
+    def updates(self) -> list[api.ContainerUpdate]:
+        """Updates of other containers that plugins asked for, merged; of unknown ones too."""
+        return self._updates.others
+
+    @property
+    def owners(self) -> api.OwningPlugins:
+        """The last owner of each field. A copy."""
+        return self._ownership.message()
+
+    def apply(self, reply: api.CreateContainerResponse, plugin: str) -> None:
+        """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused, with the runtime's
+        own words, at a conflict and where it updates the container that is being created.
+        """
+        if reply.HasField("adjust"):
+            self._adjust(reply.adjust, plugin)
+        self._updates.merge(reply.update, plugin)
+        drop_evictions(reply.evict, plugin, self.dropped)
+
+    def _adjust(self, wanted: api.ContainerAdjustment, plugin: str) -> None:
+        shown, merged = self.request.container, self.adjustment
+        owners = self._ownership.of(shown.id)
+        turn = Turn(self._rules, plugin, shown.id, owners, self.dropped, merged)
+        for step in FIRST:
+            step.merge(wanted, shown, merged, turn)
+        if wanted.HasField("linux"):
+            DEVICES.merge(wanted.linux, shown.linux, merged.linux, turn)
+            if wanted.linux.HasField("resources"):
+                resources = wanted.linux.resources
+                into = shown.linux.resources, merged.linux.resources
+                for step in ADJUSTED_RESOURCES:
+                    step.merge(resources, *into, turn)
+            for step in LINUX:
+                step.merge(wanted.linux, shown.linux, merged.linux, turn)
+        for step in LAST:
+            step.merge(wanted, shown, merged, turn)
+
+    def response(self) -> api.CreateContainerResponse:
+        """What upstream's adaptation hands to the runtime. A copy."""
+        return api.CreateContainerResponse(adjust=self.adjustment, update=self.updates)
+
+    def validation(
+        self, plugins: Iterable[api.PluginInstance]
+    ) -> api.ValidateContainerAdjustmentRequest:
+        """What validators are asked, after the chain; `plugins` are those of the chain, in order,
+        whether they want the event or not.
+        """
+        return api.ValidateContainerAdjustmentRequest(
+            pod=self.request.pod if self.request.HasField("pod") else None,
+            container=self._pristine,
+            adjust=self.adjustment,
+            update=self.updates,
+            owners=self.owners,
+            plugins=plugins,
+        )

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every field that plugins can set, and that one plugin takes away from the others by doing so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.changes import path_of_field, pointer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """One adjustable field. Compared by identity: these are the members of a table."""
+
+    number: int
+    """In NRI's enum Field; 0 where nobody owns the field."""
+    name: str
+    """What conflicts call it from NRI 0.10 on: its name in that enum."""
+    noun: str
+    """What conflicts call it before NRI 0.10; "" where no plugin can set it there."""
+    since: str
+    """The first NRI version whose runtimes take it."""
+    path: str
+    """In the OCI spec."""
+
+    def path_of(self, key: str | None) -> str:
+        """Its place in the OCI spec, or that of one member."""
+        return self.path if key is None else pointer(self.path, key)
+
+
+def _field(number: api.Field.ValueType, noun: str, since: str = "0.2.0") -> Field:
+    return Field(number, api.Field.Name(number), noun, since, path_of_field(number))
+
+
+ANNOTATIONS = _field(api.Annotations, "annotation")
+MOUNTS = _field(api.Mounts, "mount")
+HOOKS = _field(api.OciHooks, "")
+DEVICES = _field(api.Devices, "device")
+CDI_DEVICES = _field(api.CdiDevices, "CDI device", "0.7.0")
+ENV = _field(api.Env, "env")
+ARGS = _field(api.Args, "", "0.10.0")
+HUGEPAGE_LIMITS = _field(api.HugepageLimits, "hugepage limit of size")
+BLOCKIO_CLASS = _field(api.BlockioClass, "block I/O class")
+RDT_CLASS = _field(api.RdtClass, "RDT class")
+UNIFIED = _field(api.CgroupsUnified, "unified resource")
+PIDS_LIMIT = _field(api.PidsLimit, "pids pinning", "0.7.0")
+DEVICE_RULES = Field(0, "", "", "0.10.0", "/linux/resources/devices")
+CGROUPS_PATH = _field(api.CgroupsPath, "cgroups path")
+OOM_SCORE_ADJ = _field(api.OomScoreAdj, "oom score adj", "0.7.0")
+RLIMITS = _field(api.Rlimits, "rlimit", "0.4.0")
+IO_PRIORITY = _field(api.IoPriority, "", "0.10.0")
+SECCOMP_POLICY = _field(api.SeccompPolicy, "", "0.10.0")
+NAMESPACES = _field(api.Namespace, "", "0.10.0")
+SYSCTL = _field(api.Sysctl, "", "0.11.0")
+NET_DEVICES = _field(api.LinuxNetDevices, "", "0.11.0")
+SCHEDULER = _field(api.LinuxSched, "", "0.11.0")
+MEMORY_POLICY = _field(api.MemoryPolicy, "", "0.12.0")
+
+# By the names of the members in LinuxMemory, LinuxCPU and LinuxRdt.
+MEMORY = {
+    "limit": _field(api.MemLimit, "memory limit"),
+    "reservation": _field(api.MemReservation, "memory reservation"),
+    "swap": _field(api.MemSwapLimit, "memory swap limit"),
+    "kernel": _field(api.MemKernelLimit, "memory kernel limit"),
+    "kernel_tcp": _field(api.MemTCPLimit, "memory TCP limit"),
+    "swappiness": _field(api.MemSwappiness, "memory swappiness"),
+    "disable_oom_killer": _field(api.MemDisableOomKiller, "memory disable OOM killer"),
+    "use_hierarchy": _field(api.MemUseHierarchy, "memory 'UseHierarchy'"),
+}
+CPU = {
+    "shares": _field(api.CPUShares, "CPU shares"),
+    "quota": _field(api.CPUQuota, "CPU quota"),
+    "period": _field(api.CPUPeriod, "CPU period"),
+    "realtime_runtime": _field(api.CPURealtimeRuntime, "CPU realtime runtime"),
+    "realtime_period": _field(api.CPURealtimePeriod, "CPU realtime period"),
+    "cpus": _field(api.CPUSetCPUs, "CPU pinning"),
+    "mems": _field(api.CPUSetMems, "memory pinning"),
+}
+RDT = {
+    "clos_id": _field(api.RdtClosID, "", "0.11.0"),
+    "schemata": _field(api.RdtSchemata, "", "0.11.0"),
+    "enable_monitoring": _field(api.RdtEnableMonitoring, "", "0.11.0"),
+}
+
+FIELDS = (
+    ANNOTATIONS,
+    MOUNTS,
+    HOOKS,
+    DEVICES,
+    CDI_DEVICES,
+    ENV,
+    ARGS,
+    HUGEPAGE_LIMITS,
+    BLOCKIO_CLASS,
+    RDT_CLASS,
+    UNIFIED,
+    PIDS_LIMIT,
+    DEVICE_RULES,
+    CGROUPS_PATH,
+    OOM_SCORE_ADJ,
+    RLIMITS,
+    IO_PRIORITY,
+    SECCOMP_POLICY,
+    NAMESPACES,
+    SYSCTL,
+    NET_DEVICES,
+    SCHEDULER,
+    MEMORY_POLICY,
+    *MEMORY.values(),
+    *CPU.values(),
+    *RDT.values(),
+)

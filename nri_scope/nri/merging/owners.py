@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who set what: a field of a container belongs to the plugin that set it."""
+
+from __future__ import annotations
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import AdjustmentRefused
+
+from .fields import HOOKS, Field
+from .golang import quoted
+from .rules import Rules
+
+_REMOVED = "-"
+"""In front of the name of an owner that removed the thing and did not set it anew."""
+
+
+class Owners:
+    """The owners of one container's fields; a field that is set as a whole has the key None."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._plugins: dict[tuple[int, str | None], str] = {}
+
+    def claim(self, field: Field, plugin: str, key: str | None = None) -> None:
+        """Make `plugin` the owner. Raises AdjustmentRefused where the field is taken.
+
+        It may be taken by the same plugin: setting one thing twice in a reply is a conflict too.
+        """
+        other = self._plugins.get((field.number, key))
+        if other is not None and other != _REMOVED + plugin:
+            raise AdjustmentRefused(self._conflict(field, plugin, other, key))
+        self._plugins[field.number, key] = plugin
+
+    def clear(self, field: Field, plugin: str, key: str | None = None) -> None:
+        """Take it from its owner, for `plugin` to set it."""
+        if self._rules.clearing_owns:
+            self._plugins[field.number, key] = _REMOVED + plugin
+        else:
+            self._plugins.pop((field.number, key), None)
+
+    def join_hooks(self, plugin: str) -> None:
+        """Add `plugin` to the owners of hooks, which are joined by commas and never conflict.
+
+        Runtimes before 0.10 do not keep this; it harms nobody, and we want to know.
+        """
+        before = self._plugins.get((HOOKS.number, None))
+        if before is None:
+            owner = plugin
+        elif self._rules.loses_hook_owners:
+            owner = _REMOVED + plugin
+        else:
+            owner = f"{before},{plugin}"
+        self._plugins[HOOKS.number, None] = owner
+
+    def __bool__(self) -> bool:
+        return bool(self._plugins)
+
+    def write_to(self, message: api.FieldOwners) -> None:
+        """Fill in what a validator is told."""
+        for (number, key), plugin in self._plugins.items():
+            if key is None:
+                message.simple[number] = plugin
+            else:
+                message.compound[number].owners[key] = plugin
+
+    def _conflict(self, field: Field, plugin: str, other: str, key: str | None) -> str:
+        if self._rules.names_fields:
+            # A simple field's name has the blank that would go before a key.
+            subject = f"{field.name} {key or ''}"
+        else:
+            subject = field.noun if key is None else f"{field.noun} {key}"
+        both = f"{quoted(plugin)} and {quoted(other.removeprefix(_REMOVED))}"
+        return f"plugins {both} both tried to set {subject}"

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of fields whose members plugins can also remove, by a ``-`` in front of the key.
+
+These occur in adjustments only, so there is always a merged message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import AdjustmentRefused
+
+from .fields import MOUNTS, NAMESPACES, RDT, SYSCTL, Field
+from .turn import Turn
+
+REMOVAL = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedMap:
+    """A map. Removing alone does not take a key from what the next plugin sees."""
+
+    name: str
+    field: Field
+    empty: str | Message
+    """The value that a removed key has."""
+
+    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+        """Claim and set each key, and pass removals on."""
+        entries = getattr(source, self.name)
+        if not entries or not turn.knows(self.field, _keys(entries)):
+            return
+        removed = {key[1:] for key in entries if _removes(key)}
+        seen, result = getattr(shown, self.name), getattr(merged, self.name)
+        for key in sorted(entries):
+            if _removes(key):
+                continue
+            self.before_setting(turn)
+            if key in removed:
+                turn.clear(self.field, key)
+                if key in seen:
+                    del seen[key]
+                _put(result, REMOVAL + key, self.empty)
+                removed.discard(key)
+            turn.claim(self.field, key)
+            _put(seen, key, entries[key])
+            _put(result, key, entries[key])
+        for key in sorted(removed):
+            self.remove(key, result, turn)
+
+    def before_setting(self, turn: Turn) -> None:
+        """Hook for what may be wrong with the map itself."""
+
+    def remove(self, key: str, result: Any, turn: Turn) -> None:
+        """Ask the runtime to remove a key that was not set anew."""
+        _put(result, REMOVAL + key, self.empty)
+
+
+@dataclass(frozen=True, slots=True)
+class Sysctls(KeyedMap):
+    """A map that two versions of NRI get wrong."""
+
+    def before_setting(self, turn: Turn) -> None:
+        """Die as a runtime on NRI 0.11 does."""
+        if turn.rules.panics_on_sysctl:
+            raise AdjustmentRefused("panic: assignment to entry in nil map")
+
+    def remove(self, key: str, result: Any, turn: Turn) -> None:
+        """Put the removal where upstream puts it."""
+        if turn.rules.sysctl_removals_as_annotations:
+            turn.adjustment.annotations[REMOVAL + key] = ""
+            reason = f"NRI {turn.rules.version} removes the annotation {key} instead"
+            turn.drop(SYSCTL.path_of(key), REMOVAL + key, reason)
+        else:
+            KeyedMap.remove(self, key, result, turn)
+
+
+def _keys(entries: Iterable[str]) -> str:
+    return ", ".join(sorted(entries))
+
+
+def _put(entries: Any, key: str, value: object) -> None:
+    if isinstance(value, Message):
+        entries[key].CopyFrom(value)
+    else:
+        entries[key] = value
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedList:
+    """A list whose members have keys.
+
+    What the next plugin sees loses what was removed and what is set anew. The merged adjustment
+    loses what was removed; the removal itself gets into it for mounts only. So a plugin that
+    removes a variable or a device which no plugin set before does nothing.
+    """
+
+    name: str
+    field: Field
+    key: Callable[[Any], str]
+    """The key of a member of the reply's list."""
+    shown_key: Callable[[Any], str]
+    """The key of a member of the container's list."""
+    shown_form: Callable[[Any], Any] | None = None
+    """A member as the container's list has it, where that looks different."""
+
+    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+        """Remove, claim and add."""
+        entries = getattr(source, self.name)
+        if not entries:
+            return
+        key_of = self.key
+        removed = {key_of(entry)[1:]: entry for entry in entries if _removes(key_of(entry))}
+        added = {key_of(entry): entry for entry in entries if not _removes(key_of(entry))}
+        seen, result = getattr(shown, self.name), getattr(merged, self.name)
+        taken_back = _take_out(result, key_of, removed)
+        for key in taken_back:
+            turn.clear(self.field, key)
+        _take_out(seen, self.shown_key, removed.keys() | added.keys())
+        for entry in entries:
+            if not _removes(key_of(entry)):
+                turn.claim(self.field, key_of(entry))
+                result.append(entry)
+        for key in sorted(removed.keys() - added.keys()):
+            if self.field is MOUNTS and turn.rules.passes_mount_removals:
+                result.append(removed[key])
+            elif key not in taken_back:
+                reason = f"the runtime never hears that a plugin removes a {self.field.noun}"
+                turn.drop(self.field.path_of(key), REMOVAL + key, reason)
+        # Had one been added twice, that would have been a conflict.
+        self._show(seen, list(added.values()), result, turn)
+
+    def _show(self, seen: Any, added: list[Any], result: Any, turn: Turn) -> None:
+        if self.shown_form is not None:
+            seen.extend(map(self.shown_form, added))
+        elif added and turn.rules.shows_whole_lists:
+            del seen[:]
+            seen.extend(result)
+            seen.append(added[-1])
+        else:
+            seen.extend(added)
+
+
+def _removes(key: str) -> bool:
+    return key.startswith(REMOVAL)
+
+
+def _take_out(entries: Any, key_of: Callable[[Any], str], keys: Collection[str]) -> list[str]:
+    """Delete the members with these keys; returns the keys that were found."""
+    found = []
+    if keys:
+        for position in reversed(range(len(entries))):
+            key = key_of(entries[position])
+            if key in keys:
+                found.append(key)
+                del entries[position]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """At most one of each type in the container. Here a removal is claimed as well."""
+
+    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+        """Claim each type, and pass all on."""
+        assert isinstance(source, api.LinuxContainerAdjustment)
+        assert isinstance(shown, api.LinuxContainer)
+        assert isinstance(merged, api.LinuxContainerAdjustment)
+        if not source.namespaces:
+            return
+        by_type = {namespace.type: namespace for namespace in shown.namespaces}
+        for namespace in source.namespaces:
+            key = namespace.type.removeprefix(REMOVAL)
+            if not turn.knows(NAMESPACES, namespace, key):
+                continue
+            turn.claim(NAMESPACES, key)
+            if _removes(namespace.type):
+                by_type.pop(key, None)
+            else:
+                by_type[key] = namespace
+            merged.namespaces.append(namespace)
+        left = list(by_type.values())
+        del shown.namespaces[:]
+        shown.namespaces.extend(left)
+
+
+@dataclass(frozen=True, slots=True)
+class Rdt:
+    """The members of RDT, and a flag that removes them all. Hidden from the next plugins."""
+
+    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+        """Remove, claim and set. Every adjustment with a Linux part leaves an ``rdt {}``."""
+        assert isinstance(source, api.LinuxContainerAdjustment)
+        assert isinstance(merged, api.LinuxContainerAdjustment)
+        wanted = source.rdt
+        if RDT["clos_id"] in turn.rules.unknown:
+            for descriptor, value in wanted.ListFields():
+                turn.knows(RDT.get(descriptor.name, RDT["clos_id"]), value)
+            return
+        merged.rdt.SetInParent()
+        if wanted.remove:
+            for field in RDT.values():
+                turn.clear(field)
+            merged.rdt.CopyFrom(api.LinuxRdt(remove=True))
+        for descriptor, value in wanted.ListFields():
+            if descriptor.name in RDT:
+                turn.claim(RDT[descriptor.name])
+                getattr(merged.rdt, descriptor.name).CopyFrom(value)
+                merged.rdt.remove = False

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One plugin's turn: its reply being merged, what it owns by that, and what came to nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from google.protobuf import text_format
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+
+from .fields import Field
+from .owners import Owners
+from .rules import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Something that a plugin asked for and that this runtime drops without a word."""
+
+    plugin: str
+    container_id: str
+    """The container that it was asked for; "" where the reply names none."""
+    path: str
+    """JSON pointer into the OCI spec, as in ``nri.changes``; ``/evict`` for an eviction."""
+    value: str
+    """In short, as text."""
+    reason: str
+
+
+@dataclass(slots=True)
+class Turn:
+    """The reply of `plugin` as far as it is about one container."""
+
+    rules: Rules
+    plugin: str
+    container_id: str
+    owners: Owners
+    dropped: list[Dropped]
+    adjustment: api.ContainerAdjustment
+    """The whole merged adjustment; an empty one in an update."""
+
+    def claim(self, field: Field, key: str | None = None) -> None:
+        """Own a field. Raises AdjustmentRefused where that is taken."""
+        self.owners.claim(field, self.plugin, key)
+
+    def clear(self, field: Field, key: str | None = None) -> None:
+        """Take a field from its owner."""
+        self.owners.clear(field, self.plugin, key)
+
+    def drop(self, path: str, value: object, reason: str) -> None:
+        """Note that `value` came to nothing."""
+        dropped = Dropped(self.plugin, self.container_id, path, text_of(value), reason)
+        self.dropped.append(dropped)
+
+    def knows(self, field: Field, value: object, key: str | None = None) -> bool:
+        """Whether this runtime has the field; if not, `value` is dropped."""
+        if field not in self.rules.unknown:
+            return True
+        version = self.rules.version
+        self.drop(field.path_of(key), value, f"NRI {version} has no such field")
+        return False
+
+
+def text_of(value: object) -> str:
+    """A value on one line, for people."""
+    if isinstance(value, Message):
+        return text_format.MessageToString(value, as_one_line=True, print_unknown_fields=False)
+    return str(value)
