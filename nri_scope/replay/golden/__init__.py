@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goldens: the replies that plugins are expected to give, as YAML that reads well in a diff."""
+
+from __future__ import annotations
+
+from .entries import Key, entries_of, fingerprint
+from .golden import Golden
+from .mismatch import Kind, Mismatch
+from .plain import NameOf, plain_reply
+from .render import as_data, lines
+from .tree import Origin
+
+__all__ = [
+    "Golden",
+    "Key",
+    "Kind",
+    "Mismatch",
+    "NameOf",
+    "Origin",
+    "as_data",
+    "entries_of",
+    "fingerprint",
+    "lines",
+    "plain_reply",
+]

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An expected reply against the one that came: where they differ, and which matchers stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from nri_scope.recorder.plain import Plain
+
+from .matchers import Expected, Ignored, Matcher
+from .plain import MOUNT_KEY, UNORDERED, unordered
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One place at which two replies differ."""
+
+    path: str
+    """A JSON pointer into the reply; "" the whole. Mounts are addressed by destination."""
+    expected: Expected
+    """None: nothing is expected there."""
+    got: Plain
+    """None: nothing came there."""
+
+
+ORDER = "(order)"
+"""Last step of a path where members are the same and their order is not."""
+
+
+def differences(expected: Expected, got: Plain, path: str = "") -> tuple[Difference, ...]:
+    """Every place at which ``got`` is not what is expected, by path in the order of the reply."""
+    return tuple(_differences(expected, got, path))
+
+
+def matches(expected: Expected, got: Plain) -> bool:
+    """Whether there is no difference."""
+    return next(_differences(expected, got, ""), None) is None
+
+
+def kept(expected: Expected, got: Plain) -> Expected:
+    """``got``, with the matchers of ``expected`` wherever they accept what came.
+
+    The result matches ``got``.
+    """
+    if isinstance(expected, Matcher):
+        return expected if expected.accepts(got) else _copy(got)
+    if isinstance(expected, dict) and isinstance(got, dict):
+        merged: dict[str, Expected] = {}
+        for key, value in got.items():
+            if key in UNORDERED and isinstance(value, list):
+                merged[key] = _kept_list(_sorted(expected.get(key)), unordered(value))
+            else:
+                merged[key] = kept(expected.get(key), value)
+        for key, old in expected.items():
+            if key not in got and _may_be_absent(old):
+                merged[key] = old
+        return merged
+    if isinstance(expected, list) and isinstance(got, list):
+        return _kept_list(expected, got)
+    return _copy(got)
+
+
+def _kept_list(expected: Expected, got: list[Plain]) -> list[Expected]:
+    if not isinstance(expected, list):
+        return [_copy(item) for item in got]
+    old_by_key, new_by_key = _keyed(expected), _keyed(got)
+    if old_by_key is not None and new_by_key is not None:
+        return [kept(old_by_key.get(key), item) for key, item in new_by_key.items()]
+    if len(expected) == len(got):
+        return [kept(old, item) for old, item in zip(expected, got, strict=True)]
+    # Something came or went: what still fits stays where it fits.
+    merged: list[Expected] = []
+    at = 0
+    for item in got:
+        found = next((i for i in range(at, len(expected)) if matches(expected[i], item)), None)
+        merged.append(_copy(item) if found is None else kept(expected[found], item))
+        at = at if found is None else found + 1
+    return merged
+
+
+def _differences(expected: Expected, got: Plain, path: str) -> Iterator[Difference]:
+    if isinstance(expected, Matcher):
+        if not expected.accepts(got):
+            yield Difference(path, expected, got)
+    elif isinstance(expected, dict) and isinstance(got, dict):
+        yield from _in_mappings(expected, got, path)
+    elif isinstance(expected, list) and isinstance(got, list):
+        yield from _in_lists(expected, got, path)
+    elif got is None and _may_be_absent(expected):
+        return
+    # In Python True is 1.
+    elif type(expected) is not type(got) or expected != got:
+        yield Difference(path, expected, got)
+
+
+def _in_mappings(
+    expected: Mapping[str, Expected], got: Mapping[str, Plain], path: str
+) -> Iterator[Difference]:
+    for key in (*expected, *(key for key in got if key not in expected)):
+        old, new = expected.get(key), got.get(key)
+        if key in UNORDERED:
+            old, new = _sorted(old), unordered(new) if isinstance(new, list) else new
+        yield from _differences(old, new, _below(path, key))
+
+
+def _in_lists(expected: list[Expected], got: list[Plain], path: str) -> Iterator[Difference]:
+    old_by_key, new_by_key = _keyed(expected), _keyed(got)
+    if old_by_key is not None and new_by_key is not None:
+        yield from _in_mappings(old_by_key, new_by_key, path)
+        if set(old_by_key) == set(new_by_key) and list(old_by_key) != list(new_by_key):
+            yield Difference(_below(path, ORDER), list(old_by_key), list(new_by_key))
+        return
+    for at in range(max(len(expected), len(got))):
+        old = expected[at] if at < len(expected) else None
+        new = got[at] if at < len(got) else None
+        yield from _differences(old, new, f"{path}/{at}")
+
+
+_Item = TypeVar("_Item", Expected, Plain)
+
+
+def _keyed(items: list[_Item]) -> dict[str, _Item] | None:
+    """Mounts by destination, each of which is there once; None for any other list."""
+    found: dict[str, _Item] = {}
+    for item in items:
+        key = item.get(MOUNT_KEY) if isinstance(item, dict) else None
+        if not isinstance(key, str) or key in found:
+            return None
+        found[key] = item
+    return found
+
+
+def _may_be_absent(expected: Expected) -> bool:
+    """What holds nothing but ``!ignored``."""
+    if isinstance(expected, dict):
+        return bool(expected) and all(_may_be_absent(item) for item in expected.values())
+    return isinstance(expected, Ignored)
+
+
+def _sorted(expected: Expected) -> Expected:
+    """A set that was written by hand, in the order that replies have."""
+    if isinstance(expected, list) and all(isinstance(item, str) for item in expected):
+        return sorted(expected, key=str)
+    return expected
+
+
+def _copy(value: Plain) -> Expected:
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return value
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}/{key.replace('~', '~0').replace('/', '~1')}"

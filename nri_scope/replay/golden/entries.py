@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a golden holds of replies: one entry for each, by what it is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import NamedTuple
+
+from nri_scope.nri.events import Event
+from nri_scope.recorder.plain import Plain
+from nri_scope.replay.model import Reply, Verdict
+
+from .plain import NameOf, plain_reply
+
+SESSION = "session"
+"""How a golden calls what is about no pod: a pod's name has a slash."""
+
+QUIET = "quiet"
+"""Key for the events of a subject that were answered with nothing, and so the name of no event."""
+
+_FIRST = ("Configure", "Synchronize")
+_RANKS = {
+    name: rank
+    for rank, name in enumerate((*_FIRST, *(event.name for event in sorted(Event))), start=1)
+}
+_TIMES = re.compile(r"(.*)#([1-9][0-9]{0,8})", re.ASCII | re.DOTALL)
+
+
+class Key(NamedTuple):
+    """What a reply is about, in words that are the same whenever a recording is replayed."""
+
+    plugin: str
+    """``NN-name``."""
+    subject: str
+    """``namespace/pod``, ``namespace/pod/container`` or `SESSION`."""
+    event: str
+    """``CreateContainer``; from the second on with its number, ``CreateContainer#2``."""
+
+    def __str__(self) -> str:
+        return f"{self.plugin} {self.subject} {self.event}"
+
+    @property
+    def kind(self) -> str:
+        """The event without its number."""
+        return _split(self.event)[0]
+
+    @property
+    def place(self) -> tuple[str, bool, str, int, str, int]:
+        """Sorts keys into the order of a golden: events of one subject as life has them."""
+        kind, times = _split(self.event)
+        rank = _RANKS.get(kind, len(_RANKS) + 1)
+        return self.plugin, self.subject != SESSION, self.subject, rank, kind, times
+
+
+def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str, Plain]]:
+    """What each reply says, in the order of a golden; {} for one that says nothing.
+
+    A failure stands in the entry under its verdict: ``error: TEXT``, ``conflict: TEXT``; of a late
+    reply there is ``late: true``, as how late it was is never the same.
+    """
+    found: dict[Key, dict[str, Plain]] = {}
+    for reply in replies:
+        times = max(1, reply.occurrence)
+        while (key := _key(reply, times)) in found:
+            times += 1
+        found[key] = _said(reply, name_of)
+    return dict(sorted(found.items(), key=lambda entry: entry[0].place))
+
+
+def is_quiet(entry: object) -> bool:
+    """Whether nothing is said, or expected to be."""
+    return entry == {}
+
+
+def fingerprint(runtime: str, events: Iterable[tuple[str, str]]) -> str:
+    """Tells one recording from another: runtime, and (subject, event) of everything in order.
+
+    Ids and times are not in it, so that the same test recorded twice has one fingerprint.
+    """
+    seen = blake2b(runtime.encode("utf-8", "surrogatepass"), digest_size=8)
+    for subject, event in events:
+        seen.update(f"\0{subject}\0{event}\0".encode("utf-8", "surrogatepass"))
+    return seen.hexdigest()
+
+
+def _key(reply: Reply, times: int) -> Key:
+    alone = times == 1 and reply.event != QUIET
+    event = reply.event if alone else f"{reply.event}#{times}"
+    return Key(reply.plugin, reply.subject or SESSION, event)
+
+
+def _said(reply: Reply, name_of: NameOf) -> dict[str, Plain]:
+    said = {} if reply.message is None else plain_reply(reply.message, name_of)
+    if reply.verdict is Verdict.LATE:
+        said[reply.verdict.value] = True
+    elif reply.verdict is not Verdict.OK:
+        said[reply.verdict.value] = reply.problem
+    return said
+
+
+def _split(event: str) -> tuple[str, int]:
+    numbered = _TIMES.fullmatch(event)
+    return (numbered[1], int(numbered[2])) if numbered else (event, 1)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A golden: the replies that plugins are expected to give to the events of one recording."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nri_scope.errors import UsageError
+from nri_scope.recorder.escape import safe
+from nri_scope.recorder.plain import Plain
+from nri_scope.replay.model import Reply
+
+from .compare import kept
+from .entries import Key, entries_of
+from .matchers import Expected, Ignored
+from .mismatch import Mismatch, compare_entries
+from .plain import NameOf
+from .reading import MAX_BYTES, MalformedYaml, parse_yaml
+from .tree import Origin, read_tree, write_tree
+from .writing import to_yaml
+
+_MEND = "correct it, or delete the file and write it anew with --update-golden"
+_UPDATE = "write it anew with --update-golden"
+
+HEAD = """\
+# The replies that plugins are expected to give, as `nri-scope replay --update-golden` writes them.
+# In place of any value may stand: !regex '^a.*z$', !tolerance 512 ±10%, !present, !ignored.
+# An update keeps these where they still fit, and this comment; comments further down are lost.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """Expected replies by what they are about, and where they belong."""
+
+    origin: Origin
+    entries: Mapping[Key, Expected]
+    """In the order of the file; {} for a reply that says nothing."""
+    path: str = ""
+    """Where it was loaded from, as the user named it."""
+    lines: Mapping[Key, int] = field(default_factory=dict[Key, int])
+    """Of the loaded file, the first being 1."""
+    head: str = HEAD
+    """The comment in front of it."""
+
+    @classmethod
+    def of(cls, replies: Iterable[Reply], origin: Origin, name_of: NameOf) -> Golden:
+        """A golden that expects exactly these replies."""
+        return cls(origin, {key: kept({}, said) for key, said in _said(replies, name_of)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Golden:
+        """Read a golden, which may come from anywhere.
+
+        Raises UsageError, naming file and line, for a file that is not there or is no golden.
+        """
+        shown = safe(str(path))
+        try:
+            with Path(path).open("rb") as file:
+                content = file.read(MAX_BYTES + 1)
+        except FileNotFoundError:
+            raise UsageError(
+                f"there is no golden {shown}", "write it with --update-golden"
+            ) from None
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(f"golden {shown}: cannot be read: {why}") from None
+        if len(content) > MAX_BYTES:
+            raise UsageError(f"golden {shown}: larger than {MAX_BYTES >> 20} MiB", _MEND)
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise UsageError(f"golden {shown}: line {line}: not UTF-8", _MEND) from None
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, path: str = "") -> Golden:
+        """The golden that is written in ``text``. Raises UsageError, with ``path`` in it."""
+        try:
+            origin, entries, lines = read_tree(parse_yaml(text))
+        except MalformedYaml as error:
+            place = f"line {error.line}: " if error.line else ""
+            hint = error.hint if error.hint else _MEND
+            named = f"golden {safe(path)}: " if path else "golden: "
+            raise UsageError(f"{named}{place}{safe(error.problem)}", safe(hint)) from None
+        return cls(origin, entries, path, lines, _head_of(text))
+
+    @property
+    def text(self) -> str:
+        """The file. The same golden always gives the same bytes."""
+        return self.head + to_yaml(write_tree(self.origin, self.entries))
+
+    def save(self, path: str | Path) -> None:
+        """Write the file, whole or not at all. Raises UsageError where that cannot be done."""
+        target = Path(path)
+        content = self.text.encode("utf-8")
+        if len(content) > MAX_BYTES:
+            raise UsageError(
+                f"golden {safe(str(path))}: would be larger than {MAX_BYTES >> 20} MiB",
+                "replay a part of the recording",
+            )
+        try:
+            # Through a link to the file itself, whose rights it keeps.
+            target = target.resolve()
+            mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+            handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:80]}.")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(content)
+                    os.fchmod(file.fileno(), mode)
+                Path(name).replace(target)
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+        except (OSError, ValueError, RuntimeError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(f"golden {safe(str(path))}: cannot be written: {why}") from None
+
+    def check_origin(self, origin: Origin) -> None:
+        """Raises UsageError where this golden is one of another recording or profile."""
+        named = f"golden {safe(self.path)}" if self.path else "this golden"
+        if origin.fingerprint != self.origin.fingerprint:
+            raise UsageError(
+                f"{named} is of another recording ({safe(self.origin.recording)}) than the one"
+                f" replayed ({safe(origin.recording)})",
+                f"name the golden of this recording, or {_UPDATE}",
+            )
+        if origin.profile != self.origin.profile:
+            raise UsageError(
+                f"{named} is of profile {safe(self.origin.profile)}, and the replay of"
+                f" {safe(origin.profile)}",
+                f"replay with --profile {safe(self.origin.profile)}, or {_UPDATE}",
+            )
+
+    def compare(self, replies: Iterable[Reply], name_of: NameOf) -> list[Mismatch]:
+        """Everything in which ``replies`` are not as expected, in the order of a golden.
+
+        A reply without an entry and an entry without a reply are among them.
+        """
+        return compare_entries(self.entries, entries_of(replies, name_of), self.lines)
+
+    def updated(self, replies: Iterable[Reply], origin: Origin, name_of: NameOf) -> Golden:
+        """A golden that these replies match, with the matchers of this one that accept them."""
+        entries: dict[Key, Expected] = {}
+        for key, said in _said(replies, name_of):
+            old = self.entries.get(key)
+            # A matcher of a whole reply that says nothing may still ignore it.
+            entries[key] = kept({} if old is None else old, said)
+        for key, old in self.entries.items():
+            if key not in entries and isinstance(old, Ignored):
+                entries[key] = old
+        entries = dict(sorted(entries.items(), key=lambda entry: entry[0].place))
+        return Golden(origin, entries, self.path, {}, self.head)
+
+
+def _said(replies: Iterable[Reply], name_of: NameOf) -> Iterable[tuple[Key, dict[str, Plain]]]:
+    return entries_of(replies, name_of).items()
+
+
+def _head_of(text: str) -> str:
+    """The comment and blank lines in front of everything."""
+    head: list[str] = []
+    for line in text.removeprefix("\ufeff").splitlines(keepends=True):
+        if line.strip() and not line.startswith("#"):
+            break
+        head.append(line)
+    return "".join(head)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a golden may hold in place of a value: a tag, and what it says about the value.
+
+======================  =========================================================================
+``!regex '^a+$'``       a string or number in whose text RE2 finds the pattern (anchor it for all)
+``!tolerance 512 ±10%`` an integer, or a string that is one, within so much of the expected; ``±5``
+                        is so many, ``+-`` and ``+/-`` do as well
+``!present``            anything, so long as it is there
+``!ignored``            anything or nothing
+======================  =========================================================================
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from nri_scope.errors import FilterError, UsageError
+from nri_scope.recorder.filter.regex import regex
+from nri_scope.recorder.plain import Plain
+
+MAX_PATTERN = 4_096
+"""Characters of a pattern; RE2 bounds the memory, this the time."""
+
+_TOLERANCE = re.compile(
+    r"\s*(-?[0-9]{1,20})\s*(?:±|\+-|\+/-)\s*([0-9]{1,20}(?:\.[0-9]{1,9})?)\s*(%?)\s*", re.ASCII
+)
+_INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Regex:
+    """A pattern of RE2 that is found somewhere in the text."""
+
+    pattern: str
+    tag = "!regex"
+
+    @property
+    def argument(self) -> str:
+        """What stands behind the tag."""
+        return self.pattern
+
+    def accepts(self, value: Plain) -> bool:
+        """Whether ``value`` will do; None for one that is not there."""
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            return False
+        return regex(self.pattern).search(str(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """An integer that is at most ``margin`` away from ``expected``, or so many per cent of it."""
+
+    expected: int
+    margin: str
+    percent: bool
+    tag = "!tolerance"
+
+    @property
+    def argument(self) -> str:
+        """What stands behind the tag."""
+        return f"{self.expected} ±{self.margin}{'%' * self.percent}"
+
+    def accepts(self, value: Plain) -> bool:
+        """Whether ``value`` will do; None for one that is not there."""
+        if isinstance(value, str) and _INTEGER.fullmatch(value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            return False
+        margin = Fraction(self.margin)
+        if self.percent:
+            margin *= Fraction(abs(self.expected), 100)
+        return abs(value - self.expected) <= margin
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Anything that is there."""
+
+    tag = "!present"
+    argument = ""
+
+    def accepts(self, value: Plain) -> bool:
+        """Whether ``value`` will do; None for one that is not there."""
+        return value is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Anything, or nothing at all."""
+
+    tag = "!ignored"
+    argument = ""
+
+    def accepts(self, value: Plain) -> bool:
+        """Yes."""
+        return True
+
+
+Matcher = Regex | Tolerance | Present | Ignored
+
+Expected = None | bool | int | float | str | Matcher | list["Expected"] | dict[str, "Expected"]
+"""A plain value with matchers in it; None: nothing is there."""
+
+_TAGS = (Regex.tag, Tolerance.tag, Present.tag, Ignored.tag)
+
+
+def parse_matcher(tag: str, argument: str) -> Matcher:
+    """The matcher that is written as ``tag argument``. Raises UsageError for one that is none."""
+    if tag == Regex.tag:
+        return _regex(argument)
+    if tag == Tolerance.tag:
+        found = _TOLERANCE.fullmatch(argument)
+        if found is None:
+            raise UsageError(f"!tolerance {argument[:80]!r} is none", "write !tolerance 512 ±10%")
+        return Tolerance(int(found[1]), found[2], bool(found[3]))
+    if tag in (Present.tag, Ignored.tag):
+        if argument:
+            raise UsageError(f"{tag} takes no value, but has {argument[:80]!r}")
+        return Present() if tag == Present.tag else Ignored()
+    nearest = difflib.get_close_matches(tag[:20], _TAGS, n=1, cutoff=0.5)
+    if tag.rstrip(",") in _TAGS:
+        hint = "put a space before the comma"
+    elif nearest:
+        hint = f"did you mean {nearest[0]}?"
+    else:
+        hint = f"matchers are {', '.join(_TAGS)}"
+    raise UsageError(f"there is no matcher {tag[:80]!r}", hint)
+
+
+def _regex(pattern: str) -> Regex:
+    if not pattern:
+        raise UsageError("!regex without a pattern", "for any value write !present")
+    if len(pattern) > MAX_PATTERN:
+        raise UsageError(f"a pattern of {len(pattern)} characters", f"{MAX_PATTERN} are the most")
+    try:
+        regex(pattern)
+    except FilterError as error:
+        raise UsageError(f"!regex {pattern[:80]!r}: {error.problem}") from None
+    return Regex(pattern)

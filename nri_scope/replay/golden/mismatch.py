@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where replies are not what a golden expects, and the expected reply that comes nearest."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nri_scope.recorder.plain import Plain
+
+from .compare import Difference, differences
+from .entries import Key, is_quiet
+from .matchers import Expected, Ignored
+
+MAX_NEAREST = 50
+"""Expected replies that are looked at for the nearest; more would take long and say no more."""
+
+
+class Kind(StrEnum):
+    """What is wrong, in one word."""
+
+    DIFFERS = "differs"
+    """Both are there and differ."""
+    MISSING = "missing"
+    """A reply for which the golden has no entry."""
+    UNUSED = "unused"
+    """An entry of the golden for which no reply came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One event whose reply is not as expected."""
+
+    kind: Kind
+    key: Key
+    expected: Expected
+    """The entry of the golden, or the nearest one; None where nothing is near."""
+    got: Plain
+    """What was replied; None where the event did not happen."""
+    differences: tuple[Difference, ...] = ()
+    """Between these two, where both are there."""
+    nearest: Key | None = None
+    """Whose entry ``expected`` is, where it is another event's."""
+    line: int = 0
+    """Of ``expected`` in the golden; 0 where it was not loaded from a file."""
+
+    @property
+    def quiet(self) -> bool:
+        """There is nothing to show but that an event came or did not."""
+        return self.kind is not Kind.DIFFERS and is_quiet(
+            self.got if self.kind is Kind.MISSING else self.expected
+        )
+
+
+def compare_entries(
+    expected: Mapping[Key, Expected],
+    got: Mapping[Key, dict[str, Plain]],
+    lines: Mapping[Key, int],
+) -> list[Mismatch]:
+    """Every mismatch, in the order of a golden."""
+    unused = [key for key, entry in expected.items() if key not in got and _must_be(entry)]
+    nearest = _Nearest(expected, unused)
+    found: list[Mismatch] = []
+    for key, reply in got.items():
+        if key not in expected:
+            found.append(_missing(key, reply, nearest.to(key, reply), expected, lines))
+        elif differ := differences(expected[key], reply):
+            line = lines.get(key, 0)
+            found.append(Mismatch(Kind.DIFFERS, key, expected[key], reply, differ, line=line))
+    found += [Mismatch(Kind.UNUSED, k, expected[k], None, line=lines.get(k, 0)) for k in unused]
+    return sorted(found, key=lambda mismatch: mismatch.key.place)
+
+
+def _missing(
+    key: Key,
+    reply: dict[str, Plain],
+    nearest: Key | None,
+    expected: Mapping[Key, Expected],
+    lines: Mapping[Key, int],
+) -> Mismatch:
+    if nearest is None:
+        return Mismatch(Kind.MISSING, key, None, reply)
+    entry = expected[nearest]
+    differ = differences(entry, reply)
+    return Mismatch(Kind.MISSING, key, entry, reply, differ, nearest, lines.get(nearest, 0))
+
+
+def _must_be(entry: Expected) -> bool:
+    return not isinstance(entry, Ignored)
+
+
+class _Nearest:
+    """Finds, among entries that say something, the likeliest to have been meant."""
+
+    def __init__(self, expected: Mapping[Key, Expected], unused: Iterable[Key]) -> None:
+        self._expected = expected
+        self._unused = frozenset(unused)
+        self._by_kind: defaultdict[str, list[Key]] = defaultdict(list)
+        for key, entry in expected.items():
+            if isinstance(entry, dict) and not is_quiet(entry):
+                self._by_kind[key.kind].append(key)
+
+    def to(self, key: Key, reply: dict[str, Plain]) -> Key | None:
+        if is_quiet(reply):
+            return None
+        candidates = sorted(
+            self._by_kind.get(key.kind, ()),
+            key=lambda other: (other.plugin != key.plugin, -_alike(other.subject, key.subject)),
+        )[:MAX_NEAREST]
+        return min(
+            candidates,
+            key=lambda other: (
+                other.plugin != key.plugin,
+                len(differences(self._expected[other], reply)),
+                # What nothing else was compared with is likelier to be this one under another name.
+                other not in self._unused,
+                -_alike(other.subject, key.subject),
+                other.place,
+            ),
+            default=None,
+        )
+
+
+def _alike(one: str, other: str) -> int:
+    """How many parts of two names are the same."""
+    return sum(a == b for a, b in zip(one.split("/"), other.split("/"), strict=False))

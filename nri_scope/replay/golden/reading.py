@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML with matchers in it, as untrusted input: bounded, without aliases, every line known.
+
+A tree is built straight from the parser's events, which no depth can overflow. What a word means
+does not depend on the many guesses of YAML 1.1: ``true``, ``false`` and integers are what they look
+like, everything else is text (``no``, ``2026-11-21``, ``0755``, ``1.10``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nri_scope.errors import UsageError
+
+from .matchers import Expected, Matcher, parse_matcher
+
+if TYPE_CHECKING:
+    import yaml
+
+MAX_BYTES = 16 << 20
+"""A recording of 10,000 events, each of them answered with an adjustment, takes a quarter."""
+MAX_DEPTH = 100
+"""The deepest reply of the API takes 15; unknown fields in groups take their own."""
+MAX_VALUES = 1_000_000
+MAX_MATCHERS = 100_000
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,19}", re.ASCII)
+_TRUTHS = {"true": True, "false": False}
+_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
+_TEXT_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
+
+
+class MalformedYaml(UsageError):
+    """``problem`` is at ``line``, the first being 1; 0 where no line is to blame."""
+
+    def __init__(self, line: int, problem: str, hint: str = "") -> None:
+        super().__init__(problem, hint)
+        self.args = (line, problem, hint)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value of the document and the line where it starts."""
+
+    line: int
+    value: bool | int | str | Matcher | list[Node] | dict[str, Node]
+
+    def expected(self) -> Expected:
+        """The value without lines."""
+        if isinstance(self.value, dict):
+            return {key: node.expected() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.expected() for node in self.value]
+        return self.value
+
+
+def parse_yaml(text: str) -> Node:
+    """The one document in ``text``. Raises MalformedYaml, and nothing else."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return _Building(yaml.parse(text, Loader=loader)).document()
+    except MalformedYaml:
+        raise
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise MalformedYaml(mark.line + 1 if mark else 0, _words(error.problem)) from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        # Among them: characters that YAML has not, numbers in directives that Python refuses.
+        raise MalformedYaml(0, _words(getattr(error, "reason", None) or error)) from None
+
+
+def _words(problem: object) -> str:
+    return f"not YAML: {' '.join(str(problem).split())[:200]}"
+
+
+class _Building:
+    def __init__(self, events: Iterator[yaml.Event]) -> None:
+        self._events = events
+        self._values = 0
+        self._matchers = 0
+
+    def document(self) -> Node:
+        import yaml
+
+        root: Node | None = None
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if root is not None:
+                    raise MalformedYaml(_line(event), "a second document begins")
+                root = self._node(next(self._events), 0)
+        if root is None:
+            raise MalformedYaml(0, "the file is empty")
+        return root
+
+    def _node(self, event: yaml.Event, depth: int) -> Node:
+        import yaml
+
+        line = _line(event)
+        self._values += 1
+        if self._values > MAX_VALUES:
+            raise MalformedYaml(line, f"more than {MAX_VALUES} values")
+        if depth > MAX_DEPTH:
+            raise MalformedYaml(line, f"nested deeper than {MAX_DEPTH} levels")
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise MalformedYaml(line, "an anchor or alias", "write the value out")
+        match event:
+            case yaml.ScalarEvent():
+                return Node(line, self._scalar(event, line))
+            case yaml.SequenceStartEvent():
+                _untagged(event.tag, line)
+                return Node(line, self._sequence(depth + 1))
+            case yaml.MappingStartEvent():
+                _untagged(event.tag, line)
+                return Node(line, self._mapping(depth + 1))
+        raise MalformedYaml(line, "a value is missing")
+
+    def _sequence(self, depth: int) -> list[Node]:
+        import yaml
+
+        items: list[Node] = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._node(event, depth))
+        return items
+
+    def _mapping(self, depth: int) -> dict[str, Node]:
+        import yaml
+
+        entries: dict[str, Node] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            line = _line(event)
+            if not isinstance(event, yaml.ScalarEvent) or event.anchor:
+                raise MalformedYaml(line, "a key that is no plain text")
+            _untagged(event.tag, line)
+            key: str = event.value
+            if key in entries:
+                raise MalformedYaml(line, f"the key {key[:80]!r} is there twice")
+            entries[key] = self._node(next(self._events), depth)
+        return entries
+
+    def _scalar(self, event: yaml.ScalarEvent, line: int) -> bool | int | str | Matcher:
+        value: str = event.value
+        tag: str | None = event.tag
+        if tag in _TEXT_TAGS or (tag is None and event.style):
+            return value
+        if tag is not None:
+            self._matchers += 1
+            if self._matchers > MAX_MATCHERS:
+                raise MalformedYaml(line, f"more than {MAX_MATCHERS} matchers")
+            try:
+                return parse_matcher(tag, value)
+            except UsageError as error:
+                raise MalformedYaml(line, error.problem, error.hint) from None
+        if value in _NOTHING:
+            raise MalformedYaml(
+                line, "a value is missing", "remove the line, or write '' for an empty text"
+            )
+        if value in _TRUTHS:
+            return _TRUTHS[value]
+        return int(value) if _INTEGER.fullmatch(value) else value
+
+
+def _line(event: yaml.Event) -> int:
+    mark = event.start_mark
+    return mark.line + 1 if mark else 0
+
+
+def _untagged(tag: str | None, line: int) -> None:
+    if tag is not None and not tag.startswith("tag:yaml.org,2002:"):
+        raise MalformedYaml(
+            line, f"{tag[:80]!r} stands before a list or a mapping", "matchers take the whole place"
+        )

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mismatches as lines for people and as data; each says which side is the expected one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from nri_scope.recorder.escape import safe
+from nri_scope.recorder.plain import Plain
+
+from .compare import Difference
+from .matchers import Expected, Ignored, Matcher, Present, Regex, Tolerance
+from .mismatch import Kind, Mismatch
+from .writing import in_a_line, yaml_lines
+
+MAX_LINES = 40
+"""Of one reply; the differing paths below it are never cut."""
+MAX_WIDTH = 400
+
+_NOTHING = "nothing"
+
+
+def lines(mismatches: Sequence[Mismatch], golden: str) -> Iterator[str]:
+    """Plain lines, safe for a terminal. ``golden`` is the file's name as the user gave it."""
+    if not mismatches:
+        return
+    file = safe(golden)
+    count = f"{len(mismatches)} mismatch{'es' if len(mismatches) > 1 else ''}"
+    yield f"{count} (expected: golden {file}; got: this replay)"
+    for alike, group in groupby(mismatches, _together):
+        several = list(group)
+        if alike is None:
+            for mismatch in several:
+                yield from _one(mismatch, file)
+        else:
+            yield from _quiet(several, file)
+
+
+def _together(mismatch: Mismatch) -> tuple[Kind, str, str] | None:
+    return (mismatch.kind, *mismatch.key[:2]) if mismatch.quiet else None
+
+
+def _quiet(mismatches: list[Mismatch], file: str) -> Iterator[str]:
+    kind, key = mismatches[0].kind, mismatches[0].key
+    events = ", ".join(mismatch.key.event for mismatch in mismatches)
+    if kind is Kind.MISSING:
+        what = f"answered with nothing, and not in golden {file}"
+    else:
+        what = f"expected with an empty reply (golden {file}), and did not happen"
+    yield _cut(f"{safe(key.plugin)} {safe(key.subject)}: {what}: {safe(events)}")
+
+
+def _one(mismatch: Mismatch, file: str) -> Iterator[str]:
+    at = f"golden {file}" + (f", line {mismatch.line}" if mismatch.line else "")
+    name = safe(str(mismatch.key))
+    count = len(mismatch.differences)
+    match mismatch.kind:
+        case Kind.DIFFERS:
+            yield f"{name}: differs in {count} place{'s' if count > 1 else ''}"
+            yield f"  expected ({at}):"
+            yield from _reply(mismatch.expected)
+            yield from _differing(mismatch.differences)
+        case Kind.UNUSED:
+            yield f"{name}: expected, and did not happen (unused entry)"
+            yield f"  expected ({at}):"
+            yield from _reply(mismatch.expected)
+        case Kind.MISSING:
+            yield f"{name}: got a reply that has no entry in golden {file} (missing entry)"
+            yield "  got:"
+            yield from _reply(mismatch.got)
+            if mismatch.nearest is not None:
+                yield f"  nearest expected ({at}): {safe(str(mismatch.nearest))}"
+                yield from _reply(mismatch.expected)
+                yield from _differing(mismatch.differences)
+
+
+def _reply(reply: Expected | Plain) -> Iterator[str]:
+    if reply == {}:
+        yield "    (an empty reply)"
+        return
+    shown = yaml_lines(_expected(reply))
+    for line in shown[:MAX_LINES]:
+        yield _cut(f"    {line}")
+    if len(shown) > MAX_LINES:
+        yield f"    … {len(shown) - MAX_LINES} more lines"
+
+
+def _differing(differences: Sequence[Difference]) -> Iterator[str]:
+    if not differences:
+        yield "  no path differs"
+        return
+    yield "  differing:"
+    for one in differences:
+        yield f"    {safe(one.path, MAX_WIDTH) or '/'}: {_side('expected', one.expected)}"
+        yield f"      {_side('got', one.got)}"
+
+
+def _side(name: str, value: Expected | Plain) -> str:
+    return _cut(f"{name} {_NOTHING if value is None else in_a_line(_expected(value))}")
+
+
+def _expected(value: Expected | Plain) -> Expected:
+    if isinstance(value, dict):
+        return {key: _expected(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expected(item) for item in value]
+    return value
+
+
+def _cut(line: str) -> str:
+    # Safe already; a width would escape it once more.
+    return line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 1] + "…"
+
+
+def as_data(mismatch: Mismatch) -> dict[str, Plain]:
+    """For JSON: a side that is not there is null, a matcher a mapping of one tag.
+
+    ``differences`` is a list even where it is empty.
+    """
+    key, nearest = mismatch.key, mismatch.nearest
+    return {
+        "kind": mismatch.kind.value,
+        "plugin": key.plugin,
+        "subject": key.subject,
+        "event": key.event,
+        "expected": _data(mismatch.expected),
+        "got": mismatch.got,
+        "nearest": None
+        if nearest is None
+        else {"plugin": nearest.plugin, "subject": nearest.subject, "event": nearest.event},
+        "line": mismatch.line or None,
+        "differences": [
+            {"path": one.path, "expected": _data(one.expected), "got": one.got}
+            for one in mismatch.differences
+        ],
+    }
+
+
+def _data(value: Expected) -> Plain:
+    match value:
+        case Regex() | Tolerance():
+            return {value.tag: value.argument}
+        case Present() | Ignored():
+            return {value.tag: True}
+        case dict():
+            return {key: _data(item) for key, item in value.items()}
+        case list():
+            return [_data(item) for item in value]
+    assert not isinstance(value, Matcher)
+    return value
