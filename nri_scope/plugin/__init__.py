@@ -1,21 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin's role: connect, register, serve the runtime's requests, reconnect."""
+"""The plugin's role: connect, register, serve the runtime's requests, reconnect.
 
+To write a plugin, give an object some of the methods of `BasePlugin` and hand it to `run`::
+
+    from nri_scope.plugin import Adjustment, Container, PodSandbox, run
+
+    class Utc:
+        def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+            return Adjustment().add_env("TZ", "UTC")
+
+    run(Utc(), name="utc", index="10")
+"""
+
+from nri_scope._gen.nri.api_pb2 import (
+    Container,
+    LinuxResources,
+    PodSandbox,
+    ValidateContainerAdjustmentRequest,
+)
+
+from .adjustment import Adjustment, syscall_argument, syscall_rule
 from .endpoint import Connect, Identity, Launched, inherited, launched, unix_socket
+from .handle import RuntimeHandle
+from .handlers import BasePlugin
+from .main import run
 from .reconnect import Backoff, keep_connected
-from .session import Exchange, Plugin, PluginSession, SessionEnd
+from .replies import CreateReply, Rejection, UpdateReply, UpdatesReply
+from .request import time_left
+from .serving import serve
+from .session import AnswerLater, Exchange, Plugin, PluginSession, SessionEnd
+from .update import Eviction, Update
 
 __all__ = [
+    "Adjustment",
+    "AnswerLater",
     "Backoff",
+    "BasePlugin",
     "Connect",
+    "Container",
+    "CreateReply",
+    "Eviction",
     "Exchange",
     "Identity",
     "Launched",
+    "LinuxResources",
     "Plugin",
     "PluginSession",
+    "PodSandbox",
+    "Rejection",
+    "RuntimeHandle",
     "SessionEnd",
+    "Update",
+    "UpdateReply",
+    "UpdatesReply",
+    "ValidateContainerAdjustmentRequest",
     "inherited",
     "keep_connected",
     "launched",
+    "run",
+    "serve",
+    "syscall_argument",
+    "syscall_rule",
+    "time_left",
     "unix_socket",
 ]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import dataclass
 from time import monotonic_ns
@@ -15,6 +16,8 @@ from nri_scope._gen.nri.api_pb2 import (
     ConfigureResponse,
     RegisterPluginRequest,
     SynchronizeResponse,
+    UpdateContainersRequest,
+    UpdateContainersResponse,
 )
 from nri_scope.errors import ConnectionClosed, RemoteProtocolError, RpcError, UsageError
 from nri_scope.nri.methods import RUNTIME_SERVICE
@@ -55,11 +58,25 @@ class Exchange(NamedTuple):
     took_ns: int
 
 
+class AnswerLater(Exception):
+    """Raised by a `Plugin` that cannot answer yet: it is asked the same again once ``done`` is.
+
+    No error, only word that it needs time; other requests are taken meanwhile.
+    """
+
+    def __init__(self, done: asyncio.Future[bytes]) -> None:
+        super().__init__(done)
+        self.done = done
+
+
 class Plugin(Protocol):
     """What a session asks of a plugin. All of it runs in the socket's read callback."""
 
     def configure(self, request: ConfigureRequest) -> int:
-        """The event mask to subscribe to. `UsageError` refuses, and ends the session."""
+        """The event mask to subscribe to. `UsageError` refuses, and ends the session.
+
+        `AnswerLater` asks for time, here and in `answer`.
+        """
         ...
 
     def answer(self, request: RequestReceived) -> bytes:
@@ -148,6 +165,25 @@ class PluginSession:
         if self._link is not None:
             self._link.close(reason)
 
+    async def update_containers(
+        self, request: UpdateContainersRequest, timeout: float
+    ) -> UpdateContainersResponse:
+        """Ask the runtime for changes that no event gave rise to; ``timeout`` in seconds.
+
+        Raises `ConnectionClosed`, `LocalProtocolError` before the plugin is configured, and
+        `RpcError` or `DeadlineExceeded` as the runtime answers. It takes no turn between a request
+        and the plugin's answer to it: waited for in there, both wait until the deadline.
+        """
+        if self._link is None or self._link.closed:
+            raise ConnectionClosed("there is no connection to a runtime")
+        self._order.feed(Kind.UPDATE_CONTAINERS)
+        payload = request.SerializeToString()
+        reply = await self._link.call(RUNTIME_SERVICE, "UpdateContainers", payload, timeout=timeout)
+        try:
+            return UpdateContainersResponse.FromString(reply)
+        except DecodeError as error:
+            raise RemoteProtocolError(f"UpdateContainers: undecodable reply: {error}") from error
+
     def _on_request(self, link: Link, request: RequestReceived, arrived_ns: int) -> None:
         code, message, reply = 0, "", b""
         try:
@@ -155,6 +191,11 @@ class PluginSession:
                 reply = self._configure(request)
             else:
                 reply = self._plugin.answer(request)
+        except AnswerLater as later:
+            later.done.add_done_callback(
+                lambda _: None if link.closed else self._on_request(link, request, arrived_ns)
+            )
+            return
         except RpcError as error:
             code, message = error.code, error.message
         except Exception as error:  # noqa: BLE001 - without an answer the runtime would drop us

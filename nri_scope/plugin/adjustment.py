@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plugin asks for a container that is being created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, Self
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
+
+from . import checks
+from .checks import build
+from .resources import ResourceSettings, flag, number, put
+
+HookStage = Literal[
+    "prestart", "create_runtime", "create_container", "start_container", "poststart", "poststop"
+]
+_STAGES: tuple[HookStage, ...] = (
+    "prestart",
+    "create_runtime",
+    "create_container",
+    "start_container",
+    "poststart",
+    "poststop",
+)
+
+
+class Adjustment(ResourceSettings):
+    """Changes to a container that is being created, for `create_container` to return.
+
+    ::
+
+        Adjustment().add_env("TZ", "UTC").set_cpu(shares=512)
+
+    Methods return the object itself. A value against the rules of NRI or OCI is a `UsageError`
+    that names it; so is one that the protocol cannot hold. Two plugins that set the same thing are
+    a conflict, and the container fails: ``remove_`` first and then ``add_`` replaces instead.
+    """
+
+    def __init__(self) -> None:
+        self.message = api.ContainerAdjustment()
+        """What is sent, to look into or to set by hand what has no method."""
+
+    def __repr__(self) -> str:
+        return f"Adjustment({' '.join(str(self.message).split())})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Adjustment) and self.message == other.message
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def resources(self) -> api.LinuxResources:
+        """The message behind what the resource methods set."""
+        return self.message.linux.resources
+
+    # -- the process --------------------------------------------------------------------------
+
+    def set_args(self, args: Sequence[str], *, replace: bool = False) -> Self:
+        """The command to run. ``replace``: also where an earlier plugin has set another one."""
+        if not args or not args[0]:
+            raise UsageError("args need a command as their first element")
+        words = [checks.text(word, "argument") for word in args]
+        # An empty first word is how NRI tells the two apart.
+        del self.message.args[:]
+        self.message.args.extend(build(list[str], ["", *words] if replace else words))
+        return self
+
+    def add_env(self, name: str, value: str) -> Self:
+        """Set an environment variable, whatever the image or the pod set it to."""
+        checks.env_name(name)
+        entry = build(api.KeyValue, key=name, value=checks.text(value, name))
+        put(self.message.env, entry, lambda one: one.key)
+        return self
+
+    def remove_env(self, name: str) -> Self:
+        """Take an environment variable away; with `add_env` after it, replace another plugin's."""
+        entry = build(api.KeyValue, key=f"-{checks.env_name(name)}")
+        put(self.message.env, entry, lambda one: one.key)
+        return self
+
+    def add_rlimit(self, type: str, *, soft: int, hard: int) -> Self:
+        """A limit of getrlimit(2), such as ``RLIMIT_NOFILE``."""
+        checks.one_of(type, checks.RLIMITS, "rlimit")
+        if soft > hard:
+            raise UsageError(f"{type}: the soft limit {soft} is above the hard one {hard}")
+        entry = build(api.POSIXRlimit, type=type, soft=soft, hard=hard)
+        put(self.message.rlimits, entry, lambda one: one.type)
+        return self
+
+    def set_oom_score_adj(self, value: int) -> Self:
+        """From -1000 (never killed for memory) to 1000 (first)."""
+        checks.within(value, -1000, 1000, "oom_score_adj")
+        self.message.linux.oom_score_adj.CopyFrom(api.OptionalInt(value=value))
+        return self
+
+    def set_io_priority(self, io_class: str, priority: int = 0) -> Self:
+        """ioprio_set(2): ``IOPRIO_CLASS_RT``, ``_BE``, ``_IDLE`` or ``_NONE``, priority 0 to 7."""
+        checks.one_of(io_class, api.IOPrioClass.keys(), "I/O priority class")
+        checks.within(priority, 0, 7, "I/O priority")
+        # `class` is a word of Python's.
+        message = api.LinuxIOPriority(priority=priority)
+        setattr(message, "class", api.IOPrioClass.Value(io_class))
+        self.message.linux.io_priority.CopyFrom(message)
+        return self
+
+    def set_scheduler(
+        self,
+        policy: str,
+        *,
+        nice: int = 0,
+        priority: int = 0,
+        flags: Iterable[str] = (),
+        runtime: int = 0,
+        deadline: int = 0,
+        period: int = 0,
+    ) -> Self:
+        """sched_setattr(2): ``SCHED_OTHER``, ``SCHED_FIFO``, …; the last three in ns."""
+        names = [
+            checks.one_of(one, api.LinuxSchedulerFlag.keys(), "scheduler flag") for one in flags
+        ]
+        checks.one_of(policy, api.LinuxSchedulerPolicy.keys(), "scheduler policy")
+        self.message.linux.scheduler.CopyFrom(
+            build(
+                api.LinuxScheduler,
+                policy=api.LinuxSchedulerPolicy.Value(policy),
+                nice=checks.within(nice, -20, 19, "nice"),
+                priority=priority,
+                flags=[api.LinuxSchedulerFlag.Value(name) for name in names],
+                runtime=runtime,
+                deadline=deadline,
+                period=period,
+            )
+        )
+        return self
+
+    # -- files and devices --------------------------------------------------------------------
+
+    def add_mount(
+        self, destination: str, source: str, *, type: str = "bind", options: Iterable[str] = ()
+    ) -> Self:
+        """Mount ``source`` at ``destination``; a bind mount needs ``rbind`` among its options."""
+        words = list(options)
+        if type == "bind":
+            checks.absolute(source, "source of a bind mount")
+            if not {"bind", "rbind"} & set(words):
+                words.insert(0, "rbind")
+        entry = build(
+            api.Mount,
+            destination=checks.absolute(destination, "mount destination"),
+            source=checks.text(source, "mount source"),
+            type=type,
+            options=words,
+        )
+        put(self.message.mounts, entry, lambda one: one.destination)
+        return self
+
+    def remove_mount(self, destination: str) -> Self:
+        """Take a mount away; with `add_mount` after it, replace it."""
+        entry = build(api.Mount, destination=f"-{checks.absolute(destination, 'destination')}")
+        put(self.message.mounts, entry, lambda one: one.destination)
+        return self
+
+    def add_device(
+        self,
+        path: str,
+        *,
+        type: Literal["b", "c", "u", "p"],
+        major: int,
+        minor: int,
+        file_mode: int | None = None,
+        uid: int | None = None,
+        gid: int | None = None,
+    ) -> Self:
+        """Make a device node: block, character (c or u) or a named pipe."""
+        checks.one_of(type, ("b", "c", "u", "p"), "device type")
+        if major < 0 or minor < 0:
+            raise UsageError(f"{path}: device numbers {major}:{minor} must not be negative")
+        if file_mode is not None:
+            checks.within(file_mode, 0, 0o7777, "file mode")
+        entry = build(
+            api.LinuxDevice,
+            path=checks.absolute(path, "device path"),
+            type=type,
+            major=major,
+            minor=minor,
+            file_mode=number(api.OptionalFileMode, file_mode),
+            uid=number(api.OptionalUInt32, uid),
+            gid=number(api.OptionalUInt32, gid),
+        )
+        put(self.message.linux.devices, entry, lambda one: one.path)
+        return self
+
+    def remove_device(self, path: str) -> Self:
+        """Take a device away; with `add_device` after it, replace it."""
+        entry = build(api.LinuxDevice, path=f"-{checks.absolute(path, 'device path')}")
+        put(self.message.linux.devices, entry, lambda one: one.path)
+        return self
+
+    def add_cdi_device(self, name: str) -> Self:
+        """Let the runtime inject a CDI device, ``vendor/class=device``."""
+        entry = build(api.CDIDevice, name=checks.cdi_device(name))
+        put(self.message.CDI_devices, entry, lambda one: one.name)
+        return self
+
+    def add_net_device(self, host_name: str, name: str = "") -> Self:
+        """Move a network interface of the host into the container, there called ``name``."""
+        device = self.message.linux.net_devices[checks.net_device(host_name, "interface")]
+        device.name = checks.net_device(name or host_name, "interface")
+        return self
+
+    def remove_net_device(self, host_name: str) -> Self:
+        """Do not move this interface; with `add_net_device` after it, replace."""
+        key = f"-{checks.net_device(host_name, 'interface')}"
+        self.message.linux.net_devices[key].SetInParent()
+        return self
+
+    # -- the rest -----------------------------------------------------------------------------
+
+    def add_annotation(self, key: str, value: str) -> Self:
+        """Annotate the container, for the runtime and for later plugins."""
+        self.message.annotations.update(
+            build(dict[str, str], {checks.key(key, "annotation"): value})
+        )
+        return self
+
+    def remove_annotation(self, key: str) -> Self:
+        """Take an annotation away; with `add_annotation` after it, replace it."""
+        self.message.annotations[f"-{checks.key(key, 'annotation')}"] = ""
+        return self
+
+    def add_hook(
+        self,
+        stage: HookStage,
+        path: str,
+        *,
+        args: Iterable[str] = (),
+        env: Iterable[str] = (),
+        timeout: int | None = None,
+    ) -> Self:
+        """Run ``path`` on the host at this stage; ``timeout`` in seconds.
+
+        ``args`` begin with the program's own name, ``env`` are ``NAME=value``. Hooks of several
+        plugins never conflict: each adds its own.
+        """
+        checks.one_of(stage, _STAGES, "hook stage")
+        if timeout is not None and timeout <= 0:
+            raise UsageError(f"hook timeout {timeout} is not above 0")
+        variables = list(env)
+        for variable in variables:
+            if "=" not in variable[1:]:
+                raise UsageError(f"{variable!r} in a hook's env is not of the form NAME=value")
+        hook = build(
+            api.Hook,
+            path=checks.absolute(path, "hook path"),
+            args=args,
+            env=variables,
+            timeout=number(api.OptionalInt, timeout),
+        )
+        getattr(self.message.hooks, stage).append(hook)
+        return self
+
+    def add_namespace(self, type: str, path: str = "") -> Self:
+        """A namespace of its own, or with ``path`` the one that is there."""
+        checks.one_of(type, checks.NAMESPACES, "namespace")
+        if path:
+            checks.absolute(path, "namespace path")
+        entry = build(api.LinuxNamespace, type=type, path=path)
+        put(self.message.linux.namespaces, entry, lambda one: one.type)
+        return self
+
+    def remove_namespace(self, type: str) -> Self:
+        """Share the host's; with `add_namespace` after it, replace it."""
+        entry = api.LinuxNamespace(type=f"-{checks.one_of(type, checks.NAMESPACES, 'namespace')}")
+        put(self.message.linux.namespaces, entry, lambda one: one.type)
+        return self
+
+    def add_sysctl(self, name: str, value: str) -> Self:
+        """Set a sysctl in the container's namespaces, such as ``net.core.somaxconn``."""
+        self.message.linux.sysctl[checks.key(name, "sysctl")] = value
+        return self
+
+    def remove_sysctl(self, name: str) -> Self:
+        """Do not set it; with `add_sysctl` after it, replace it."""
+        self.message.linux.sysctl[f"-{checks.key(name, 'sysctl')}"] = ""
+        return self
+
+    def set_cgroups_path(self, path: str) -> Self:
+        """The container's cgroup, in the form that the runtime's cgroup driver wants."""
+        if not checks.text(path, "cgroups path"):
+            raise UsageError("the cgroups path is empty")
+        self.message.linux.cgroups_path = path
+        return self
+
+    def set_seccomp_policy(
+        self,
+        default_action: str,
+        *,
+        syscalls: Iterable[api.LinuxSyscall] = (),
+        default_errno: int | None = None,
+        architectures: Iterable[str] = (),
+        flags: Iterable[str] = (),
+        listener_path: str = "",
+        listener_metadata: str = "",
+    ) -> Self:
+        """The whole seccomp policy, in the words of OCI; `syscall_rule` makes its ``syscalls``."""
+        if not default_action.startswith("SCMP_ACT_"):
+            raise UsageError(f"{default_action!r} is no seccomp action such as SCMP_ACT_ALLOW")
+        self.message.linux.seccomp_policy.CopyFrom(
+            build(
+                api.LinuxSeccomp,
+                default_action=default_action,
+                default_errno=number(api.OptionalUInt32, default_errno),
+                architectures=architectures,
+                flags=flags,
+                listener_path=listener_path,
+                listener_metadata=listener_metadata,
+                syscalls=syscalls,
+            )
+        )
+        return self
+
+    def set_rdt(
+        self,
+        *,
+        clos_id: str | None = None,
+        schemata: Sequence[str] | None = None,
+        enable_monitoring: bool | None = None,
+    ) -> Self:
+        """Intel RDT: the class of service, its schemata, and whether to monitor."""
+        rdt = self.message.linux.rdt
+        if clos_id is not None:
+            rdt.clos_id.CopyFrom(api.OptionalString(value=checks.file_name(clos_id, "clos_id")))
+        if schemata is not None:
+            rdt.schemata.CopyFrom(build(api.OptionalRepeatedString, value=schemata))
+        monitoring = flag(enable_monitoring)
+        if monitoring is not None:
+            rdt.enable_monitoring.CopyFrom(monitoring)
+        return self
+
+    def remove_rdt(self) -> Self:
+        """Drop what earlier plugins set about RDT; `set_rdt` after it sets anew."""
+        self.message.linux.rdt.remove = True
+        return self
+
+    def set_memory_policy(self, mode: str, nodes: str = "", *, flags: Iterable[str] = ()) -> Self:
+        """set_mempolicy(2): ``MPOL_BIND`` and so on, ``nodes`` as in ``0-1,3``."""
+        names = [checks.one_of(one, api.MpolFlag.keys(), "memory policy flag") for one in flags]
+        checks.one_of(mode, api.MpolMode.keys(), "memory policy")
+        self.message.linux.memory_policy.CopyFrom(
+            build(
+                api.LinuxMemoryPolicy,
+                mode=api.MpolMode.Value(mode),
+                nodes=checks.cpu_list(nodes, "nodes"),
+                flags=[api.MpolFlag.Value(name) for name in names],
+            )
+        )
+        return self
+
+
+def syscall_rule(
+    names: Iterable[str],
+    action: str,
+    *,
+    errno: int | None = None,
+    args: Iterable[api.LinuxSeccompArg] = (),
+) -> api.LinuxSyscall:
+    """One rule of a seccomp policy; `syscall_argument` makes its ``args``."""
+    if not action.startswith("SCMP_ACT_"):
+        raise UsageError(f"{action!r} is no seccomp action such as SCMP_ACT_ERRNO")
+    return build(
+        api.LinuxSyscall,
+        names=names,
+        action=action,
+        errno_ret=number(api.OptionalUInt32, errno),
+        args=args,
+    )
+
+
+def syscall_argument(index: int, op: str, value: int, value_two: int = 0) -> api.LinuxSeccompArg:
+    """A condition on one argument of a system call, ``op`` such as ``SCMP_CMP_EQ``."""
+    if not op.startswith("SCMP_CMP_"):
+        raise UsageError(f"{op!r} is no comparison such as SCMP_CMP_EQ")
+    checks.within(index, 0, 5, "argument index")
+    return build(api.LinuxSeccompArg, index=index, op=op, value=value, value_two=value_two)

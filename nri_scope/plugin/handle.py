@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runtime at the other end, as handlers know it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Iterable
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.nri.introduction import Introduction
+
+from .request import unanswered
+from .session import PluginSession
+from .update import Eviction, Update
+
+UPDATE_TIMEOUT = 30.0
+"""Seconds for an answer to UpdateContainers: its turn comes after what the runtime is busy with."""
+
+log = logging.getLogger("nri_scope.plugin")
+
+
+class RuntimeHandle:
+    """One session's runtime. `configure` gets it; it is of no use once that session is over."""
+
+    def __init__(self, session: PluginSession, introduction: Introduction) -> None:
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.name = introduction.runtime_name
+        """As it calls itself; iSulad says ``v2``."""
+        self.version = introduction.runtime_version
+        self.nri_version = "" if introduction.version is None else str(introduction.version)
+        """Told or inferred; "" where unknown."""
+        self.request_timeout = introduction.request_timeout_ms / 1000
+        """Seconds that a handler may take; 0 where the runtime does not say. See `time_left`."""
+
+    async def update_containers(
+        self, updates: Iterable[Update], evictions: Iterable[Eviction] = ()
+    ) -> list[str]:
+        """Ask for changes that no event gave rise to; returns the ids of what failed.
+
+        For tasks of the plugin's own. A handler returns its updates instead: the runtime takes no
+        request while it waits for a handler, and waiting for each other would cost the plugin its
+        connection, so that is a `UsageError`. Raises `ConnectionClosed`, `RpcError` and
+        `DeadlineExceeded` as well.
+        """
+        request = unanswered()
+        if request is not None:
+            raise UsageError(
+                f"update_containers inside of {request.handler} would wait for itself",
+                "return the updates, or use update_soon",
+            )
+        return await self._send(_request(updates, evictions))
+
+    def update_soon(self, updates: Iterable[Update], evictions: Iterable[Eviction] = ()) -> None:
+        """The same without waiting, from anywhere: handlers and other threads too.
+
+        What fails is logged.
+        """
+        request = _request(updates, evictions)
+        # A context of its own: this one may be a handler's.
+        context = contextvars.Context()
+        self._loop.call_soon_threadsafe(self._start, request, context=context)
+
+    def _start(self, request: api.UpdateContainersRequest) -> None:
+        task = self._loop.create_task(self._send_and_log(request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send_and_log(self, request: api.UpdateContainersRequest) -> None:
+        try:
+            failed = await self._send(request)
+        except NriScopeError as error:
+            log.error("update_containers: %s", error)
+        else:
+            for container_id in failed:
+                log.error("update_containers: failed for container %s", container_id)
+
+    async def _send(self, request: api.UpdateContainersRequest) -> list[str]:
+        reply = await self._session.update_containers(request, UPDATE_TIMEOUT)
+        return [update.container_id for update in reply.failed]
+
+    def end(self) -> None:
+        """The session is over."""
+        for task in self._tasks:
+            task.cancel()
+
+
+def _request(
+    updates: Iterable[Update], evictions: Iterable[Eviction]
+) -> api.UpdateContainersRequest:
+    return api.UpdateContainersRequest(
+        update=[one.message for one in updates], evict=[one.message for one in evictions]
+    )

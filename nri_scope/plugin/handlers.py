@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The handlers of a plugin that somebody writes: which there are, and which of them it has."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from nri_scope._gen.nri.api_pb2 import (
+    Container,
+    LinuxResources,
+    PodSandbox,
+    ValidateContainerAdjustmentRequest,
+)
+from nri_scope.errors import UsageError
+from nri_scope.nri.events import Event
+
+from .handle import RuntimeHandle
+from .replies import CreateReply, Rejection, UpdateReply, UpdatesReply
+
+
+class BasePlugin:
+    """All handlers, for editors and type checkers; a plugin need not derive from it.
+
+    A plugin is an object with some of these methods, plain or ``async``. The events to subscribe
+    to follow from those it has; these here, which do nothing, do not count. A plain handler runs
+    on the event loop: what takes longer than a moment belongs into an ``async`` one.
+
+    An exception becomes an error status: the runtime then fails what it was about to do (for most
+    events) and asks no further plugin. `time_left` tells how long a handler may still take.
+    """
+
+    def configure(self, config: str, runtime: RuntimeHandle) -> Awaitable[None] | None:
+        """The first call of each session. ``config`` is always empty for a plugin that the
+        runtime did not launch. `UsageError` refuses, and ends the plugin.
+        """
+        return None
+
+    def synchronize(
+        self, pods: Sequence[PodSandbox], containers: Sequence[Container]
+    ) -> Awaitable[UpdatesReply] | UpdatesReply:
+        """The second one: everything that exists. A list sent in parts comes as a whole."""
+        return None
+
+    def run_pod_sandbox(self, pod: PodSandbox) -> Awaitable[None] | None:
+        """A pod is about to run."""
+        return None
+
+    def update_pod_sandbox(
+        self, pod: PodSandbox, overhead: LinuxResources, resources: LinuxResources
+    ) -> Awaitable[None] | None:
+        """A pod's resources are about to change. From NRI 0.9.1 on."""
+        return None
+
+    def post_update_pod_sandbox(self, pod: PodSandbox) -> Awaitable[None] | None:
+        """A pod's resources have changed. From NRI 0.9.1 on."""
+        return None
+
+    def stop_pod_sandbox(self, pod: PodSandbox) -> Awaitable[None] | None:
+        """A pod has been stopped."""
+        return None
+
+    def remove_pod_sandbox(self, pod: PodSandbox) -> Awaitable[None] | None:
+        """A pod is gone."""
+        return None
+
+    def create_container(
+        self, pod: PodSandbox, container: Container
+    ) -> Awaitable[CreateReply] | CreateReply:
+        """A container is about to be created; what is returned changes it, or others."""
+        return None
+
+    def post_create_container(
+        self, pod: PodSandbox, container: Container
+    ) -> Awaitable[None] | None:
+        """A container was created."""
+        return None
+
+    def start_container(self, pod: PodSandbox, container: Container) -> Awaitable[None] | None:
+        """A container is about to start."""
+        return None
+
+    def post_start_container(self, pod: PodSandbox, container: Container) -> Awaitable[None] | None:
+        """A container has started."""
+        return None
+
+    def update_container(
+        self, pod: PodSandbox, container: Container, resources: LinuxResources
+    ) -> Awaitable[UpdateReply] | UpdateReply:
+        """Somebody asked for new resources; an `Update` of this container changes them."""
+        return None
+
+    def post_update_container(
+        self, pod: PodSandbox, container: Container
+    ) -> Awaitable[None] | None:
+        """A container's resources have changed."""
+        return None
+
+    def stop_container(
+        self, pod: PodSandbox, container: Container
+    ) -> Awaitable[UpdatesReply] | UpdatesReply:
+        """A container is to stop or has stopped. Of the pod there may be only an id."""
+        return None
+
+    def remove_container(self, pod: PodSandbox, container: Container) -> Awaitable[None] | None:
+        """A container is gone."""
+        return None
+
+    def validate_container_adjustment(
+        self, request: ValidateContainerAdjustmentRequest
+    ) -> Awaitable[Rejection] | Rejection:
+        """All plugins have adjusted a container; a reason that is returned rejects it.
+
+        While a plugin has this handler, every container's creation fails when it errs or is late.
+        From NRI 0.10 on.
+        """
+        return None
+
+    def shutdown(self) -> Awaitable[None] | None:
+        """The runtime asks the plugin to end. No known runtime sends that."""
+        return None
+
+    def closed(self, reason: str) -> Awaitable[None] | None:
+        """A session is over. External plugins reconnect by themselves."""
+        return None
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+EVENT_HANDLERS: dict[Event, str] = {event: _snake(event.name) for event in Event}
+"""Which handler gets an event."""
+
+_NAMES = frozenset({"configure", "synchronize", "shutdown", "closed", *EVENT_HANDLERS.values()})
+
+Handler = Callable[..., object]
+"""A method of somebody's; its arguments are those of the method of `BasePlugin`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """What handlers an object has, checked."""
+
+    by_name: dict[str, Handler]
+
+    @property
+    def events(self) -> frozenset[Event]:
+        """Those that have one."""
+        return frozenset(event for event, name in EVENT_HANDLERS.items() if name in self.by_name)
+
+    @classmethod
+    def of(cls, plugin: object) -> Handlers:
+        """Find them.
+
+        Raises `UsageError` for an object that has none, a class instead of an object, a name in
+        another spelling (``CreateContainer``), and a method with other arguments.
+        """
+        if isinstance(plugin, type):
+            name = plugin.__name__
+            raise UsageError(f"{name} is a class", f"give an object of it: {name}()")
+        found: dict[str, Handler] = {}
+        for name in dir(plugin):
+            meant = _meant(name)
+            if not meant or name.startswith("_"):
+                continue
+            handler: object = getattr(plugin, name)
+            if not callable(handler) or _inherited(name, handler):
+                continue
+            if name != meant:
+                raise UsageError(f"{type(plugin).__name__}.{name} is no handler", f"write {meant}")
+            _check_arguments(type(plugin).__name__, name, handler)
+            found[name] = handler
+        if not found:
+            raise UsageError(
+                f"{type(plugin).__name__} has no handlers",
+                "give it methods such as create_container",
+            )
+        return cls(found)
+
+
+def _meant(name: str) -> str:
+    plain = name.replace("_", "").lower()
+    for one in _NAMES:
+        if plain in (one.replace("_", ""), "on" + one.replace("_", "")):
+            return one
+    return ""
+
+
+def _inherited(name: str, handler: object) -> bool:
+    return getattr(handler, "__func__", None) is getattr(BasePlugin, name, handler)
+
+
+def _check_arguments(owner: str, name: str, handler: Handler) -> None:
+    expected = list(inspect.signature(getattr(BasePlugin, name)).parameters)[1:]
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):
+        # Something callable that does not tell.
+        return
+    try:
+        signature.bind(*expected)
+    except TypeError as error:
+        raise UsageError(
+            f"{owner}.{name}{signature} has other arguments than a handler",
+            f"it is called as {name}({', '.join(expected)})",
+        ) from error

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``run``: the whole main program of a plugin that somebody writes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from nri_scope.errors import NriScopeError, RpcError, UsageError
+from nri_scope.nri.identity import check_index, check_name, plugin_id
+from nri_scope.nri.methods import DEFAULT_SOCKET
+from nri_scope.transport.loop import run as run_loop
+
+from .endpoint import Connect, Identity, inherited, launched, unix_socket
+from .handlers import Handlers
+from .reconnect import keep_connected
+from .serving import HandlerSession
+from .session import SessionEnd
+
+STOP_SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+"""What ends a plugin in an orderly way, and how its handler `closed` is told."""
+
+log = logging.getLogger("nri_scope.plugin")
+
+
+def run(
+    plugin: object, *, name: str, index: str = "10", arguments: Sequence[str] | None = None
+) -> NoReturn:
+    """Run ``plugin``, an object with handlers as in `BasePlugin`, until it is told to end.
+
+    Launched by a runtime, it serves that one connection. Started by anyone else it connects to
+    ``--socket``, registers as ``--index`` and ``--name`` (the defaults are given here), and
+    reconnects when the runtime was restarted. It reads the command line (or ``arguments``), logs
+    to stderr and exits: 0 when it was told to end, 2 with one line for what cannot be.
+    """
+    try:
+        status = _run(plugin, name, index, arguments)
+    except NriScopeError as error:
+        print(f"{name}: {_printable(str(error))}", file=sys.stderr)  # noqa: T201 - a main program
+        status = 2
+    sys.exit(status)
+
+
+def _run(plugin: object, name: str, index: str, arguments: Sequence[str] | None) -> int:
+    import argparse
+
+    handlers = Handlers.of(plugin)
+    parser = argparse.ArgumentParser(
+        prog=name, description=(type(plugin).__doc__ or "").strip().partition("\n")[0]
+    )
+    parser.add_argument(
+        "--socket",
+        type=Path,
+        default=Path(DEFAULT_SOCKET),
+        metavar="PATH",
+        help="the runtime's NRI socket (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--index", default=index, help="two digits, the place in the chain (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--name", default=name, help="plugin name to register (default: %(default)s)"
+    )
+    parser.add_argument("--wait", action="store_true", help="wait for a runtime that is not there")
+    parser.add_argument("--once", action="store_true", help="end when the connection ends")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log with tracebacks")
+    options = parser.parse_args(arguments)
+
+    _log_to_stderr(options.name, verbose=options.verbose)
+    how = launched()
+    if how is not None:
+        life = _Life(handlers, how.identity, inherited(how.descriptor), once=True, wait=False)
+    else:
+        identity = Identity(check_index(options.index), check_name(options.name))
+        connect = unix_socket(options.socket)
+        life = _Life(handlers, identity, connect, once=options.once, wait=options.wait)
+    return run_loop(life.run())
+
+
+class _Life:
+    """Session after session, until a signal."""
+
+    def __init__(
+        self, handlers: Handlers, identity: Identity, connect: Connect, *, once: bool, wait: bool
+    ) -> None:
+        self._handlers = handlers
+        self._identity = identity
+        self._connect = connect
+        self._once = once
+        self._wait = wait
+        self._session: HandlerSession | None = None
+        self._stopping = ""
+
+    async def run(self) -> int:
+        """The exit status."""
+        sessions = asyncio.create_task(
+            keep_connected(
+                self._one_session,
+                wait=self._wait,
+                once=self._once,
+                stopping=lambda: bool(self._stopping),
+                on_end=lambda end: log.info("session ended: %s", end.reason),
+                on_wait=lambda error: log.warning("waiting for a runtime: %s", error),
+            )
+        )
+        loop = asyncio.get_running_loop()
+        for number, reason in STOP_SIGNALS.items():
+            loop.add_signal_handler(number, self._stop, sessions, reason)
+        try:
+            await sessions
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+        except RpcError as error:
+            raise UsageError(
+                f"the runtime refused the registration: {error.message}",
+                "another --index or --name may help",
+            ) from error
+        return 0
+
+    def _stop(self, sessions: asyncio.Task[None], reason: str) -> None:
+        again, self._stopping = bool(self._stopping), reason
+        if again or self._session is None or not self._session.close(reason):
+            sessions.cancel()
+
+    async def _one_session(self) -> SessionEnd:
+        log.info("connecting as %s", plugin_id(self._identity.index, self._identity.name))
+        session = self._session = HandlerSession(self._handlers, self._identity)
+        try:
+            return await session.run(self._connect)
+        finally:
+            self._session = None
+
+
+class _OneLine(logging.Formatter):
+    """Names and words of others reach a terminal: as text, and on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = _printable(record.getMessage())
+        text = f"{record.levelname.lower()}: {line}"
+        if record.exc_info:
+            # Of its characters, those of other lines' beginnings are wanted.
+            lines = self.formatException(record.exc_info).splitlines()
+            text = "\n".join([text, *("  " + _printable(one) for one in lines)])
+        return text
+
+
+def _log_to_stderr(name: str, *, verbose: bool) -> None:
+    if logging.getLogger().handlers:
+        # The plugin has arranged for its own.
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine())
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def _printable(text: str) -> str:
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )

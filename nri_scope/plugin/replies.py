@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What handlers may return, and the messages that are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
+
+from .adjustment import Adjustment
+from .update import Eviction, Update
+
+CreateReply = Adjustment | Update | Eviction | Iterable[Adjustment | Update | Eviction] | None
+"""Of `create_container`: at most one adjustment of it, any updates and evictions of others."""
+
+UpdateReply = Update | Eviction | Iterable[Update | Eviction] | None
+"""Of `update_container`: updates, of this container too, and evictions."""
+
+UpdatesReply = Update | Iterable[Update] | None
+"""Of `stop_container` and `synchronize`: updates of other containers."""
+
+Rejection = str | None
+"""Of `validate_container_adjustment`: why the container must not be created, None to let it."""
+
+
+def create_reply(value: object) -> Message:
+    """The reply to CreateContainer."""
+    adjustments, updates, evictions = _sorted(value, (Adjustment, Update, Eviction))
+    if len(adjustments) > 1:
+        raise UsageError(f"there can be one Adjustment, not {len(adjustments)}")
+    return api.CreateContainerResponse(
+        adjust=adjustments[0].message if adjustments else None,
+        update=[one.message for one in updates],
+        evict=[one.message for one in evictions],
+    )
+
+
+def update_reply(value: object) -> Message:
+    """The reply to UpdateContainer."""
+    _, updates, evictions = _sorted(value, (Update, Eviction))
+    return api.UpdateContainerResponse(
+        update=[one.message for one in updates], evict=[one.message for one in evictions]
+    )
+
+
+def stop_reply(value: object) -> Message:
+    """The reply to StopContainer."""
+    _, updates, _ = _sorted(value, (Update,))
+    return api.StopContainerResponse(update=[one.message for one in updates])
+
+
+def synchronize_reply(value: object) -> Message:
+    """The reply to the last part of Synchronize."""
+    _, updates, _ = _sorted(value, (Update,))
+    return api.SynchronizeResponse(update=[one.message for one in updates])
+
+
+def validate_reply(value: object) -> Message:
+    """The reply to ValidateContainerAdjustment."""
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"it can return a reason to reject or None, not {_named(value)}")
+    return api.ValidateContainerAdjustmentResponse(reject=value is not None, reason=value or "")
+
+
+def empty_reply(value: object) -> Message:
+    """The reply where there is nothing to say."""
+    if value is not None:
+        raise UsageError(f"it can return nothing, not {_named(value)}")
+    return api.Empty()
+
+
+ReplyOf = Callable[[object], Message]
+
+REPLIES: dict[str, ReplyOf] = {
+    "CreateContainer": create_reply,
+    "UpdateContainer": update_reply,
+    "StopContainer": stop_reply,
+    "ValidateContainerAdjustment": validate_reply,
+}
+"""By event; the other events' replies are empty."""
+
+
+def _sorted(
+    value: object, allowed: tuple[type[Adjustment | Update | Eviction], ...]
+) -> tuple[list[Adjustment], list[Update], list[Eviction]]:
+    """Tell apart what a handler returned; `UsageError` names what it cannot return."""
+    adjustments: list[Adjustment] = []
+    updates: list[Update] = []
+    evictions: list[Eviction] = []
+    for one in _listed(value):
+        if not isinstance(one, allowed):
+            names = ", ".join(kind.__name__ for kind in allowed)
+            raise UsageError(f"it can return {names}, several of them or None, not {_named(one)}")
+        if isinstance(one, Adjustment):
+            adjustments.append(one)
+        elif isinstance(one, Update):
+            updates.append(one)
+        else:
+            evictions.append(one)
+    return adjustments, updates, evictions
+
+
+def _listed(value: object) -> Iterable[object]:
+    if value is None:
+        return ()
+    # Text is iterable too; let the error be about the text, not about its first letter.
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return value
+    return (value,)
+
+
+def _named(value: object) -> str:
+    return f"{type(value).__name__} {value!r}"[:200]

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The request that a handler is at work on: its deadline, and that it is not answered yet."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from time import monotonic_ns
+
+
+class Request:
+    """One request, from its arrival until the handler has returned."""
+
+    def __init__(self, handler: str, subject: str, timeout_ns: int) -> None:
+        self.handler = handler
+        self.subject = subject
+        """``namespace/pod/container`` as far as the request has them."""
+        self.answered = False
+        self._deadline_ns = monotonic_ns() + timeout_ns if timeout_ns else None
+
+    def __str__(self) -> str:
+        return f"{self.handler} {self.subject}".rstrip()
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds until the deadline, negative after it; None where the runtime told none."""
+        if self._deadline_ns is None:
+            return None
+        return (self._deadline_ns - monotonic_ns()) / 1e9
+
+
+CURRENT: ContextVar[Request | None] = ContextVar("nri_scope_plugin_request", default=None)
+
+
+def unanswered() -> Request | None:
+    """The request that the running handler has yet to answer, also seen from tasks it started."""
+    request = CURRENT.get()
+    return None if request is None or request.answered else request
+
+
+def time_left() -> float | None:
+    """Seconds that the running handler has left; None outside of one, or without a deadline.
+
+    A runtime disconnects a plugin that answers later, and goes on without it.
+    """
+    request = unanswered()
+    return None if request is None else request.time_left

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resources, which an adjustment and an update set in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableSequence
+from typing import Literal, Protocol, Self, TypeVar
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
+
+from . import checks
+from .checks import build
+
+_Number = TypeVar("_Number", covariant=True)
+
+
+class _MakesNumber(Protocol[_Number]):
+    def __call__(self, *, value: int = ...) -> _Number: ...
+
+
+def number(make: _MakesNumber[_Number], value: int | None) -> _Number | None:
+    """A wrapped number, None to leave it alone: a present 0 is a value."""
+    return None if value is None else build(make, value=value)
+
+
+def flag(value: bool | None) -> api.OptionalBool | None:
+    """A wrapped truth value, None to leave it alone."""
+    return None if value is None else api.OptionalBool(value=value)
+
+
+class ResourceSettings:
+    """The methods that set resources. Each returns the object itself, for the next one.
+
+    What is None, and in lists what is empty, is left as it is.
+    """
+
+    @property
+    def resources(self) -> api.LinuxResources:
+        """The message behind it, to look into or to set by hand what has no method."""
+        raise NotImplementedError
+
+    def set_cpu(
+        self,
+        *,
+        shares: int | None = None,
+        quota: int | None = None,
+        period: int | None = None,
+        realtime_runtime: int | None = None,
+        realtime_period: int | None = None,
+        cpus: str = "",
+        mems: str = "",
+    ) -> Self:
+        """CPU time and placement. ``quota`` (-1: unlimited) in µs of each ``period`` of µs;
+        ``cpus`` and ``mems`` as in cpuset(7): ``0-3,8``.
+        """
+        overwrite(
+            self.resources.cpu,
+            build(
+                api.LinuxCPU,
+                shares=number(api.OptionalUInt64, shares),
+                quota=number(api.OptionalInt64, quota),
+                period=number(api.OptionalUInt64, period),
+                realtime_runtime=number(api.OptionalInt64, realtime_runtime),
+                realtime_period=number(api.OptionalUInt64, realtime_period),
+                cpus=checks.cpu_list(cpus, "cpus"),
+                mems=checks.cpu_list(mems, "mems"),
+            ),
+        )
+        return self
+
+    def set_memory(
+        self,
+        *,
+        limit: int | None = None,
+        reservation: int | None = None,
+        swap: int | None = None,
+        kernel: int | None = None,
+        kernel_tcp: int | None = None,
+        swappiness: int | None = None,
+        disable_oom_killer: bool | None = None,
+        use_hierarchy: bool | None = None,
+    ) -> Self:
+        """Memory, in bytes; -1 lifts a limit. ``swap`` is memory and swap together."""
+        if swappiness is not None:
+            checks.within(swappiness, 0, 100, "swappiness")
+        overwrite(
+            self.resources.memory,
+            build(
+                api.LinuxMemory,
+                limit=number(api.OptionalInt64, limit),
+                reservation=number(api.OptionalInt64, reservation),
+                swap=number(api.OptionalInt64, swap),
+                kernel=number(api.OptionalInt64, kernel),
+                kernel_tcp=number(api.OptionalInt64, kernel_tcp),
+                swappiness=number(api.OptionalUInt64, swappiness),
+                disable_oom_killer=flag(disable_oom_killer),
+                use_hierarchy=flag(use_hierarchy),
+            ),
+        )
+        return self
+
+    def add_hugepage_limit(self, page_size: str, limit: int) -> Self:
+        """At most ``limit`` bytes in huge pages of ``page_size``, such as ``2MB``."""
+        entry = build(api.HugepageLimit, page_size=checks.page_size(page_size), limit=limit)
+        put(self.resources.hugepage_limits, entry, lambda one: one.page_size)
+        return self
+
+    def set_pids_limit(self, limit: int) -> Self:
+        """How many processes and threads there may be; -1: any number."""
+        self.resources.pids.CopyFrom(build(api.LinuxPids, limit=limit))
+        return self
+
+    def add_unified(self, file: str, value: str) -> Self:
+        """Write ``value`` to this file of the container's cgroup v2, such as ``memory.high``."""
+        self.resources.unified[checks.file_name(file, "cgroup file")] = value
+        return self
+
+    def set_blockio_class(self, name: str) -> Self:
+        """A class of the runtime's own block I/O configuration."""
+        self.resources.blockio_class.CopyFrom(api.OptionalString(value=name))
+        return self
+
+    def set_rdt_class(self, name: str) -> Self:
+        """A class of the runtime's own RDT configuration."""
+        self.resources.rdt_class.CopyFrom(api.OptionalString(value=name))
+        return self
+
+    def add_device_rule(
+        self,
+        allow: bool,
+        *,
+        type: Literal["a", "b", "c"] = "a",
+        major: int | None = None,
+        minor: int | None = None,
+        access: str = "rwm",
+    ) -> Self:
+        """A rule of the device cgroup; None stands for any number.
+
+        For completeness: current runtimes take such rules only from plugins of the NRI 0.1 draft.
+        """
+        checks.one_of(type, ("a", "b", "c"), "device type")
+        if not access or set(access) - set("rwm"):
+            raise UsageError(f"device access {access!r} is not made of r, w and m")
+        self.resources.devices.append(
+            build(
+                api.LinuxDeviceCgroup,
+                allow=allow,
+                type=type,
+                major=number(api.OptionalInt64, major),
+                minor=number(api.OptionalInt64, minor),
+                access=access,
+            )
+        )
+        return self
+
+
+_Entry = TypeVar("_Entry", bound=Message)
+
+
+def overwrite(target: _Entry, source: _Entry) -> None:
+    """Set in ``target`` what is set in ``source``; merging alone would keep a 5 where a 0 comes."""
+    for field, _ in source.ListFields():
+        target.ClearField(field.name)
+    target.MergeFrom(source)
+
+
+def put(
+    entries: MutableSequence[_Entry], entry: _Entry, key_of: Callable[[_Entry], object]
+) -> None:
+    """Append ``entry``, or let it replace the one with its key: twice in one reply is an error."""
+    for one in entries:
+        if key_of(one) == key_of(entry):
+            one.CopyFrom(entry)
+            return
+    entries.append(entry)

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Between a session and somebody's handlers: requests in, what the handlers return out."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import NriScopeError, RpcError, UsageError
+from nri_scope.nri.events import Event
+from nri_scope.nri.introduction import ConfigureRequest, introduction
+from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
+from nri_scope.nri.negotiation import negotiate
+from nri_scope.wire import Code, RequestReceived
+
+from .endpoint import Connect, Identity
+from .handle import RuntimeHandle
+from .handlers import EVENT_HANDLERS, Handlers
+from .replies import REPLIES, ReplyOf, empty_reply, synchronize_reply
+from .request import CURRENT, Request
+from .session import AnswerLater, Exchange, PluginSession, SessionEnd
+
+QUIET = Event.RemovePodSandbox
+"""What a plugin without handlers for events subscribes to: an empty mask would mean everything."""
+
+log = logging.getLogger("nri_scope.plugin")
+
+
+async def serve(plugin: object, identity: Identity, connect: Connect) -> SessionEnd:
+    """Run one session of ``plugin``, an object with handlers as in `BasePlugin`.
+
+    Returns when the connection has ended, after the handler `closed`. Raises as
+    `PluginSession.run`, and `UsageError` for an object that is no plugin. Within one process, give
+    the runtime one end of a socket pair and ``connect=inherited(other.detach())``; what the
+    handlers do then is still answered through the real wire code.
+    """
+    session = HandlerSession(Handlers.of(plugin), identity)
+    return await session.run(connect)
+
+
+class HandlerSession:
+    """A `Plugin` for one session, made of handlers."""
+
+    def __init__(self, handlers: Handlers, identity: Identity) -> None:
+        self._handlers = handlers
+        self._session = PluginSession(identity, self)
+        self._runtime: RuntimeHandle | None = None
+        self._parts = api.SynchronizeRequest()
+        self._configuring: asyncio.Future[bytes] | None = None
+        self._mask = 0
+        self._working: dict[int, asyncio.Future[bytes]] = {}
+
+    async def run(self, connect: Connect) -> SessionEnd:
+        """See `serve`."""
+        reason = ""
+        try:
+            end = await self._session.run(connect)
+            reason = end.reason
+            return end
+        except (NriScopeError, asyncio.CancelledError) as error:
+            reason = str(error)
+            raise
+        finally:
+            await self._end(reason or "ended")
+
+    def close(self, reason: str) -> bool:
+        """End the session after the answers on their way; False where there is none to end."""
+        if not self._session.open:
+            return False
+        self._session.close(reason)
+        return True
+
+    async def _end(self, reason: str) -> None:
+        if self._runtime is None:
+            # It never got as far as the first handler.
+            return
+        self._runtime.end()
+        unanswered = [task for task in self._working.values() if not task.done()]
+        if self._configuring is not None and not self._configuring.done():
+            unanswered.append(self._configuring)
+        for task in unanswered:
+            task.cancel()
+        await asyncio.gather(*unanswered, return_exceptions=True)
+        handler = self._handlers.by_name.get("closed")
+        if handler is None:
+            return
+        try:
+            value = handler(reason)
+            if inspect.isawaitable(value):
+                await value
+        except Exception as error:  # noqa: BLE001 - the session is over, whatever they do
+            _log_failure("closed", error)
+
+    # -- what the session asks ----------------------------------------------------------------
+
+    def configure(self, request: ConfigureRequest) -> int:
+        """Subscribe to what there are handlers for, as far as this runtime has it."""
+        task, self._configuring = self._configuring, None
+        if task is not None:
+            _result(task)
+            return self._mask
+        events = self._handlers.events
+        validate = Event.ValidateContainerAdjustment in events
+        negotiated = negotiate(request, events or {QUIET}, validate=validate)
+        for warning in negotiated.warnings:
+            log.warning("%s", warning)
+        self._mask = negotiated.mask
+        if self._runtime is not None:
+            self._runtime.end()
+        self._runtime = RuntimeHandle(self._session, introduction(request))
+        self._parts.Clear()
+        try:
+            # Its own deadline is not told to the session; the runtime's is the same for all.
+            self._call(
+                Request("configure", "", request.request_timeout * 1_000_000),
+                (request.config, self._runtime),
+                empty_reply,
+            )
+        except AnswerLater as later:
+            self._configuring = later.done
+            raise
+        return self._mask
+
+    def answer(self, request: RequestReceived) -> bytes:
+        """What the request's handler answers; nothing where there is none."""
+        task = self._working.pop(request.stream_id, None)
+        if task is not None:
+            return _result(task)
+        try:
+            return self._answer(request)
+        except AnswerLater as later:
+            self._working[request.stream_id] = later.done
+            raise
+
+    def answered(self, exchange: Exchange) -> None:
+        """Tell of an answer that came too late: the runtime will not say why it hung up."""
+        request = exchange.request
+        if request.timeout_ns and exchange.took_ns > request.timeout_ns:
+            log.error(
+                "%s: answered after %.3g s, the deadline was %.3g s",
+                request.method,
+                exchange.took_ns / 1e9,
+                request.timeout_ns / 1e9,
+            )
+
+    def noticed(self, text: str) -> None:
+        """Whatever else happens on the connection."""
+        log.info("%s", text)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _answer(self, received: RequestReceived) -> bytes:
+        method = METHODS.get(received.method)
+        if received.service != PLUGIN_SERVICE or method is None or method.service != PLUGIN_SERVICE:
+            # With this very code a runtime learns to send StateChange instead.
+            raise RpcError(Code.UNIMPLEMENTED, f"no {received.service}/{received.method} here")
+        try:
+            message = method.request.FromString(received.payload)
+        except DecodeError as error:
+            raise RpcError(Code.INVALID_ARGUMENT, f"undecodable request: {error}") from error
+        if isinstance(message, api.SynchronizeRequest):
+            return self._synchronize(message, received.timeout_ns)
+        if received.method == "Shutdown":
+            return self._call(Request("shutdown", "", received.timeout_ns), (), empty_reply)
+        event = method.event
+        if isinstance(message, api.StateChangeEvent):
+            event = next((one for one in STATE_CHANGE_EVENTS if one.value == message.event), None)
+        if event is None:
+            return b""
+        request = Request(EVENT_HANDLERS[event], _subject(message), received.timeout_ns)
+        return self._call(request, _arguments(event, message), REPLIES.get(event.name, empty_reply))
+
+    def _synchronize(self, part: api.SynchronizeRequest, timeout_ns: int) -> bytes:
+        """Gather the parts; the handler sees the whole once the last one is there."""
+        self._parts.pods.extend(part.pods)
+        self._parts.containers.extend(part.containers)
+        if part.more:
+            return api.SynchronizeResponse(more=True).SerializeToString()
+        whole, self._parts = self._parts, api.SynchronizeRequest()
+        request = Request("synchronize", "", timeout_ns)
+        return self._call(request, (whole.pods, whole.containers), synchronize_reply)
+
+    def _call(self, request: Request, arguments: tuple[object, ...], reply: ReplyOf) -> bytes:
+        """Run a handler and make its reply; `AnswerLater` where it is not done yet."""
+        handler = self._handlers.by_name.get(request.handler)
+        if handler is None:
+            return b""
+        token = CURRENT.set(request)
+        waiting = False
+        try:
+            value = handler(*arguments)
+            if inspect.isawaitable(value):
+                # The task inherits this context, and so knows its request.
+                task = asyncio.ensure_future(_finish(request, value, reply))
+                waiting = True
+                raise AnswerLater(task)
+            return reply(value).SerializeToString()
+        except AnswerLater:
+            raise
+        except Exception as error:
+            raise _failure(request, error) from error
+        finally:
+            request.answered = not waiting
+            CURRENT.reset(token)
+
+
+async def _finish(request: Request, value: Awaitable[object], reply: ReplyOf) -> bytes:
+    try:
+        return reply(await value).SerializeToString()
+    except asyncio.CancelledError:
+        log.error("%s: had no answer when the connection ended", request)
+        raise
+    except Exception as error:
+        raise _failure(request, error) from error
+    finally:
+        request.answered = True
+
+
+def _result(task: asyncio.Future[bytes]) -> bytes:
+    if task.cancelled():
+        raise RpcError(Code.CANCELLED, "the handler was cancelled")
+    return task.result()
+
+
+def _failure(request: Request, error: Exception) -> NriScopeError:
+    """What the session answers for a handler's exception, which is told here."""
+    _log_failure(str(request), error)
+    if isinstance(error, RpcError) or (
+        isinstance(error, UsageError) and request.handler == "configure"
+    ):
+        return error
+    return RpcError(Code.UNKNOWN, _words(error))
+
+
+def _log_failure(where: str, error: Exception) -> None:
+    log.error("%s: %s", where, _words(error))
+    log.debug("%s", where, exc_info=error)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, RpcError):
+        return error.message
+    # Our own errors are sentences; of others the type says more than the text.
+    return str(error) if isinstance(error, NriScopeError) else f"{type(error).__name__}: {error}"
+
+
+def _arguments(event: Event, message: Message) -> tuple[object, ...]:
+    match message:
+        case api.ValidateContainerAdjustmentRequest():
+            return (message,)
+        case api.UpdatePodSandboxRequest():
+            return (message.pod, message.overhead_linux_resources, message.linux_resources)
+        case api.UpdateContainerRequest():
+            return (message.pod, message.container, message.linux_resources)
+    pod: object = getattr(message, "pod")  # noqa: B009 - one of a dozen messages that have it
+    if event.is_pod_event:
+        return (pod,)
+    return (pod, getattr(message, "container"))  # noqa: B009 - likewise
+
+
+def _subject(message: Message) -> str:
+    pod = getattr(message, "pod", None)
+    container = getattr(message, "container", None)
+    names = [
+        *([pod.namespace, pod.name or pod.id[:12]] if isinstance(pod, api.PodSandbox) else ()),
+        *([container.name or container.id[:12]] if isinstance(container, api.Container) else ()),
+    ]
+    return "/".join(name for name in names if name)
