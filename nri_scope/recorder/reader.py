@@ -132,10 +132,6 @@ class Recording:
             "ORDER BY c.key",
         )
 
-    def last_id(self) -> int:
-        """The id of the newest event; 0 if there is none."""
-        return self._all(number_of, "SELECT coalesce(max(id), 0) FROM event")[0]
-
     # -- events -----------------------------------------------------------------------------
 
     def events(

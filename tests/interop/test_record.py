@@ -13,6 +13,7 @@ from pathlib import Path
 
 from nri_scope.errors import RecordingError
 from nri_scope.nri.methods import METHODS
+from nri_scope.recorder.lookup import event_range
 from nri_scope.recorder.reader import Recording
 from tests.interop.build import Variant
 from tests.interop.messages import exchanges, normal
@@ -57,7 +58,7 @@ def count(path: Path) -> int:
     """Events on disk so far; 0 where the recording is not there yet."""
     try:
         with Recording.open(path) as recording:
-            return recording.last_id()
+            return event_range(recording)[1]
     except RecordingError:
         return 0
 
