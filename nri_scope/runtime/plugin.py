@@ -38,6 +38,7 @@ from nri_scope.transport import Link, Notice
 from nri_scope.wire import Code, Connection, RequestReceived
 
 from .answer import Answer
+from .process import Process
 from .state_change import state_change_of
 
 NOTICES_KEPT = 100
@@ -64,6 +65,8 @@ class Plugin:
         """Its registration was answered with an error. As real runtimes do, we leave it to the
         plugin to close the connection."""
         self.end_reason = ""
+        self.process: Process | None = None
+        """Of a plugin that the runtime launched; how it ended and what it printed stay known."""
         self.state_change_only = False
         """It answered the RPC of an event with Unimplemented: all nine come as StateChange now."""
         self.notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)

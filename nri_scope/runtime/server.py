@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,16 +23,19 @@ from nri_scope.errors import (
     RpcError,
 )
 from nri_scope.nri.events import Event
-from nri_scope.nri.identity import parse_plugin_file
+from nri_scope.nri.identity import check_index, parse_plugin_file
 from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.transport import Server, listen_unix
 from nri_scope.wire import Code
 
 from . import admission
 from .answer import Answer
+from .command import command_of
 from .dispatch import Chain, event_of, request_for
-from .launch import Process, launch
+from .launch import launch
+from .output import OnOutput
 from .plugin import Plugin
+from .process import Process
 from .profile import Profile
 from .setup import ProfileSetUp, SetUp
 
@@ -40,6 +44,13 @@ FORMER_KEPT = 1000
 
 ENDED = "the runtime has ended"
 """Why a plugin's connection ends with the runtime."""
+
+ENDED_BY_PEER = ("closed by the peer", "connection lost")
+"""How the reasons of a `Link` begin when it was not us who closed it."""
+
+EXIT_GRACE_S = 2.0
+"""A launched plugin that closed its connection may be about to end, and to say why, before it is
+killed. (Real runtimes kill it when the next event comes.)"""
 
 Update = Callable[[Plugin, UpdateContainersRequest], UpdateContainersResponse]
 """Answers a plugin's UpdateContainers; `RpcError` answers with its status."""
@@ -144,16 +155,46 @@ class Runtime:
 
         Raises `UsageError` for a file that cannot be one, and `ConnectionClosed` as `adopt`.
         """
-        index, name = parse_plugin_file(Path(path).name)
-        process, connected = launch(path, index, name)
-        return await self._connect(connected, self._new_plugin((index, name)), process, config)
+        file = Path(path)
+        index, name = parse_plugin_file(file.name)
+        # With a slash in it the command is not looked for in PATH.
+        return await self.launch_command([f"{file.parent}/{file.name}"], index, name, config)
+
+    async def launch_command(
+        self,
+        argv: Sequence[str],
+        index: str,
+        name: str,
+        config: str = "",
+        environment: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        on_output: OnOutput | None = None,
+    ) -> Plugin:
+        """Start a plugin by a command line; returns once it gets events.
+
+        It is launched as real runtimes do it, but for ``environment``, which is added to its three
+        variables, and its output, which is kept and told to ``on_output``. `Plugin.process` tells
+        how it ended. Raises `UsageError` for a command that cannot be run, and `ConnectionClosed`
+        as `adopt`, with the exit status and last words of a plugin that ended; it is the last one
+        of `former` then.
+        """
+        command = command_of(argv, check_index(index), name, environment, cwd)
+        process, connected = await launch(command, on_output)
+        plugin = self._new_plugin((index, name))
+        plugin.process = process
+        return await self._connect(connected, plugin, process, config)
 
     async def _connect(
         self, connected: socket.socket, plugin: Plugin, process: Process | None, config: str
     ) -> Plugin:
         connected.setblocking(False)
         loop = asyncio.get_running_loop()
-        await loop.create_unix_connection(lambda: plugin.link, sock=connected)
+        try:
+            await loop.create_unix_connection(lambda: plugin.link, sock=connected)
+        except BaseException:
+            if process is not None:
+                await process.kill()
+            raise
         self._take(plugin, process, config)
         if self._closing:
             if process is not None:
@@ -202,6 +243,13 @@ class Runtime:
     async def _watch(self, plugin: Plugin, process: Process | None) -> None:
         try:
             reason = await plugin.link.wait_closed()
+            # What it is asked from here on would fail; why it ended may take a moment to learn.
+            self._chain.remove(plugin)
+            if process is not None:
+                if reason.startswith(ENDED_BY_PEER):
+                    await process.wait_exit(EXIT_GRACE_S)
+                process.end()
+                await process.wait_exit()
             self._ended(plugin, reason)
         finally:
             if process is not None:
@@ -209,6 +257,8 @@ class Runtime:
 
     def _ended(self, plugin: Plugin, reason: str) -> None:
         plugin.end(reason)
+        if plugin.process is not None:
+            plugin.end_reason = plugin.process.explain(plugin.end_reason)
         self._chain.remove(plugin)
         del self._connected[plugin]
         self.former.append(plugin)

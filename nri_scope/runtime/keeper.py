@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process between the runtime and a plugin that it launches; run as a program, not imported.
+
+It starts the plugin and sees to it that nothing of it is left in the end. Children of a plugin
+whose parents have ended, daemons included, become children of the nearest "child subreaper"
+(prctl(2)). The process that nri-scope is a part of may have children of its own, and must not
+inherit, reap or kill anything that it did not start; so this one is the subreaper, for one plugin.
+
+It gets the plugin's descriptors as its own 0 to 3, `CONTROL` and `ORDER`. The plugin is killed
+when the other end of `CONTROL` is closed, which it also is when the runtime itself was killed.
+What happens is told there, in datagrams of JSON, each an object with one of these keys:
+
+- ``started``: the plugin's process id
+- ``failed``: the errno with which it could not be started, and ``step``: ``cwd`` or ``exec``
+- ``exited``: the plugin's wait status, and ``killed``: whether it was still running in the end
+- ``left``: processes that were still there then, as [pid, command line, whether it had left the
+  plugin's session]
+- ``gone``: whether all of those could be killed; nothing comes after it
+
+Only the standard library is imported, and little of it: this is part of a plugin's start.
+"""
+
+# pathlib takes as long to import as the rest of the start.
+# ruff: noqa: PTH123, PTH208
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+CONTROL = 4
+"""Descriptor of a socket (SOCK_SEQPACKET) to the runtime."""
+ORDER = 5
+"""Descriptor of a file: a JSON object of path, argv, environment and cwd, bytes as Latin-1."""
+
+LINGER_S = 1.0
+"""How long children of a plugin may take to notice that it is gone, and with it their connection:
+those that end by themselves are not left behind."""
+KILL_S = 5.0
+"""How long to go on killing. Nobody outlives SIGKILL, except to sleep in the kernel; but what
+keeps on making children might be faster than we are, or belong to somebody else."""
+
+LEFT_MAX = 50
+"""Processes that are named at most: a datagram has to hold them."""
+COMMAND_MAX = 200
+"""Bytes of a command line."""
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Keeper:
+    """Follows one plugin from its start until nothing of it is left."""
+
+    def __init__(self) -> None:
+        self._plugin = 0
+        """Its process id, as long as it is running."""
+        self._session = 0
+        """The id of its session, which was its process id."""
+        self._killed = False
+        wakeup, ours = os.pipe()
+        os.set_blocking(wakeup, False)
+        os.set_blocking(ours, False)
+        self._wakeup = wakeup
+        # A handler has to be set for the signal to reach the wakeup descriptor.
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
+
+    def start(self, order: dict[str, object]) -> bool:
+        """Start the plugin as a runtime does; False when that failed, which is reported."""
+        step = "cwd"
+        try:
+            os.chdir(_encoded(order["cwd"]))
+            step = "exec"
+            self._plugin = os.posix_spawn(
+                _encoded(order["path"]),
+                _all_encoded(order["argv"]),
+                dict(one.split(b"=", 1) for one in _all_encoded(order["environment"])),
+                setsid=True,
+                setsigmask=(),
+                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+            )
+        except OSError as error:
+            _report(failed=error.errno, step=step)
+            return False
+        self._session = self._plugin
+        _report(started=self._plugin)
+        return True
+
+    def follow(self) -> None:
+        """Wait until the runtime wants the plugin to end; reap what ends before that."""
+        poll = select.poll()
+        poll.register(CONTROL, select.POLLIN)
+        poll.register(self._wakeup, select.POLLIN)
+        while all(descriptor != CONTROL for descriptor, _ in poll.poll()):
+            self._clear_wakeup()
+            self._reap()
+
+    def end(self) -> None:
+        """Kill the plugin, as a runtime does, then what it left behind, as nobody does."""
+        self._reap()
+        if self._plugin:
+            self._killed = True
+            os.kill(self._plugin, signal.SIGKILL)
+            self._until(lambda: not self._plugin, KILL_S)
+        self._until(lambda: not self._reap(), LINGER_S)
+        left = list(_descendants(os.getpid())) if self._reap() else []
+        _report(left=[_described(pid, self._session) for pid in left[:LEFT_MAX]])
+        deadline = time.monotonic() + KILL_S
+        while self._reap() and time.monotonic() < deadline:
+            # Only children of our own, whose ids cannot be anyone else's before we reap them.
+            # Theirs become ours when they are gone.
+            for pid in _children(os.getpid()):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    continue
+            self._wait(0.05)
+        _report(gone=not self._reap())
+
+    def _reap(self) -> bool:
+        """Take the status of all children that have ended; whether any is left that has not."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if not pid:
+                return True
+            if pid == self._plugin:
+                self._plugin = 0
+                _report(exited=status, killed=self._killed)
+
+    def _until(self, done: Callable[[], bool], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not done() and (remaining := deadline - time.monotonic()) > 0:
+            self._wait(remaining)
+            self._reap()
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for a child to end."""
+        select.select([self._wakeup], [], [], seconds)
+        self._clear_wakeup()
+
+    def _clear_wakeup(self) -> None:
+        try:
+            while os.read(self._wakeup, 1024):
+                pass
+        except BlockingIOError:
+            pass
+
+
+def _children(parent: int) -> list[int]:
+    return [pid for pid, its_parent in _processes() if its_parent == parent]
+
+
+def _descendants(ancestor: int) -> Iterator[int]:
+    children: dict[int, list[int]] = {}
+    for pid, parent in _processes():
+        children.setdefault(parent, []).append(pid)
+    waiting = children.get(ancestor, [])
+    while waiting:
+        pid = waiting.pop(0)
+        yield pid
+        waiting += children.get(pid, [])
+
+
+def _processes() -> Iterator[tuple[int, int]]:
+    """The ids of all processes that have not ended, and of their parents."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            state, parent, *_ = _stat(int(name)) or ("Z", "0")
+            if state not in "ZX":
+                yield int(name), int(parent)
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of proc_pid_stat(5) from the state on; empty when the process is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _described(pid: int, session: int) -> tuple[int, str, bool]:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(COMMAND_MAX).rstrip(b"\0").replace(b"\0", b" ")
+        if not words:
+            with open(f"/proc/{pid}/comm", "rb") as file:
+                words = b"[" + file.read(COMMAND_MAX).rstrip(b"\n") + b"]"
+    except OSError:
+        words = b""
+    return pid, words.decode("utf-8", "backslashreplace"), _stat(pid)[3:4] != [str(session)]
+
+
+def _encoded(word: object) -> bytes:
+    assert isinstance(word, str)
+    return word.encode("latin-1")
+
+
+def _all_encoded(words: object) -> list[bytes]:
+    assert isinstance(words, list)
+    return [_encoded(word) for word in words]
+
+
+def _report(**report: object) -> None:
+    try:
+        os.write(CONTROL, json.dumps(report).encode())
+    except OSError:
+        # The runtime is gone, or does not read; the plugin has to end all the same.
+        pass
+
+
+def main() -> None:
+    """Run as the keeper of one plugin."""
+    for name in os.listdir("/proc/self/fd"):
+        # What this process inherited is not for the plugin either.
+        if int(name) > ORDER:
+            try:
+                os.close(int(name))
+            except OSError:
+                # The descriptor with which the folder itself was read.
+                pass
+    with open(ORDER, encoding="utf-8") as file:
+        order = json.load(file)
+    os.set_inheritable(CONTROL, False)
+    # It ends with the runtime, and must not end before.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    keeper = Keeper()
+    if not keeper.start(order):
+        return
+    # The plugin's own must be the last ones, or nobody would notice that it closed them.
+    for descriptor in (1, 2, 3):
+        os.dup2(0, descriptor)
+    os.chdir("/")
+    keeper.follow()
+    keeper.end()
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    os._exit(0)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a launched plugin prints, line by line, in bounded memory.
+
+Real runtimes throw it away. Here it is kept, as far as it goes: a plugin may print for ever, and
+must neither fill our memory nor be held up by a full pipe.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+LINE_MAX = 16 << 10
+"""Bytes of one line; far above what people read, far below what a program may print at once."""
+
+OUTPUT_MAX = 4 << 20
+"""Bytes of both streams together, `LINE_COST` for each line included: the first lines are kept."""
+
+LINE_COST = 256
+"""Bytes that a line takes in memory beside its text, about: empty lines are not free."""
+
+LAST_KEPT = 10
+"""Last lines of each stream that are known even where the output was longer than is kept."""
+
+
+class Stream(StrEnum):
+    """Where a plugin printed."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+OnOutput = Callable[[Stream, str, int], None]
+"""Called with the stream, the line without its end, and the monotonic time (ns) at which its first
+byte was read. A line is handed over when it is complete, so that times may go back between lines.
+What is over `OUTPUT_MAX` is not handed over, only counted.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLine:
+    """One line; undecodable bytes are written as ``\\xNN``, control characters are as printed."""
+
+    stream: Stream
+    text: str
+    mono_ns: int
+
+
+class Output:
+    """The output of one process."""
+
+    def __init__(self, on_output: OnOutput | None = None) -> None:
+        self.left_out = 0
+        """Lines that were printed and are not in `lines`."""
+        self._on_output = on_output
+        self._lines: list[OutputLine] = []
+        self._room = OUTPUT_MAX
+        self._streams = {stream: _Lines() for stream in Stream}
+        self._last: dict[Stream, deque[str]] = {
+            stream: deque(maxlen=LAST_KEPT) for stream in Stream
+        }
+
+    @property
+    def lines(self) -> Sequence[OutputLine]:
+        """The first lines of both streams, in the order in which they were completed."""
+        return tuple(self._lines)
+
+    def last(self, stream: Stream, count: int) -> list[str]:
+        """The last lines of a stream, at most ``count`` and `LAST_KEPT`, a partial one included."""
+        partial = self._streams[stream].partial
+        lines = [*self._last[stream], *([partial] if partial else [])]
+        return lines[-count:]
+
+    def feed(self, stream: Stream, data: bytes, mono_ns: int) -> None:
+        """Take what was read from a stream at ``mono_ns``."""
+        if self._room <= 0:
+            skipped, data = self._streams[stream].skip(data)
+            self.left_out += skipped
+        for text, started_ns in self._streams[stream].feed(data, mono_ns):
+            self._add(OutputLine(stream, text, started_ns))
+
+    def finish(self, stream: Stream) -> None:
+        """The stream has ended; what came after the last line's end is a line too."""
+        lines = self._streams[stream]
+        if lines.partial:
+            text, started_ns = lines.take()
+            self._add(OutputLine(stream, text, started_ns))
+
+    def _add(self, line: OutputLine) -> None:
+        self._last[line.stream].append(line.text)
+        if self._room <= 0:
+            self.left_out += 1
+            return
+        self._room -= len(line.text) + LINE_COST
+        self._lines.append(line)
+        if self._on_output is not None:
+            self._on_output(line.stream, line.text, line.mono_ns)
+
+
+class _Lines:
+    """Cuts a stream of bytes into lines of at most `LINE_MAX` bytes."""
+
+    def __init__(self) -> None:
+        self._start = bytearray()
+        self._over = 0
+        self._started_ns = 0
+
+    @property
+    def partial(self) -> str:
+        """The line that has not ended yet."""
+        return _text(bytes(self._start), self._over)
+
+    def feed(self, data: bytes, mono_ns: int) -> list[tuple[str, int]]:
+        """The lines that end in ``data``, each with the time of its first byte."""
+        *ended, rest = data.split(b"\n")
+        lines: list[tuple[str, int]] = []
+        for piece in ended:
+            self._add(piece, mono_ns)
+            lines.append(self.take(mono_ns))
+        self._add(rest, mono_ns)
+        return lines
+
+    def skip(self, data: bytes) -> tuple[int, bytes]:
+        """Pass over all lines but the last that end in ``data``: how many, and what is left."""
+        pieces = data.rsplit(b"\n", LAST_KEPT + 1)
+        if len(pieces) <= LAST_KEPT + 1:
+            return 0, data
+        self._start.clear()
+        self._over = 0
+        return pieces[0].count(b"\n") + 1, b"\n".join(pieces[1:])
+
+    def take(self, mono_ns: int = 0) -> tuple[str, int]:
+        """End the line that has begun, at ``mono_ns`` if it is an empty one."""
+        started_ns = self._started_ns if self._start else mono_ns
+        text = self.partial
+        self._start.clear()
+        self._over = 0
+        return text, started_ns
+
+    def _add(self, piece: bytes, mono_ns: int) -> None:
+        if not piece:
+            return
+        if not self._start:
+            self._started_ns = mono_ns
+        room = LINE_MAX - len(self._start)
+        self._start += piece[:room]
+        self._over += max(0, len(piece) - room)
+
+
+def _text(line: bytes, over: int) -> str:
+    if not over:
+        return line.removesuffix(b"\r").decode("utf-8", "backslashreplace")
+    # Where a character was cut in two its first half is left out with the rest.
+    for length in range(1, 4):
+        if line[-length] >= 0xC0:
+            if len(line[-length:].decode("utf-8", "ignore")) == 0:
+                line, over = line[:-length], over + length
+            break
+        if line[-length] < 0x80:
+            break
+    return f"{line.decode('utf-8', 'backslashreplace')} … ({over} more bytes)"
