@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A merged adjustment applied to a spec, as containerd and CRI-O apply it.
+
+Both use the generator of containerd/nri (pkg/runtime-tools/generate, read at 0.12.2, the same up
+to 0.12.5). What it does unlike a reader of the API would expect is said beside the code below.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+
+from nri_scope._gen.nri import api_pb2 as api
+
+from . import values
+from .resources import adjust_resources
+from .spec import Json, Spec, drop_empty, entries, place, section
+from .unknown import keep_unknown, unknown_fields
+
+
+def adjust(spec: Spec, adjustment: api.ContainerAdjustment) -> Spec:
+    """A new spec: `spec` with `adjustment` applied; parts that stay the same are shared.
+
+    Nothing is refused here and nothing looked up: an unknown namespace is added as asked for, the
+    propagation of a mount's source is taken to be as the mount needs it, CDI devices are listed
+    under ``/cdiDevices``, a block I/O class stands under its name. `remarks` says where a runtime
+    would do otherwise. Parts of `spec` that an adjustment touches and that are not what OCI says
+    they are (an object where an array belongs) are replaced.
+    """
+    new = dict(spec)
+    if adjustment.annotations:
+        _set_texts(new, "annotations", adjustment.annotations)
+    _adjust_process(new, adjustment)
+    _add_hooks(new, adjustment.hooks)
+    if adjustment.CDI_devices:
+        entries(new, "cdiDevices").extend(values.cdi_device(d) for d in adjustment.CDI_devices)
+    _adjust_linux(new, adjustment.linux)
+    if adjustment.mounts:
+        _adjust_mounts(new, adjustment.mounts)
+    keep_unknown(new, unknown_fields(adjustment, "adjustment"))
+    return new
+
+
+def sort_mounts(spec: Spec) -> Spec:
+    """A new spec with its mounts as the first adjusted mount sorts them all: parents first.
+
+    `changes` from this spec to an adjusted one leave out what moved by the sorting alone.
+    """
+    new = dict(spec)
+    entries(new, "mounts").sort(key=_depth_and_destination)
+    drop_empty(new, "mounts")
+    return new
+
+
+def marked(key: str) -> str | None:
+    """The key that a leading dash marks for removal, None if there is no dash."""
+    return key[1:] if key.startswith("-") else None
+
+
+def _set_texts(parent: Spec, name: str, changes: Mapping[str, str]) -> None:
+    texts = section(parent, name)
+    # A removal with a new value for the same key replaces. Go takes the two in random order.
+    for key in changes:
+        gone = marked(key)
+        if gone is not None:
+            texts.pop(gone, None)
+    for key in sorted(changes):
+        if marked(key) is None:
+            texts[key] = changes[key]
+    drop_empty(parent, name)
+
+
+def _adjust_process(new: Spec, adjustment: api.ContainerAdjustment) -> None:
+    linux = adjustment.linux
+    process = section(new, "process")
+    if adjustment.env:
+        _adjust_env(process, adjustment.env)
+    if adjustment.args:
+        process["args"] = values.strings(adjustment.args)
+    # Appended even where the type is there already: the list then has it twice.
+    if adjustment.rlimits:
+        entries(process, "rlimits").extend(values.rlimit(each) for each in adjustment.rlimits)
+    if linux.HasField("oom_score_adj"):
+        process["oomScoreAdj"] = linux.oom_score_adj.value
+    if linux.HasField("io_priority"):
+        place(process, "ioPriority", values.io_priority(linux.io_priority))
+    if linux.HasField("scheduler"):
+        place(process, "scheduler", values.scheduler(linux.scheduler))
+    drop_empty(new, "process")
+
+
+def _adjust_env(process: Spec, changes: Iterable[api.KeyValue]) -> None:
+    """Replace in place, append what is new; the whole environment is written anew.
+
+    Writing it anew drops entries without "=" or without a name, and a name that is there twice
+    keeps its first place and its last value: even where the adjustment replaced the first.
+    """
+    pending: dict[str, api.KeyValue] = {}
+    for change in changes:
+        gone = marked(change.key)
+        pending[change.key if gone is None else gone] = change
+    env: dict[str, str] = {}
+    for entry in entries(process, "env"):
+        name, equals, value = entry.partition("=") if isinstance(entry, str) else ("", "", "")
+        if not equals:
+            continue
+        change_or_none = pending.pop(name, None)
+        if change_or_none is None:
+            env[name] = value
+        elif marked(change_or_none.key) is None:
+            env[change_or_none.key] = change_or_none.value
+    for change in changes:
+        if marked(change.key) is None and change.key in pending:
+            env[change.key] = change.value
+    env.pop("", None)
+    process["env"] = [f"{name}={value}" for name, value in env.items()]
+    drop_empty(process, "env")
+
+
+def _add_hooks(new: Spec, message: api.Hooks) -> None:
+    for name, added in values.hook_lists(message):
+        entries(section(new, "hooks"), name).extend(added)
+
+
+def _adjust_linux(new: Spec, message: api.LinuxContainerAdjustment) -> None:
+    linux = section(new, "linux")
+    _adjust_devices(linux, message.devices)
+    if message.cgroups_path:
+        linux["cgroupsPath"] = message.cgroups_path
+    if message.HasField("seccomp_policy"):
+        policy = values.seccomp(message.seccomp_policy)
+        policy.pop("defaultErrnoRet", None)  # the generator forgets it
+        linux["seccomp"] = policy
+    _adjust_namespaces(linux, message.namespaces)
+    if message.sysctl:
+        _set_texts(linux, "sysctl", message.sysctl)
+    if message.net_devices:
+        _adjust_net_devices(linux, message.net_devices)
+    if message.HasField("memory_policy"):
+        linux["memoryPolicy"] = values.memory_policy(message.memory_policy)
+    if message.HasField("resources"):
+        adjust_resources(linux, message.resources)
+    _adjust_rdt(linux, message)
+    drop_empty(new, "linux")
+
+
+def _adjust_devices(linux: Spec, changes: Iterable[api.LinuxDevice]) -> None:
+    for change in changes:
+        gone = marked(change.path)
+        devices = entries(linux, "devices")
+        _remove_first(devices, "path", change.path if gone is None else gone)
+        if gone is None:
+            _replace_or_append(devices, "path", values.device(change))
+            # Adding a device opens the cgroup for it; removing one closes nothing.
+            entries(section(linux, "resources"), "devices").append(
+                {
+                    "allow": True,
+                    "type": change.type,
+                    "major": change.major,
+                    "minor": change.minor,
+                    # A character device never gets "m", whatever its file mode.
+                    "access": "rwm" if change.type == "b" else "rw",
+                }
+            )
+        drop_empty(linux, "devices")
+
+
+def _adjust_namespaces(linux: Spec, changes: Iterable[api.LinuxNamespace]) -> None:
+    for change in changes:
+        namespaces = entries(linux, "namespaces")
+        gone = marked(change.type)
+        if gone is None:
+            _replace_or_append(namespaces, "type", values.namespace(change))
+        else:
+            _remove_first(namespaces, "type", gone)
+        drop_empty(linux, "namespaces")
+
+
+def _adjust_net_devices(linux: Spec, changes: Mapping[str, api.LinuxNetDevice]) -> None:
+    devices = section(linux, "netDevices")
+    for name in changes:
+        gone = marked(name)
+        if gone is not None:
+            devices.pop(gone, None)
+    for name in sorted(changes):
+        if marked(name) is None:
+            devices[name] = values.net_device(changes[name])
+    drop_empty(linux, "netDevices")
+
+
+def _adjust_rdt(linux: Spec, message: api.LinuxContainerAdjustment) -> None:
+    if message.resources.HasField("rdt_class"):
+        name = message.resources.rdt_class.value
+        # Both runtimes take the class for a CLOS of that name.
+        place(linux, "intelRdt", {"closID": name} if name else None)
+    if message.rdt.remove:
+        linux.pop("intelRdt", None)
+    rdt = values.rdt(message.rdt)
+    if rdt:
+        section(linux, "intelRdt").update(rdt)
+
+
+def _adjust_mounts(new: Spec, changes: Iterable[api.Mount]) -> None:
+    mounts = entries(new, "mounts")
+    for change in changes:
+        gone = marked(change.destination)
+        _remove_first(mounts, "destination", change.destination if gone is None else gone)
+        if gone is None:
+            mounts.append(values.mount(change))
+            _propagate(new, change.options)
+    mounts.sort(key=_depth_and_destination)
+    drop_empty(new, "mounts")
+
+
+def _propagate(new: Spec, options: Iterable[str]) -> None:
+    wanted = ""
+    for option in options:
+        if option in ("rprivate", "rshared", "rslave"):
+            wanted = option
+    if wanted == "rshared":
+        section(new, "linux")["rootfsPropagation"] = wanted
+    elif wanted == "rslave":
+        linux = section(new, "linux")
+        if linux.get("rootfsPropagation") not in ("rshared", "rslave"):
+            linux["rootfsPropagation"] = wanted
+
+
+def _depth_and_destination(mount: Json) -> tuple[int, str]:
+    destination = mount.get("destination") if isinstance(mount, dict) else None
+    if not isinstance(destination, str):
+        return 0, ""
+    clean = posixpath.normpath(destination)
+    # Two slashes in front stay two in POSIX and become one in Go.
+    return (clean[1:] if clean.startswith("//") else clean).count("/"), destination
+
+
+def _remove_first(items: list[Json], key: str, value: str) -> None:
+    for position, item in enumerate(items):
+        if isinstance(item, dict) and item.get(key) == value:
+            del items[position]
+            return
+
+
+def _replace_or_append(items: list[Json], key: str, new: Spec) -> None:
+    for position, item in enumerate(items):
+        if isinstance(item, dict) and item.get(key) == new[key]:
+            items[position] = new
+            return
+    items.append(new)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container as NRI shows it, as a partial OCI runtime spec."""
+
+from __future__ import annotations
+
+from nri_scope._gen.nri import api_pb2 as api
+
+from . import values
+from .resources import resources
+from .spec import Spec
+from .unknown import keep_unknown, unknown_fields
+
+IDENTITY_AND_STATE = frozenset(
+    {
+        "id",
+        "pod_sandbox_id",
+        "name",
+        "labels",
+        "state",
+        "pid",
+        "created_at",
+        "started_at",
+        "finished_at",
+        "exit_code",
+        "status_reason",
+        "status_message",
+    }
+)
+"""Fields of a Container that say which one it is and how it does: no part of any spec."""
+
+
+def spec_of(container: api.Container, pod: api.PodSandbox | None = None) -> Spec:
+    """The parts of the container's OCI spec that NRI shows; what it does not show is not there.
+
+    Two keys are not OCI's. ``/cdiDevices`` has names only, as nothing on the wire says what a CDI
+    device brings along. ``/nri`` has what NRI tells and a spec has no place for: the image, the
+    seccomp profile by its kind, the runtime handler of `pod`, and fields of a newer API, raw.
+    """
+    spec: Spec = {}
+    process = _process(container)
+    if process:
+        spec["process"] = process
+    if container.mounts:
+        spec["mounts"] = [values.mount(mount) for mount in container.mounts]
+    hooks: Spec = dict(values.hook_lists(container.hooks))
+    if hooks:
+        spec["hooks"] = hooks
+    if container.annotations:
+        spec["annotations"] = values.texts(container.annotations)
+    linux = _linux(container.linux)
+    if linux:
+        spec["linux"] = linux
+    if container.CDI_devices:
+        spec["cdiDevices"] = [values.cdi_device(device) for device in container.CDI_devices]
+    nri = _beside(container, pod)
+    if nri:
+        spec["nri"] = nri
+    keep_unknown(spec, unknown_fields(container, "container"))
+    return spec
+
+
+def _process(container: api.Container) -> Spec:
+    process: Spec = {}
+    linux = container.linux
+    if container.HasField("user"):
+        process["user"] = values.user(container.user)
+    if container.args:
+        process["args"] = values.strings(container.args)
+    if container.env:
+        process["env"] = values.strings(container.env)
+    if container.rlimits:
+        process["rlimits"] = [values.rlimit(rlimit) for rlimit in container.rlimits]
+    if linux.HasField("oom_score_adj"):
+        process["oomScoreAdj"] = linux.oom_score_adj.value
+    scheduler = values.scheduler(linux.scheduler)
+    if scheduler is not None:
+        process["scheduler"] = scheduler
+    io_priority = values.io_priority(linux.io_priority)
+    if io_priority is not None:
+        process["ioPriority"] = io_priority
+    return process
+
+
+def _linux(message: api.LinuxContainer) -> Spec:
+    linux: Spec = {}
+    if message.sysctl:
+        linux["sysctl"] = values.texts(message.sysctl)
+    limits = resources(message.resources)
+    if limits:
+        linux["resources"] = limits
+    if message.cgroups_path:
+        linux["cgroupsPath"] = message.cgroups_path
+    if message.namespaces:
+        linux["namespaces"] = [values.namespace(each) for each in message.namespaces]
+    if message.devices:
+        linux["devices"] = [values.device(each) for each in message.devices]
+    if message.net_devices:
+        linux["netDevices"] = {
+            name: values.net_device(message.net_devices[name])
+            for name in sorted(message.net_devices)
+        }
+    if message.HasField("seccomp_policy"):
+        linux["seccomp"] = values.seccomp(message.seccomp_policy)
+    rdt: Spec = {}
+    if message.resources.rdt_class.value:
+        rdt["closID"] = message.resources.rdt_class.value
+    rdt.update(values.rdt(message.rdt))
+    if rdt:
+        linux["intelRdt"] = rdt
+    return linux
+
+
+def _beside(container: api.Container, pod: api.PodSandbox | None) -> Spec:
+    nri: Spec = {}
+    if container.HasField("image"):
+        nri["image"] = {
+            "name": container.image.name,
+            "digest": container.image.digest,
+            "configDigest": container.image.config_digest,
+        }
+    if container.linux.HasField("seccomp_profile"):
+        nri["seccompProfile"] = values.security_profile(container.linux.seccomp_profile)
+    if pod is not None and pod.runtime_handler:
+        nri["runtimeHandler"] = pod.runtime_handler
+    return nri

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What differs between two specs, path by path."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from enum import Enum
+from math import isnan
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from .lists import KEYED, OPEN, Keyed, Member, members
+from .paths import pointer
+from .spec import Json, Spec
+
+Kind: TypeAlias = Literal["added", "removed", "changed", "moved"]
+
+
+class Change(NamedTuple):
+    """One difference at one path."""
+
+    path: str
+    """A pointer, see `nri_scope.oci.paths`."""
+    before: Json
+    """None for what was added (and for a JSON null). The old position for what was moved."""
+    after: Json
+    """None for what was removed (and for a JSON null). The new position for what was moved."""
+    kind: Kind
+    at: int | None = None
+    """Position from 0 in `after`'s array, for what was added or moved where order matters."""
+
+
+class _Absent(Enum):
+    ABSENT = 0
+
+
+_ABSENT: Final = _Absent.ABSENT
+_Value: TypeAlias = "Json | _Absent"
+_Pair: TypeAlias = "tuple[str, _Value, _Value]"
+_Work: TypeAlias = "list[_Pair | Change]"
+
+
+def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
+    """All differences, in the order of `before`, what is new behind it.
+
+    Takes any JSON, however deep or odd, and never raises. Together the changes hold all that is
+    needed to make `after` of `before`, but for orders that mean nothing (of an object's keys, of
+    environment variables, devices and the like).
+
+    What comes or goes is told by its fields (`OPEN` objects: ``/linux/resources/cpu/shares``), by
+    its members (`KEYED` arrays) or whole (all else). A member that moved is told by the fewest
+    moves that give the new order; what also changed in it is told besides. An object or array that
+    is emptied is gone with its last member, unless an empty one is told as added.
+    """
+    found: list[Change] = []
+    # A list of work in place of recursion: a hostile spec may be deeper than Python's stack.
+    work: _Work = [("", before, after)]
+    while work:
+        item = work.pop()
+        if isinstance(item, Change):
+            found.append(item)
+            continue
+        path, old, new = item
+        if old is new:
+            continue
+        below = _members(path, old, new)
+        if below is None:
+            below = _fields(path, old, new)
+        if below is not None:
+            work.extend(reversed(below))
+        elif not same(old, new):
+            found.append(_whole(path, old, new))
+    return tuple(found)
+
+
+def same(left: _Value, right: _Value) -> bool:
+    """Whether two JSON values are equal, ``true`` not being 1 and NaN being itself."""
+    pairs: list[tuple[_Value, _Value]] = [(left, right)]
+    while pairs:
+        one, other = pairs.pop()
+        if one is other:
+            continue
+        if isinstance(one, dict) and isinstance(other, dict):
+            if one.keys() != other.keys():
+                return False
+            pairs.extend((value, other[key]) for key, value in one.items())
+        elif isinstance(one, list) and isinstance(other, list):
+            if len(one) != len(other):
+                return False
+            pairs.extend(zip(one, other, strict=True))
+        elif type(one) is not type(other) or not (one == other or _both_nan(one, other)):
+            return False
+    return True
+
+
+def _both_nan(one: _Value, other: _Value) -> bool:
+    return isinstance(one, float) and isinstance(other, float) and isnan(one) and isnan(other)
+
+
+def _whole(path: str, old: _Value, new: _Value, at: int | None = None) -> Change:
+    if isinstance(old, _Absent):
+        return Change(path, None, None if isinstance(new, _Absent) else new, "added", at)
+    if isinstance(new, _Absent):
+        return Change(path, old, None, "removed")
+    return Change(path, old, new, "changed")
+
+
+def _fields(path: str, old: _Value, new: _Value) -> _Work | None:
+    """The work that comparing two objects by their fields means; None where that cannot be."""
+    if isinstance(old, dict):
+        if not (isinstance(new, dict) or (new is _ABSENT and path in OPEN)):
+            return None
+    elif not (old is _ABSENT and isinstance(new, dict) and path in OPEN):
+        return None
+    before = old if isinstance(old, dict) else {}
+    after = new if isinstance(new, dict) else {}
+    below: _Work = []
+    if path in OPEN:
+        below += _emptied(path, old, new)
+    below += ((pointer(path, key), value, after.get(key, _ABSENT)) for key, value in before.items())
+    below += ((pointer(path, k), _ABSENT, value) for k, value in after.items() if k not in before)
+    return below
+
+
+def _members(path: str, old: _Value, new: _Value) -> _Work | None:
+    """The work that comparing two arrays by their members' keys means; None where it cannot be."""
+    keyed = KEYED.get(path)
+    if keyed is None:
+        return None
+    before, after = _keyed(old, keyed), _keyed(new, keyed)
+    if before is None or after is None:
+        return None
+    old_values = {member.label: member.value for member in before}
+    new_values = {member.label: member.value for member in after}
+    moves = _moves(path, before, after) if keyed.ordered else {}
+    below: _Work = _emptied(path, old, new)
+    for label, value in before:
+        if label in new_values:
+            if label in moves:
+                below.append(moves[label])
+            below.append((pointer(path, label), value, new_values[label]))
+        else:
+            below.append(_whole(pointer(path, label), value, _ABSENT))
+    for position, (label, value) in enumerate(after):
+        if label not in old_values:
+            at = position if keyed.ordered else None
+            below.append(_whole(pointer(path, label), _ABSENT, value, at))
+    return below
+
+
+def _keyed(value: _Value, keyed: Keyed) -> list[Member] | None:
+    if value is _ABSENT:
+        return []
+    return members(value, keyed) if isinstance(value, list) else None
+
+
+def _emptied(path: str, old: _Value, new: _Value) -> _Work:
+    if new in ({}, []) and (old is _ABSENT or old) and path:
+        return [_whole(path, _ABSENT, new)]
+    if old in ({}, []) and new is _ABSENT:
+        return [_whole(path, old, _ABSENT)]
+    return []
+
+
+def _moves(path: str, before: list[Member], after: list[Member]) -> dict[str, Change]:
+    """The fewest members to move, by label, so that those on both sides get the new order."""
+    old_positions = {member.label: position for position, member in enumerate(before)}
+    common = [
+        (label, old_positions[label], position)
+        for position, (label, _) in enumerate(after)
+        if label in old_positions
+    ]
+    stay = _longest_rising([old for _, old, _ in common])
+    return {
+        label: Change(pointer(path, label), old, new, "moved", new)
+        for index, (label, old, new) in enumerate(common)
+        if index not in stay
+    }
+
+
+def _longest_rising(numbers: list[int]) -> set[int]:
+    """Indices of a longest rising run within different `numbers` (patience sorting)."""
+    tops: list[int] = []
+    at: list[int] = []
+    previous: list[int] = []
+    for index, number in enumerate(numbers):
+        pile = bisect_left(tops, number)
+        previous.append(at[pile - 1] if pile else -1)
+        if pile == len(tops):
+            tops.append(number)
+            at.append(index)
+        else:
+            tops[pile] = number
+            at[pile] = index
+    run: set[int] = set()
+    index = at[-1] if at else -1
+    while index >= 0:
+        run.add(index)
+        index = previous[index]
+    return run

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arrays of a spec whose members are told apart by what they are, not by where they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from .spec import Json
+
+
+class Member(NamedTuple):
+    """One member of a keyed array."""
+
+    label: str
+    """What stands for it in a path: its key, with ``#2`` for the second of that key, and so on."""
+    value: Json
+
+
+class Keyed(NamedTuple):
+    """How the members of one array are told apart."""
+
+    split: Callable[[Json], tuple[str, Json] | None]
+    """A member's key and value; None if it has no key, so that the array is one value."""
+    ordered: bool
+    """Whether a runtime acts upon the order."""
+
+
+_COUNTED = re.compile(r"#\d+$")
+
+
+def members(items: list[Json], keyed: Keyed) -> list[Member] | None:
+    """The members in order, their labels unique; None if one of them has no key."""
+    found: list[Member] = []
+    counts: dict[str, int] = {}
+    for item in items:
+        split = keyed.split(item)
+        if split is None:
+            return None
+        key, value = split
+        count = counts[key] = counts.get(key, 0) + 1
+        # A key that looks like a count itself always has its own, so that labels stay unique.
+        plain = count == 1 and not ("#" in key and _COUNTED.search(key))
+        found.append(Member(key if plain else f"{key}#{count}", value))
+    return found
+
+
+def _variable(item: Json) -> tuple[str, Json] | None:
+    if not isinstance(item, str):
+        return None
+    name, equals, value = item.partition("=")
+    return name, value if equals else None
+
+
+def _itself(item: Json) -> tuple[str, Json] | None:
+    if isinstance(item, str):
+        return item, item
+    if isinstance(item, int) and not isinstance(item, bool):
+        return str(item), item
+    return None
+
+
+def _by(*names: str) -> Callable[[Json], tuple[str, Json] | None]:
+    def split(item: Json) -> tuple[str, Json] | None:
+        if not isinstance(item, dict):
+            return None
+        parts = tuple(_scalars(item, names))
+        return (":".join(parts), item) if len(parts) == len(names) else None
+
+    return split
+
+
+def _scalars(item: dict[str, Json], names: tuple[str, ...]) -> Iterator[str]:
+    for name in names:
+        value = item.get(name)
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, int) and not isinstance(value, bool):
+            yield str(value)
+
+
+def _device_rule(item: Json) -> tuple[str, Json] | None:
+    """Keyed by the devices that the rule is about, as the cgroup's own list writes them."""
+    if not isinstance(item, dict):
+        return None
+    kind = item.get("type", "a") or "a"
+    major, minor = item.get("major", "*"), item.get("minor", "*")
+    if not all(isinstance(part, str | int) for part in (kind, major, minor)):
+        return None
+    return f"{kind} {major}:{minor}", item
+
+
+def _syscalls(item: Json) -> tuple[str, Json] | None:
+    names = item.get("names") if isinstance(item, dict) else None
+    if not isinstance(names, list) or not names or not isinstance(names[0], str):
+        return None
+    return names[0], item
+
+
+_SET = Keyed(_itself, ordered=False)
+_BLOCK_IO = "/linux/resources/blockIO"
+
+KEYED: dict[str, Keyed] = {
+    "/process/env": Keyed(_variable, ordered=False),
+    "/process/rlimits": Keyed(_by("type"), ordered=False),
+    "/process/user/additionalGids": _SET,
+    "/process/scheduler/flags": _SET,
+    "/mounts": Keyed(_by("destination"), ordered=True),
+    "/linux/namespaces": Keyed(_by("type"), ordered=False),
+    "/linux/devices": Keyed(_by("path"), ordered=False),
+    "/linux/uidMappings": Keyed(_by("containerID"), ordered=False),
+    "/linux/gidMappings": Keyed(_by("containerID"), ordered=False),
+    "/linux/maskedPaths": _SET,
+    "/linux/readonlyPaths": _SET,
+    "/linux/memoryPolicy/flags": _SET,
+    "/linux/resources/devices": Keyed(_device_rule, ordered=True),
+    "/linux/resources/hugepageLimits": Keyed(_by("pageSize"), ordered=False),
+    "/linux/resources/network/priorities": Keyed(_by("name"), ordered=False),
+    "/linux/seccomp/architectures": _SET,
+    "/linux/seccomp/flags": _SET,
+    "/linux/seccomp/syscalls": Keyed(_syscalls, ordered=True),
+    "/cdiDevices": Keyed(_by("name"), ordered=False),
+    **{
+        f"/hooks/{when}": Keyed(_by("path"), ordered=True)
+        for when in (
+            "prestart",
+            "createRuntime",
+            "createContainer",
+            "startContainer",
+            "poststart",
+            "poststop",
+        )
+    },
+    **{
+        f"/process/capabilities/{kind}": _SET
+        for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")
+    },
+    **{
+        f"{_BLOCK_IO}/{name}": Keyed(_by("major", "minor"), ordered=False)
+        for name in (
+            "weightDevice",
+            "throttleReadBpsDevice",
+            "throttleWriteBpsDevice",
+            "throttleReadIOPSDevice",
+            "throttleWriteIOPSDevice",
+        )
+    },
+}
+"""Every keyed array, by its path; all other arrays are one value each (``args``, ``options``)."""
+
+OPEN = frozenset(
+    {
+        "",
+        "/process",
+        "/process/capabilities",
+        "/hooks",
+        "/annotations",
+        "/linux",
+        "/linux/sysctl",
+        "/linux/netDevices",
+        "/linux/intelRdt",
+        "/linux/resources",
+        "/linux/resources/cpu",
+        "/linux/resources/memory",
+        "/linux/resources/pids",
+        "/linux/resources/unified",
+        "/nri",
+        "/nri/unknown",
+    }
+)
+"""Objects that plugins fill field by field: one that comes or goes is told by its fields. Any
+other object that comes or goes is told whole."""

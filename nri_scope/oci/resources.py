@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/linux/resources``: as a container shows them, and as an adjustment or an update sets them."""
+
+from __future__ import annotations
+
+from nri_scope._gen.nri import api_pb2 as api
+
+from .spec import Spec, drop_empty, entries, place, section
+from .values import device_rule, texts
+
+MEMORY = {
+    "limit": "limit",
+    "reservation": "reservation",
+    "swap": "swap",
+    "kernel": "kernel",
+    "kernel_tcp": "kernelTCP",
+    "swappiness": "swappiness",
+    "disable_oom_killer": "disableOOMKiller",
+    "use_hierarchy": "useHierarchy",
+}
+"""NRI's names in LinuxMemory, and OCI's; sizes are in bytes."""
+
+CPU = {
+    "shares": "shares",
+    "quota": "quota",
+    "period": "period",
+    "realtime_runtime": "realtimeRuntime",
+    "realtime_period": "realtimePeriod",
+    "cpus": "cpus",
+    "mems": "mems",
+}
+"""NRI's names in LinuxCPU, and OCI's; times are in microseconds."""
+
+UNRESOLVED_CLASS = "unresolvedClass"
+"""Stands in ``/linux/resources/blockIO`` for what a class name means: only the node's own
+configuration tells weights and limits."""
+
+
+def resources(message: api.LinuxResources) -> Spec:
+    """``/linux/resources`` of a container, all that the message holds but its RDT class."""
+    value: Spec = {}
+    if message.devices:
+        value["devices"] = [device_rule(rule) for rule in message.devices]
+    memory: Spec = {
+        MEMORY[field.name]: each.value
+        for field, each in message.memory.ListFields()
+        if field.name in MEMORY
+    }
+    if memory:
+        value["memory"] = memory
+    cpu = _cpu(message.cpu)
+    if cpu:
+        value["cpu"] = cpu
+    if message.HasField("pids"):
+        value["pids"] = {"limit": message.pids.limit}
+    if message.blockio_class.value:
+        value["blockIO"] = {UNRESOLVED_CLASS: message.blockio_class.value}
+    if message.hugepage_limits:
+        value["hugepageLimits"] = [
+            {"pageSize": limit.page_size, "limit": limit.limit} for limit in message.hugepage_limits
+        ]
+    if message.unified:
+        value["unified"] = texts(message.unified)
+    return value
+
+
+def adjust_resources(linux: Spec, message: api.LinuxResources) -> None:
+    """Apply an adjustment's resources to ``/linux``, itself a copy already.
+
+    As the generator of containerd/nri does up to 0.12.5: of the memory settings the limit counts
+    alone, and sets the swap limit too; a limit of 0 is none. `not_applied` lists the rest.
+    """
+    parts = section(linux, "resources")
+    section(parts, "cpu").update(_cpu(message.cpu))
+    drop_empty(parts, "cpu")
+    _limit_memory(parts, message.memory.limit.value)
+    _set_hugepages_and_unified(parts, message)
+    if message.HasField("pids"):
+        pids = section(parts, "pids")
+        # -1 means unlimited, which OCI says by no limit; the generator leaves one that is there.
+        if message.pids.limit > -1:
+            pids["limit"] = message.pids.limit
+    if message.devices:
+        entries(parts, "devices").extend(device_rule(rule) for rule in message.devices)
+    if message.HasField("blockio_class"):
+        name = message.blockio_class.value
+        place(parts, "blockIO", {UNRESOLVED_CLASS: name} if name else None)
+    drop_empty(linux, "resources")
+
+
+def update_resources(linux: Spec, message: api.LinuxResources) -> None:
+    """Apply an update's resources to ``/linux``, itself a copy already.
+
+    As containerd and CRI-O do, which turn the update into the CRI's LinuxContainerResources: that
+    has no other fields than these, and takes 0 and "" for "leave it as it is".
+    """
+    parts = section(linux, "resources")
+    cpu = section(parts, "cpu")
+    for name in ("shares", "quota", "period"):
+        value = getattr(message.cpu, name).value
+        if value:
+            cpu[name] = value
+    if message.cpu.cpus:
+        cpu["cpus"] = message.cpu.cpus
+    if message.cpu.mems:
+        cpu["mems"] = message.cpu.mems
+    drop_empty(parts, "cpu")
+    _limit_memory(parts, message.memory.limit.value)
+    _set_hugepages_and_unified(parts, message)
+    drop_empty(linux, "resources")
+
+
+def _cpu(message: api.LinuxCPU) -> Spec:
+    return {
+        CPU[field.name]: value if isinstance(value, str) else value.value
+        for field, value in message.ListFields()
+        if field.name in CPU
+    }
+
+
+def _limit_memory(parts: Spec, limit: int) -> None:
+    if limit:
+        memory = section(parts, "memory")
+        memory["limit"] = limit
+        memory["swap"] = limit
+
+
+def _set_hugepages_and_unified(parts: Spec, message: api.LinuxResources) -> None:
+    if message.hugepage_limits:
+        limits = entries(parts, "hugepageLimits")
+        for each in message.hugepage_limits:
+            new: Spec = {"pageSize": each.page_size, "limit": each.limit}
+            for position, old in enumerate(limits):
+                if isinstance(old, dict) and old.get("pageSize") == each.page_size:
+                    limits[position] = new
+                    break
+            else:
+                limits.append(new)
+    if message.unified:
+        section(parts, "unified").update(texts(message.unified))

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of a spec: JSON values, and small copies instead of changes in place."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
+"""A JSON value; an object's keys keep their order."""
+
+Spec: TypeAlias = "dict[str, Json]"
+"""A part of an OCI runtime spec (``config.json``), or one object in it. Never changed in place."""
+
+
+def section(parent: Spec, name: str) -> Spec:
+    """Put a copy of the object `name` into `parent` and return it; {} where there is none."""
+    old = parent.get(name)
+    new: Spec = dict(old) if isinstance(old, dict) else {}
+    parent[name] = new
+    return new
+
+
+def entries(parent: Spec, name: str) -> list[Json]:
+    """Put a copy of the array `name` into `parent` and return it; [] where there is none."""
+    old = parent.get(name)
+    new: list[Json] = list(old) if isinstance(old, list) else []
+    parent[name] = new
+    return new
+
+
+def place(parent: Spec, name: str, value: Json) -> None:
+    """Set `name`, or take it away where `value` is None; `parent` is a copy already."""
+    if value is None:
+        parent.pop(name, None)
+    else:
+        parent[name] = value
+
+
+def drop_empty(parent: Spec, name: str) -> None:
+    """Take `name` away if it is an empty object or array."""
+    if parent.get(name) in ({}, []):
+        del parent[name]

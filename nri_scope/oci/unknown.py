@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields that our copy of the API has no name for: kept raw, under their numbers."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Protocol
+
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from .spec import Json, Spec, entries, section
+
+
+class _Field(Protocol):
+    field_number: int
+    wire_type: int
+    data: object
+
+
+_WIRE_TYPES = {0: "varint", 1: "fixed64", 2: "bytes", 3: "group", 5: "fixed32"}
+
+
+def unknown_fields(message: Message, name: str) -> Spec:
+    """The unknown fields of `message` and all below it, as ``{"NAME.linux.23": ["varint 7"]}``.
+
+    `name` starts each key. Values have their wire type in front (bytes are Base64), as only whoever
+    knows the field could tell more; a field that occurs several times has several.
+    """
+    known = type(message)()
+    known.CopyFrom(message)
+    known.DiscardUnknownFields()
+    if known.ByteSize() == message.ByteSize():
+        return {}
+    found: Spec = {}
+    for key, value in _walk(message, name):
+        entries(found, key).append(value)
+    return found
+
+
+def keep_unknown(spec: Spec, found: Spec) -> None:
+    """Add what `unknown_fields` found to ``/nri/unknown``; `spec` is a copy already."""
+    if found:
+        unknown = section(section(spec, "nri"), "unknown")
+        for key, values in found.items():
+            if isinstance(values, list):
+                entries(unknown, key).extend(values)
+
+
+def _walk(message: Message, path: str) -> Iterator[tuple[str, Json]]:
+    for field in _fields(UnknownFieldSet(message)):
+        yield f"{path}.{field.field_number}", _raw(field.wire_type, field.data)
+    for descriptor, value in message.ListFields():
+        name = f"{path}.{descriptor.name}"
+        kind = descriptor.message_type
+        if kind is None:
+            continue
+        if kind.GetOptions().map_entry:
+            if kind.fields_by_name["value"].message_type is not None:
+                for key in sorted(value):
+                    yield from _walk(value[key], f"{name}[{key}]")
+        elif isinstance(value, Message):
+            yield from _walk(value, name)
+        else:
+            for position, item in enumerate(value):
+                yield from _walk(item, f"{name}[{position}]")
+
+
+def _fields(fields: UnknownFieldSet) -> Iterator[_Field]:
+    return (fields[position] for position in range(len(fields)))
+
+
+def _raw(wire_type: int, data: object) -> str:
+    if isinstance(data, bytes):
+        text = base64.b64encode(data).decode()
+    elif isinstance(data, UnknownFieldSet):
+        text = " ".join(f"{f.field_number}={_raw(f.wire_type, f.data)}" for f in _fields(data))
+    else:
+        text = str(data)
+    return f"{_WIRE_TYPES.get(wire_type, wire_type)} {text}"
