@@ -64,7 +64,7 @@ class Adjustment(ResourceSettings):
         words = [checks.text(word, "argument") for word in args]
         # An empty first word is how NRI tells the two apart.
         del self.message.args[:]
-        self.message.args.extend(build(list[str], ["", *words] if replace else words))
+        self.message.args.extend(["", *words] if replace else words)
         return self
 
     def add_env(self, name: str, value: str) -> Self:
@@ -220,9 +220,7 @@ class Adjustment(ResourceSettings):
 
     def add_annotation(self, key: str, value: str) -> Self:
         """Annotate the container, for the runtime and for later plugins."""
-        self.message.annotations.update(
-            build(dict[str, str], {checks.key(key, "annotation"): value})
-        )
+        self.message.annotations[checks.key(key, "annotation")] = checks.text(value, key)
         return self
 
     def remove_annotation(self, key: str) -> Self:
@@ -278,7 +276,7 @@ class Adjustment(ResourceSettings):
 
     def add_sysctl(self, name: str, value: str) -> Self:
         """Set a sysctl in the container's namespaces, such as ``net.core.somaxconn``."""
-        self.message.linux.sysctl[checks.key(name, "sysctl")] = value
+        self.message.linux.sysctl[checks.key(name, "sysctl")] = checks.text(value, name)
         return self
 
     def remove_sysctl(self, name: str) -> Self:

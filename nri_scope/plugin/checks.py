@@ -43,28 +43,31 @@ def build(make: Callable[_P, _T], *args: _P.args, **fields: _P.kwargs) -> _T:
         raise UsageError(f"{getattr(make, '__name__', 'message')}: {error}") from error
 
 
-def key(text: str, what: str) -> str:
+def key(name: str, what: str) -> str:
     """A key under which something is set: not empty, and no removal by accident."""
-    if not text:
+    if not text(name, what):
         raise UsageError(f"{what} is empty")
-    if text.startswith("-"):
+    if name.startswith("-"):
         raise UsageError(
-            f"{what} {text!r} begins with '-', which means removal", "use the remove_ method"
+            f"{what} {name!r} begins with '-', which means removal", "use the remove_ method"
         )
-    return text
+    return name
 
 
 def text(value: str, what: str) -> str:
-    """Text that ends up in a C string."""
+    """Text that the protocol can carry, and that ends up in a C string."""
     if "\0" in value:
         raise UsageError(f"{what} {value!r} holds a zero byte")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} {value!r} is no valid Unicode") from None
     return value
 
 
 def env_name(name: str) -> str:
     """The name of an environment variable."""
-    key(text(name, "environment variable"), "environment variable")
-    if "=" in name:
+    if "=" in key(name, "environment variable"):
         raise UsageError(
             f"environment variable {name!r} holds '='", "give the name and the value apart"
         )
@@ -126,6 +129,6 @@ def file_name(name: str, what: str) -> str:
 
 def net_device(name: str, what: str) -> str:
     """The name of a network interface, as the kernel takes it (IFNAMSIZ, no slash, no blank)."""
-    if len(name.encode(errors="replace")) > 15 or not name or re.search(r"[/\s\0]", name):
+    if len(key(name, what).encode()) > 15 or re.search(r"[/\s]", name):
         raise UsageError(f"{what} {name!r} is no interface name of 1 to 15 bytes")
-    return key(name, what)
+    return name

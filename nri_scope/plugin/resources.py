@@ -115,17 +115,17 @@ class ResourceSettings:
 
     def add_unified(self, file: str, value: str) -> Self:
         """Write ``value`` to this file of the container's cgroup v2, such as ``memory.high``."""
-        self.resources.unified[checks.file_name(file, "cgroup file")] = value
+        self.resources.unified[checks.file_name(file, "cgroup file")] = checks.text(value, file)
         return self
 
     def set_blockio_class(self, name: str) -> Self:
         """A class of the runtime's own block I/O configuration."""
-        self.resources.blockio_class.CopyFrom(api.OptionalString(value=name))
+        self.resources.blockio_class.CopyFrom(api.OptionalString(value=checks.text(name, "class")))
         return self
 
     def set_rdt_class(self, name: str) -> Self:
         """A class of the runtime's own RDT configuration."""
-        self.resources.rdt_class.CopyFrom(api.OptionalString(value=name))
+        self.resources.rdt_class.CopyFrom(api.OptionalString(value=checks.text(name, "class")))
         return self
 
     def add_device_rule(
