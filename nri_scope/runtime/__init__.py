@@ -2,17 +2,23 @@
 """The runtime's role: accept or launch plugins, configure, synchronize and ask them in turn."""
 
 from .answer import Answer
+from .course import Course, Step
 from .launch import read_config
+from .outcome import Outcome
 from .play import FASTEST, Pace, Played, Stored, play, split_setup
 from .plugin import Plugin
-from .profile import PROFILES, Profile, recorded_profile
+from .profile import Profile, recorded_profile
+from .profiles import PROFILES, RECORDED, profile_named
 from .server import Runtime
 from .setup import ProfileSetUp, RecordedSetUp, SetUp, synchronize_parts
 
 __all__ = [
     "FASTEST",
     "PROFILES",
+    "RECORDED",
     "Answer",
+    "Course",
+    "Outcome",
     "Pace",
     "Played",
     "Plugin",
@@ -21,8 +27,10 @@ __all__ = [
     "RecordedSetUp",
     "Runtime",
     "SetUp",
+    "Step",
     "Stored",
     "play",
+    "profile_named",
     "read_config",
     "recorded_profile",
     "split_setup",

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError
+from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +29,31 @@ class Answer:
     `DeadlineExceeded`: the plugin is gone."""
     took_ns: int
     """From sending the request to having its answer, a second attempt as StateChange included."""
+    sent: bytes = b""
+    """The request as it went to this plugin, of `method`."""
+    timeout_ns: int = 0
+    """How long the plugin might have taken."""
+    service: str = PLUGIN_SERVICE
+    closed: bool = False
+    """The runtime closed the connection for this, though the error is one that others take."""
+
+    @property
+    def request(self) -> Message | None:
+        """What this plugin was sent; None where that is no message of a method that we know."""
+        known = METHODS.get(self.method)
+        if known is None or known.service != self.service:
+            return None
+        try:
+            return known.request.FromString(self.sent)
+        except DecodeError:
+            return None
 
     @property
     def dropped(self) -> bool:
         """The plugin is dropped for this. The operation and the rest of the chain go on: that a
         closed connection or a missed deadline is harmless to a container is a real runtime's way.
         """
-        return isinstance(self.error, (ConnectionClosed, DeadlineExceeded))
+        return self.closed or isinstance(self.error, (ConnectionClosed, DeadlineExceeded))
 
     @property
     def stops_chain(self) -> bool:

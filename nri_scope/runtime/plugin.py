@@ -147,7 +147,9 @@ class Plugin:
         except (ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError) as error:
             problem = error
         took_ns = monotonic_ns() - started_ns
-        answer = Answer(self.id, method, reply, data, problem, took_ns)
+        answer = Answer(
+            self.id, method, reply, data, problem, took_ns, payload, timeout_ns, service
+        )
         if answer.dropped:
             self.drop(str(problem))
         return answer

@@ -4,22 +4,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest
+from nri_scope.nri.events import Event
 from nri_scope.nri.methods import (
     DEFAULT_REGISTRATION_TIMEOUT_MS,
     DEFAULT_REQUEST_TIMEOUT_MS,
 )
 from nri_scope.nri.negotiation import nri_version_of
 from nri_scope.nri.versions import (
+    V0_7,
     V0_12,
     NriVersion,
     has_dedicated_rpcs,
     has_split_sync,
     has_timeouts,
+    runtime_title,
     sends_nri_version,
     valid_mask,
 )
+
+from .conduct import Conduct, conduct_of
+from .habits import VERBATIM, Habits
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,18 @@ class Profile:
     """Configure tells the NRI version."""
     checks_names: bool
     """A plugin's name may hold only letters, digits and ``_.+-``; else it must not be empty."""
+    conduct: Conduct
+    """What follows from plugins' answers."""
+    synchronizes_launched: bool
+    """Launched plugins get Synchronize. Up to NRI 0.6 (``startPlugins`` of NRI 0.6.1) they do not,
+    nor does iSulad send it."""
+    closes_unsynchronized: bool
+    """A failed Synchronize ends the connection. Up to NRI 0.6 the plugin stays connected and never
+    hears of anything (``acceptPluginConnections`` of NRI 0.6.1)."""
+    habits: Habits = VERBATIM
+    """What it tells of pods and containers, and what not."""
+    never_sent: frozenset[Event] = frozenset()
+    """Events that can be subscribed to, and never come."""
     registration_timeout_ms: int = DEFAULT_REGISTRATION_TIMEOUT_MS
     """How long one connection may take to register; the others wait meanwhile."""
     request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
@@ -54,8 +73,13 @@ class Profile:
     def of(
         cls, name: str, runtime_name: str, runtime_version: str, nri: str | NriVersion | None
     ) -> Profile:
-        """The profile of a runtime that speaks NRI version ``nri``; None or "" for unknown."""
+        """The profile of a runtime that speaks NRI version ``nri``; None or "" for unknown.
+
+        It tells what happens as it happens, without habits of its own.
+        """
         version = NriVersion.parse(nri) if isinstance(nri, str) else nri
+        conduct = conduct_of(runtime_name)
+        modern = version is not None and version >= V0_7
         return cls(
             name,
             runtime_name,
@@ -67,7 +91,21 @@ class Profile:
             sends_timeouts=has_timeouts(version),
             sends_nri_version=sends_nri_version(version),
             checks_names=version is not None and version >= V0_12,
+            conduct=conduct,
+            synchronizes_launched=modern and conduct.synchronizes_launched,
+            closes_unsynchronized=modern and not conduct.keeps_unsynchronized,
         )
+
+    @property
+    def version(self) -> NriVersion | None:
+        """The NRI version; None where it is unknown."""
+        return _parsed(self.nri_version)
+
+    @property
+    def title(self) -> str:
+        """The runtime for humans: ``containerd 2.1.9 (NRI 0.8.0)``."""
+        runtime = f"{runtime_title(self.runtime_name) or 'this runtime'} {self.runtime_version}"
+        return f"{runtime.strip()} (NRI {self.nri_version or 'unknown'})"
 
     def configure_request(self, config: str = "") -> ConfigureRequest:
         """The Configure request of this runtime; external plugins always get an empty config."""
@@ -80,6 +118,19 @@ class Profile:
             NRI_version=f"v{self.nri_version}" if self.sends_nri_version else "",
         )
 
+    def skips(self, event: Event) -> str:
+        """Why this runtime never sends ``event``, in words; "" where it does."""
+        if not self.mask & event.bit:
+            return f"{self.title} has no {event.name}"
+        if event in self.never_sent:
+            return f"{self.title} never sends {event.name}, though plugins may subscribe to it"
+        return ""
+
+
+@cache
+def _parsed(version: str) -> NriVersion | None:
+    return NriVersion.parse(version)
+
 
 def recorded_profile(configure: ConfigureRequest) -> Profile:
     """The profile named "recorded": of the runtime that once sent this Configure request."""
@@ -90,18 +141,3 @@ def recorded_profile(configure: ConfigureRequest) -> Profile:
         registration_timeout_ms=(configure.registration_timeout or DEFAULT_REGISTRATION_TIMEOUT_MS),
         request_timeout_ms=configure.request_timeout or DEFAULT_REQUEST_TIMEOUT_MS,
     )
-
-
-PROFILES: dict[str, Profile] = {
-    profile.name: profile
-    for profile in (
-        Profile.of("containerd-1.7", "containerd", "1.7.24", "0.6.1"),
-        Profile.of("containerd-2.1", "containerd", "2.1.9", "0.8.0"),
-        Profile.of("containerd-2.2", "containerd", "2.2.1", "0.11.0"),
-        Profile.of("containerd-2.3", "containerd", "2.3.0", "0.12.0"),
-        Profile.of("cri-o-1.33", "cri-o", "1.33.0", "0.9.1-0.20250219030224-e597e7849f24"),
-        Profile.of("cri-o-1.37", "cri-o", "1.37.0", "0.12.0"),
-        Profile.of("isulad", "v2", "2.0.0-beta.2+unknown", "0.6.1"),
-    )
-}
-"""Runtimes by the name of their profile; iSulad calls itself ``v2``."""

@@ -20,5 +20,5 @@ OLD = patient("containerd-1.7")
 """NRI 0.6: StateChange, no split Synchronize, any name."""
 SPLITTING = patient("containerd-2.1")
 """NRI 0.8: StateChange, split Synchronize."""
-NEW = patient("cri-o-1.37")
+NEW = patient("cri-o")
 """NRI 0.12: an RPC for each event, names checked."""

@@ -101,7 +101,7 @@ async def test_one_plugins_stream_plays_to_any_other(name: str) -> None:
     [
         ("containerd-1.7.24", "containerd-1.7"),
         ("containerd-2.1.9", "containerd-2.1"),
-        ("cri-o-1.37", "cri-o-1.37"),
+        ("cri-o-1.37", "cri-o"),
     ],
 )
 def test_profile_of_a_recorded_runtime_is_that_of_the_runtime(name: str, profile: str) -> None:

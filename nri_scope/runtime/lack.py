@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a runtime has no use for in plugins' replies, though its NRI has the field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from typing import NamedTuple, cast
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.merging import Dropped
+
+Reply = api.CreateContainerResponse | api.UpdateContainerResponse | api.StopContainerResponse
+"""A reply that may ask for something."""
+
+
+class Lack(NamedTuple):
+    """One field that comes to nothing."""
+
+    field: str
+    """Its path in a ContainerAdjustment; below ``linux.resources`` in a ContainerUpdate too."""
+    path: str
+    """JSON pointer into the OCI spec, as in ``nri.changes``."""
+    reason: str
+
+
+def without(
+    lacks: Sequence[Lack], reply: Reply, plugin: str, container_id: str
+) -> tuple[Reply, list[Dropped]]:
+    """``reply`` of ``plugin`` without what the runtime lacks, and what that was.
+
+    ``container_id`` is that of the container that an adjustment is for. The reply given is not
+    changed.
+    """
+    if not lacks:
+        return reply, []
+    rest = deepcopy(reply)
+    parts: list[tuple[str, Message]] = [(update.container_id, update) for update in rest.update]
+    if isinstance(rest, api.CreateContainerResponse) and rest.HasField("adjust"):
+        parts.insert(0, (container_id, rest.adjust))
+    dropped = []
+    for about, part in parts:
+        for lack in lacks:
+            value = _take(part, lack.field.split("."))
+            if value:
+                dropped.append(Dropped(plugin, about, lack.path, value, lack.reason))
+    return (rest, dropped) if dropped else (reply, dropped)
+
+
+def _take(message: Message, path: list[str]) -> str:
+    """Clear the field at ``path``; returns its value as text, "" where it was not set."""
+    *parents, name = path
+    for parent in parents:
+        if parent not in message.DESCRIPTOR.fields_by_name or not message.HasField(parent):
+            return ""
+        message = cast("Message", getattr(message, parent))
+    for descriptor, value in message.ListFields():
+        if descriptor.name == name:
+            text = _text(value)
+            message.ClearField(name)
+            return text
+    return ""
+
+
+def _text(value: object) -> str:
+    if isinstance(value, api.OptionalString):
+        return value.value or '""'
+    if isinstance(value, Message):
+        return " ".join(str(value).split())
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return ", ".join(one.path if isinstance(one, api.Hook) else str(one) for one in value)
+    return str(value)

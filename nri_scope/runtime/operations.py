@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One event on its way through the chain, with all that follows from the answers.
+
+As the NRI library does it (``pkg/adaptation`` of NRI 0.6.1 to 0.12.2); where the runtimes' own code
+differs, their `Conduct` says how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import cast
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import AdjustmentRefused
+from nri_scope.nri.events import Event
+from nri_scope.nri.merging import Creation, Dropped, Stopping, Updating
+from nri_scope.nri.subject import container_of
+
+from .answer import Answer
+from .dispatch import Chain, request_for
+from .lack import Reply, without
+from .outcome import Merged, Outcome
+from .plugin import Plugin
+from .profile import Profile
+from .wording import in_go
+
+MERGING: dict[Event, Callable[[Message, Profile], Merged]] = {
+    Event.CreateContainer: lambda request, profile: Creation(
+        cast("api.CreateContainerRequest", request), version=profile.version
+    ),
+    Event.UpdateContainer: lambda request, profile: Updating(
+        cast("api.UpdateContainerRequest", request), version=profile.version
+    ),
+    Event.StopContainer: lambda request, profile: Stopping(
+        cast("api.StopContainerRequest", request), version=profile.version
+    ),
+}
+"""Events whose replies ask for something. (UpdatePodSandbox has a reply too; it is ignored.)"""
+
+
+class Operation:
+    """One event and its chain. Use it once."""
+
+    def __init__(
+        self, chain: Chain, profile: Profile, event: Event, request: Message, timeout_ns: int
+    ) -> None:
+        """``request`` is the event's own request message; it is not changed."""
+        self._chain = chain
+        self._profile = profile
+        self._conduct = profile.conduct
+        self._event = event
+        self._request = profile.habits.told(event, request)
+        """As plugins get it, but for what others have adjusted."""
+        # Where plugins do not see that, they need not see what is merged: it keeps its id.
+        self._merged_into = self._request if self._conduct.shows_adjustments else request
+        self._timeout_ns = timeout_ns
+        self._accepted: list[tuple[Reply, str]] = []
+        self.outcome = Outcome(event)
+
+    async def perform(self) -> Outcome:
+        """Ask every plugin that wants the event, in its turn."""
+        outcome, event = self.outcome, self._event
+        outcome.skipped = self._profile.skips(event)
+        if event is Event.ValidateContainerAdjustment:
+            outcome.skipped = "it is part of CreateContainer, and comes with what was merged here"
+        if outcome.skipped:
+            return outcome
+        merging = MERGING.get(event)
+        if merging is not None:
+            outcome.merged = merging(self._merged_into, self._profile)
+        async with self._chain.lock:
+            plugins = self._chain.plugins
+            await self._ask_in_turn(plugins)
+            if event is Event.CreateContainer and not outcome.failure:
+                await self._validate(plugins)
+        return outcome
+
+    # -- the chain ----------------------------------------------------------------------------
+
+    async def _ask_in_turn(self, plugins: Sequence[Plugin]) -> None:
+        sent = self._to_send()
+        for plugin in plugins:
+            if not plugin.subscribes(self._event) or plugin.link.closed:
+                continue
+            answer = await self._ask(plugin, *sent)
+            self.outcome.answers.append(answer)
+            if answer.stops_chain and answer.error is not None:
+                self._fail(plugin.id, in_go(answer.error))
+                return
+            if self.outcome.merged is None or answer.reply is None:
+                continue
+            if not self._merge(cast("Reply", answer.reply), plugin.id):
+                return
+            if self._conduct.shows_adjustments:
+                sent = self._to_send()
+
+    def _to_send(self) -> tuple[str, bytes]:
+        """Method and payload for the next plugin."""
+        request = self._request
+        if self.outcome.merged is not None and self._conduct.shows_adjustments:
+            request = self.outcome.merged.request
+        return request_for(self._event, request, dedicated=self._profile.dedicated_rpcs)
+
+    async def _ask(self, plugin: Plugin, method: str, payload: bytes) -> Answer:
+        answer = await plugin.deliver(
+            method, payload, event=self._event, timeout_ns=self._timeout_ns
+        )
+        if self._conduct.closes_on_error and answer.stops_chain:
+            plugin.drop(f"{self._profile.title} closes a connection for any error: {answer.error}")
+            answer = replace(answer, closed=True)
+        return answer
+
+    def _fail(self, plugin: str, words: str, *, refused: bool = False) -> None:
+        """The operation ends with an error, which may or may not fail the CRI request."""
+        prefix = self._conduct.failing.get(self._event)
+        self.outcome.culprit, self.outcome.refused = plugin, refused
+        if prefix is None:
+            self.outcome.error = words
+        else:
+            self.outcome.failure = prefix + words
+
+    # -- merging ------------------------------------------------------------------------------
+
+    def _merge(self, reply: Reply, plugin: str) -> bool:
+        """Merge what a plugin asks for; False where the operation ends with that."""
+        container = container_of(self._event.name, self._merged_into)
+        about = container.id if container is not None else ""
+        reply, dropped = without(self._conduct.lacks, reply, plugin, about)
+        try:
+            self._apply(reply, plugin)
+        except AdjustmentRefused as refused:
+            if self._conduct.conflicts_fail:
+                self._fail(plugin, str(refused), refused=True)
+                return False
+            # What was merged half is of no use any more: once more, without this reply.
+            self.outcome.merged = MERGING[self._event](self._merged_into, self._profile)
+            for before, its_plugin in self._accepted:
+                self._apply(before, its_plugin)
+            reason = f"{self._profile.title} leaves the reply out: {refused}"
+            dropped.append(Dropped(plugin, about, "", "", reason))
+        else:
+            self._accepted.append((reply, plugin))
+        self.outcome.left_out += dropped
+        return True
+
+    def _apply(self, reply: Reply, plugin: str) -> None:
+        match self.outcome.merged, reply:
+            case Creation() as merged, api.CreateContainerResponse():
+                merged.apply(reply, plugin)
+            case Updating() as merged, api.UpdateContainerResponse():
+                merged.apply(reply, plugin)
+            case Stopping() as merged, api.StopContainerResponse():
+                merged.apply(reply, plugin)
+            case _:
+                raise TypeError(f"{type(reply).__name__} is no reply to {self._event.name}")
+
+    # -- validation ---------------------------------------------------------------------------
+
+    async def _validate(self, plugins: Sequence[Plugin]) -> None:
+        """Ask all validators at once; whoever does not agree fails the creation.
+
+        One that was lost during the chain counts among them, and cannot agree any more. Of several
+        that do not agree, a runtime reports the one that it hears first; here it is the first of
+        the chain.
+        """
+        event, creation = Event.ValidateContainerAdjustment, self.outcome.merged
+        validators = [plugin for plugin in plugins if plugin.subscribes(event)]
+        if not self._profile.mask & event.bit or not validators:
+            return
+        assert isinstance(creation, Creation)
+        instances = [api.PluginInstance(name=one.name, index=one.index) for one in plugins]
+        payload = creation.validation(instances).SerializeToString()
+        self.outcome.validations = await asyncio.gather(
+            *(
+                validator.deliver(event.name, payload, event=event, timeout_ns=self._timeout_ns)
+                for validator in validators
+            )
+        )
+        for answer in self.outcome.validations:
+            reply = answer.reply
+            if answer.error is not None:
+                words = f"validator plugin {answer.plugin} failed: {in_go(answer.error)}"
+                self._fail(answer.plugin, words)
+                return
+            if isinstance(reply, api.ValidateContainerAdjustmentResponse) and reply.reject:
+                reason = reply.reason or "unknown rejection reason"
+                self._fail(
+                    answer.plugin,
+                    f'validator "{answer.plugin}" rejected container adjustment, reason: {reason}',
+                    refused=True,
+                )
+                return

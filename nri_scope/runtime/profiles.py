@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The profiles that users can choose by name."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import replace
+
+from nri_scope.errors import UsageError
+from nri_scope.nri.events import Event
+
+from . import habits
+from .profile import Profile
+
+RECORDED = "recorded"
+"""The profile that each recording brings along, of the runtime that was recorded."""
+
+_UPDATES_OF_PODS = frozenset({Event.UpdatePodSandbox, Event.PostUpdatePodSandbox})
+
+PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        # NRI 0.6.1 is what 1.7.16 to 1.7.25 have, and distributions ship; 1.7.26 has 0.8.0.
+        replace(
+            Profile.of("containerd-1.7", "containerd", "1.7.24", "0.6.1"), habits=habits.CONTAINERD
+        ),
+        replace(
+            Profile.of("containerd-2.1", "containerd", "2.1.9", "0.8.0"), habits=habits.CONTAINERD
+        ),
+        replace(
+            Profile.of("containerd-2.2", "containerd", "2.2.1", "0.11.0"),
+            habits=habits.CONTAINERD,
+            # Its UpdatePodSandboxResources is not implemented.
+            never_sent=_UPDATES_OF_PODS,
+        ),
+        replace(
+            Profile.of("containerd-2.3", "containerd", "2.3.0", "0.12.0"),
+            habits=habits.CONTAINERD_2_3,
+        ),
+        replace(
+            Profile.of("cri-o", "cri-o", "1.37.0", "0.12.0"),
+            habits=habits.CRI_O,
+            # server/sandbox_update_resources.go has the one event and not the other.
+            never_sent=frozenset({Event.PostUpdatePodSandbox}),
+        ),
+        # It gives name and version of the containerd that it took after (plugin.cc).
+        replace(Profile.of("isulad", "v2", "2.0.0-beta.2+unknown", "0.6.1"), habits=habits.ISULAD),
+    )
+}
+"""Runtimes by the name of their profile."""
+
+
+def profile_named(name: str, recorded: Profile | None = None) -> Profile:
+    """The profile of this name; ``recorded`` is what "recorded" stands for, if there is one.
+
+    Raises `UsageError` for an unknown name, naming the nearest one.
+    """
+    if name == RECORDED and recorded is not None:
+        return recorded
+    profile = PROFILES.get(name)
+    if profile is not None:
+        return profile
+    names = ([RECORDED] if recorded is not None else []) + list(PROFILES)
+    nearest = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"profiles are {', '.join(names)}"
+    raise UsageError(f"there is no profile {name!r}", hint)

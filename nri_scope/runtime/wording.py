@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors in the words in which a runtime, a Go program, logs them or answers CRI requests."""
+
+from __future__ import annotations
+
+from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError, RpcError
+from nri_scope.wire import Code
+
+_GO_NAMES: dict[int, str] = {code: code.name.title().replace("_", "") for code in Code}
+_GO_NAMES |= {Code.OK: "OK", Code.CANCELLED: "Canceled"}
+
+
+def in_go(error: NriScopeError) -> str:
+    """``error``, met while a plugin was asked, as Go's ttRPC client reports it."""
+    match error:
+        case RpcError(code=code, message=message):
+            return f"rpc error: code = {_GO_NAMES.get(code, f'Code({code})')} desc = {message}"
+        case DeadlineExceeded():
+            return "context deadline exceeded"
+        case ConnectionClosed():
+            return "ttrpc: closed"
+        case _:
+            return str(error)

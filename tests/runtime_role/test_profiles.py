@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The profiles: which there are, and what each runtime is known to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri_scope.errors import (
+    ConnectionClosed,
+    DeadlineExceeded,
+    NriScopeError,
+    RemoteProtocolError,
+    RpcError,
+    UsageError,
+)
+from nri_scope.nri.events import Event
+from nri_scope.nri.subject import decode_request
+from nri_scope.runtime import PROFILES, Profile, profile_named
+from nri_scope.runtime.wording import in_go
+
+from .captures import exchanges
+
+EXPECTED = ("containerd-1.7", "containerd-2.1", "containerd-2.2", "containerd-2.3", "cri-o",
+            "isulad")  # fmt: skip
+
+
+def test_there_is_a_profile_for_each_kind_of_runtime() -> None:
+    assert tuple(PROFILES) == EXPECTED
+    assert all(profile_named(name) is PROFILES[name] for name in EXPECTED)
+
+
+def test_recorded_is_what_the_recording_brings_along() -> None:
+    mine = Profile.of("recorded", "containerd", "2.1.9", "0.8.0")
+    assert profile_named("recorded", mine) is mine
+    with pytest.raises(UsageError, match="no profile 'recorded'"):
+        profile_named("recorded")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("containerd-2.4", "did you mean containerd-2"),
+        ("crio", "did you mean cri-o?"),
+        ("CRI-O", "did you mean cri-o?"),
+        ("docker", "profiles are containerd-1.7, "),
+    ],
+)
+def test_unknown_profile_names_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        profile_named(name)
+    assert repr(name) in caught.value.problem
+    assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "event"),
+    [
+        ("containerd-1.7", Event.UpdatePodSandbox),
+        ("containerd-2.1", Event.ValidateContainerAdjustment),
+        ("containerd-2.2", Event.UpdatePodSandbox),
+        ("containerd-2.2", Event.PostUpdatePodSandbox),
+        ("cri-o", Event.PostUpdatePodSandbox),
+        ("isulad", Event.PostUpdatePodSandbox),
+    ],
+)
+def test_event_that_a_runtime_never_sends_is_skipped_with_a_reason(name: str, event: Event) -> None:
+    profile = PROFILES[name]
+    assert event.name in profile.skips(event)
+    assert profile.nri_version in profile.skips(event)
+
+
+def test_what_real_runtimes_sent_is_not_skipped() -> None:
+    for capture, name in (
+        ("containerd-1.7.24", "containerd-1.7"),
+        ("containerd-2.1.9", "containerd-2.1"),
+        ("containerd-2.4-beta", "containerd-2.3"),
+        ("cri-o-1.37", "cri-o"),
+    ):
+        for stored, _ in exchanges(capture):
+            decoded = decode_request(stored.method, stored.request)
+            if decoded.event in Event.__members__:
+                assert not PROFILES[name].skips(Event[decoded.event]), (capture, decoded.event)
+
+
+def test_states_are_told_as_real_runtimes_told_them() -> None:
+    """What a capture has is what its profile makes of it, wherever the code leaves no choice."""
+    for capture, name in (
+        ("containerd-1.7.24", "containerd-1.7"),
+        ("containerd-2.1.9", "containerd-2.1"),
+        ("containerd-2.4-beta", "containerd-2.3"),
+        ("cri-o-1.37", "cri-o"),
+    ):
+        profile = PROFILES[name]
+        for stored, _ in exchanges(capture):
+            decoded = decode_request(stored.method, stored.request)
+            if decoded.container is None or decoded.container.name == "broken":
+                # One that never ran stops in the state in which it was.
+                continue
+            expected = profile.habits.states.get(Event[decoded.event], decoded.container.state)
+            assert decoded.container.state == expected, (capture, decoded.event)
+
+
+def test_profile_takes_over_the_conduct_of_its_runtime() -> None:
+    assert PROFILES["isulad"].conduct.closes_on_error
+    assert Profile.of("x", "cri-o", "1.33.0", "0.9.1").conduct is PROFILES["cri-o"].conduct
+    # Nobody knows better of a runtime of another name.
+    assert Profile.of("x", "else", "1", "").conduct is PROFILES["containerd-2.3"].conduct
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RpcError(2, "no: such"), "rpc error: code = Unknown desc = no: such"),
+        (RpcError(1, "x"), "rpc error: code = Canceled desc = x"),
+        (RpcError(8, ""), "rpc error: code = ResourceExhausted desc = "),
+        (RpcError(99, "x"), "rpc error: code = Code(99) desc = x"),
+        (DeadlineExceeded("CreateContainer", 2), "context deadline exceeded"),
+        (ConnectionClosed("anything"), "ttrpc: closed"),
+        (RemoteProtocolError("rubbish"), "rubbish"),
+    ],
+)
+def test_errors_are_worded_as_go_does(error: NriScopeError, words: str) -> None:
+    assert in_go(error) == words
