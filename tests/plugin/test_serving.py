@@ -1,0 +1,529 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugins with handlers, against the emulated runtime over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import ConnectionClosed, RpcError, UsageError
+from nri_scope.nri.events import Event, events_in
+from nri_scope.nri.methods import METHODS
+from nri_scope.plugin import (
+    Adjustment,
+    BasePlugin,
+    Container,
+    Eviction,
+    Identity,
+    LinuxResources,
+    PodSandbox,
+    RuntimeHandle,
+    Update,
+    ValidateContainerAdjustmentRequest,
+    inherited,
+    serve,
+    time_left,
+)
+from nri_scope.plugin.handlers import EVENT_HANDLERS
+from nri_scope.runtime import Answer, Profile, Runtime
+from nri_scope.runtime import Plugin as TakenPlugin
+
+from .attached import NEW, OLD, SPLITTING, attached
+
+POD = PodSandbox(id="p1", name="web", namespace="shop", annotations={"note": "hi"})
+APP = Container(id="c1", pod_sandbox_id="p1", name="app")
+
+
+def request_of(event: Event) -> Message:
+    message = METHODS[event.name].request()
+    message.MergeFrom(
+        type(message).FromString(api.CreateContainerRequest(pod=POD).SerializeToString())
+    )
+    if "container" in message.DESCRIPTOR.fields_by_name:
+        getattr(message, "container").CopyFrom(APP)  # noqa: B009 - of many types
+    return message
+
+
+class Everything:
+    """Notes every call."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[object, ...]]] = []
+        self.left: list[float | None] = []
+
+    def configure(self, config: str, runtime: RuntimeHandle) -> None:
+        self.runtime = runtime
+        self._note("configure", config)
+
+    def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
+        self._note("synchronize", len(pods), len(containers))
+
+    def run_pod_sandbox(self, pod: PodSandbox) -> None:
+        self._note("run_pod_sandbox", pod)
+
+    def update_pod_sandbox(
+        self, pod: PodSandbox, overhead: LinuxResources, resources: LinuxResources
+    ) -> None:
+        self._note("update_pod_sandbox", pod, overhead, resources)
+
+    def post_update_pod_sandbox(self, pod: PodSandbox) -> None:
+        self._note("post_update_pod_sandbox", pod)
+
+    def stop_pod_sandbox(self, pod: PodSandbox) -> None:
+        self._note("stop_pod_sandbox", pod)
+
+    def remove_pod_sandbox(self, pod: PodSandbox) -> None:
+        self._note("remove_pod_sandbox", pod)
+
+    def create_container(self, pod: PodSandbox, container: Container) -> None:
+        self._note("create_container", pod, container)
+
+    def post_create_container(self, pod: PodSandbox, container: Container) -> None:
+        self._note("post_create_container", pod, container)
+
+    def start_container(self, pod: PodSandbox, container: Container) -> None:
+        self._note("start_container", pod, container)
+
+    def post_start_container(self, pod: PodSandbox, container: Container) -> None:
+        self._note("post_start_container", pod, container)
+
+    def update_container(
+        self, pod: PodSandbox, container: Container, resources: LinuxResources
+    ) -> None:
+        self._note("update_container", pod, container, resources)
+
+    def post_update_container(self, pod: PodSandbox, container: Container) -> None:
+        self._note("post_update_container", pod, container)
+
+    def stop_container(self, pod: PodSandbox, container: Container) -> None:
+        self._note("stop_container", pod, container)
+
+    def remove_container(self, pod: PodSandbox, container: Container) -> None:
+        self._note("remove_container", pod, container)
+
+    def validate_container_adjustment(self, request: ValidateContainerAdjustmentRequest) -> None:
+        self._note("validate_container_adjustment", request)
+
+    def shutdown(self) -> None:
+        self._note("shutdown")
+
+    def closed(self, reason: str) -> None:
+        self._note("closed", reason)
+
+    def _note(self, name: str, *arguments: object) -> None:
+        self.calls.append((name, arguments))
+        self.left.append(time_left())
+
+
+@pytest.mark.parametrize("profile", [OLD, SPLITTING, NEW], ids=lambda profile: str(profile.name))
+async def test_each_event_reaches_its_handler_whatever_it_travels_as(profile: Profile) -> None:
+    plugin = Everything()
+    async with Runtime(profile) as runtime:
+        async with attached(runtime, plugin) as (taken, _):
+            assert taken.mask == profile.mask
+            assert [name for name, _ in plugin.calls] == ["configure", "synchronize"]
+            assert plugin.runtime.name == profile.runtime_name
+            del plugin.calls[:]
+            for event in events_in(profile.mask):
+                (answer,) = await runtime.dispatch(event, request_of(event))
+                assert answer.error is None
+                name, arguments = plugin.calls.pop()
+                assert name == EVENT_HANDLERS[event]
+                if event is Event.ValidateContainerAdjustment:
+                    assert arguments == (request_of(event),)
+                    continue
+                assert arguments[0] == POD
+                assert event.is_pod_event or arguments[1] == APP
+            await runtime.send("Shutdown", b"")
+    assert [name for name, _ in plugin.calls] == ["shutdown", "closed"]
+    assert plugin.calls[-1][1] == ("closed by the runtime",)
+
+
+async def test_handlers_of_an_event_take_what_comes_with_it() -> None:
+    plugin = Everything()
+    shares = LinuxResources(cpu=api.LinuxCPU(shares=api.OptionalUInt64(value=512)))
+    one = LinuxResources(pids=api.LinuxPids(limit=1))
+    async with Runtime(NEW) as runtime, attached(runtime, plugin):
+        await runtime.dispatch(
+            Event.UpdateContainer,
+            api.UpdateContainerRequest(pod=POD, container=APP, linux_resources=shares),
+        )
+        await runtime.dispatch(
+            Event.UpdatePodSandbox,
+            api.UpdatePodSandboxRequest(
+                pod=POD, overhead_linux_resources=one, linux_resources=shares
+            ),
+        )
+        assert plugin.calls[-2:] == [
+            ("update_container", (POD, APP, shares)),
+            ("update_pod_sandbox", (POD, one, shares)),
+        ]
+
+
+async def test_deadline_is_told_inside_a_handler_and_only_there() -> None:
+    plugin = Everything()
+    async with Runtime(NEW) as runtime, attached(runtime, plugin):
+        await runtime.dispatch(Event.CreateContainer, request_of(Event.CreateContainer))
+    assert plugin.left[-1] is None
+    assert all(left is not None and 0 < left <= 60 for left in plugin.left[:-1])
+    assert time_left() is None
+
+
+class Asked:
+    """Answers with what the test gives it."""
+
+    def __init__(self, answer: object = None) -> None:
+        self.answer = answer
+
+    def create_container(self, pod: PodSandbox, container: Container) -> object:
+        return self._given()
+
+    def update_container(
+        self, pod: PodSandbox, container: Container, resources: LinuxResources
+    ) -> object:
+        return self._given()
+
+    def stop_container(self, pod: PodSandbox, container: Container) -> object:
+        return self._given()
+
+    def start_container(self, pod: PodSandbox, container: Container) -> object:
+        return self._given()
+
+    def validate_container_adjustment(self, request: ValidateContainerAdjustmentRequest) -> object:
+        return self._given()
+
+    def _given(self) -> object:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class AskedAsync:
+    """The same, after a turn of the event loop."""
+
+    def __init__(self, answer: object = None) -> None:
+        self.answer = answer
+
+    async def create_container(self, pod: PodSandbox, container: Container) -> object:
+        await asyncio.sleep(0)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+async def asked(plugin: object, event: Event) -> Answer:
+    async with Runtime(NEW) as runtime, attached(runtime, plugin):
+        (answer,) = await runtime.dispatch(event, request_of(event))
+        # Whatever came of it, the session goes on.
+        assert len(runtime.plugins) == 1
+    return answer
+
+
+ENV = Adjustment().add_env("TZ", "UTC")
+UPDATE = Update("other").set_cpu(shares=2)
+EVICTION = Eviction("other", "noisy")
+
+
+@pytest.mark.parametrize("kind", [Asked, AskedAsync])
+@pytest.mark.parametrize(
+    ("returned", "reply"),
+    [
+        (None, api.CreateContainerResponse()),
+        ([], api.CreateContainerResponse()),
+        (ENV, api.CreateContainerResponse(adjust=ENV.message)),
+        (UPDATE, api.CreateContainerResponse(update=[UPDATE.message])),
+        (
+            [EVICTION, UPDATE, ENV],
+            api.CreateContainerResponse(
+                adjust=ENV.message, update=[UPDATE.message], evict=[EVICTION.message]
+            ),
+        ),
+    ],
+)
+async def test_what_create_container_returns_is_the_reply(
+    kind: type[Asked | AskedAsync], returned: object, reply: Message
+) -> None:
+    assert (await asked(kind(returned), Event.CreateContainer)).reply == reply
+
+
+@pytest.mark.parametrize(
+    ("event", "returned", "reply"),
+    [
+        (
+            Event.UpdateContainer,
+            (UPDATE, EVICTION),
+            api.UpdateContainerResponse(update=[UPDATE.message], evict=[EVICTION.message]),
+        ),
+        (Event.StopContainer, UPDATE, api.StopContainerResponse(update=[UPDATE.message])),
+        (Event.StartContainer, None, api.StartContainerResponse()),
+        (
+            Event.ValidateContainerAdjustment,
+            None,
+            api.ValidateContainerAdjustmentResponse(reject=False),
+        ),
+        (
+            Event.ValidateContainerAdjustment,
+            "no such",
+            api.ValidateContainerAdjustmentResponse(reject=True, reason="no such"),
+        ),
+    ],
+)
+async def test_what_other_handlers_return_is_the_reply(
+    event: Event, returned: object, reply: Message
+) -> None:
+    assert (await asked(Asked(returned), event)).reply == reply
+
+
+@pytest.mark.parametrize(
+    ("event", "returned", "words"),
+    [
+        (
+            Event.CreateContainer,
+            {"env": "x"},
+            "it can return Adjustment, Update, Eviction, several",
+        ),
+        (Event.CreateContainer, "yes", "not str 'yes'"),
+        (Event.CreateContainer, [ENV, ENV], "there can be one Adjustment, not 2"),
+        (Event.UpdateContainer, ENV, "it can return Update, Eviction, several of them or None"),
+        (Event.StopContainer, EVICTION, "it can return Update, several of them or None"),
+        (Event.StartContainer, ENV, "it can return nothing, not Adjustment"),
+        (Event.ValidateContainerAdjustment, False, "a reason to reject or None, not bool"),
+        (Event.CreateContainer, KeyError("FOO"), "KeyError: 'FOO'"),
+        (Event.CreateContainer, UsageError("bad annotation", "mend it"), "annotation; mend it"),
+        (Event.CreateContainer, RpcError(9, "not yet"), "code 9: not yet"),
+    ],
+)
+async def test_failure_of_a_handler_is_an_error_status_and_one_line(
+    event: Event, returned: object, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = (await asked(Asked(returned), event)).error
+    assert isinstance(error, RpcError) and words in str(error)
+    (line,) = [one.message for one in caplog.records if one.levelno == logging.ERROR]
+    assert line.startswith(f"{EVENT_HANDLERS[event]} shop/web") and error.message in line
+
+
+async def test_failure_of_an_async_handler_has_its_traceback_at_debug(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "nri_scope.plugin")
+    answer = await asked(AskedAsync(ZeroDivisionError("oh")), Event.CreateContainer)
+    assert str(answer.error) == "rpc error: code 2: ZeroDivisionError: oh"
+    with_traceback = [one for one in caplog.records if one.exc_info]
+    assert [one.levelno for one in with_traceback] == [logging.DEBUG]
+
+
+async def test_synchronize_in_parts_is_one_call_and_its_updates_come_last() -> None:
+    seen: list[tuple[int, int]] = []
+
+    class Plugin:
+        async def synchronize(
+            self, pods: Sequence[PodSandbox], containers: Sequence[Container]
+        ) -> list[Update]:
+            await asyncio.sleep(0)
+            seen.append((len(pods), len(containers)))
+            return [Update(container.id).set_cpu(shares=2) for container in containers[:1]]
+
+    parts = [
+        api.SynchronizeRequest(pods=[POD], containers=[APP], more=True),
+        api.SynchronizeRequest(containers=[APP, APP], more=True),
+        api.SynchronizeRequest(pods=[POD]),
+    ]
+    async with Runtime(SPLITTING) as runtime, attached(runtime, Plugin()) as (taken, _):
+        seen.clear()
+        replies = [
+            api.SynchronizeResponse.FromString(
+                await taken.call("Synchronize", part.SerializeToString(), 10**10)
+            )
+            for part in parts
+        ]
+    assert seen == [(2, 3)]
+    assert [reply.more for reply in replies] == [True, True, False]
+    assert [len(reply.update) for reply in replies] == [0, 0, 1]
+
+
+async def test_mask_is_never_empty_and_never_more_than_there_are_handlers() -> None:
+    class Synchronizing(BasePlugin):
+        def synchronize(
+            self, pods: Sequence[PodSandbox], containers: Sequence[Container]
+        ) -> list[Update]:
+            return []
+
+    class Creating(BasePlugin):
+        async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+            return Adjustment()
+
+    for plugin, events in [
+        (Synchronizing(), (Event.RemovePodSandbox,)),
+        (Creating(), (Event.CreateContainer,)),
+    ]:
+        async with Runtime(NEW) as runtime, attached(runtime, plugin) as (taken, _):
+            assert events_in(taken.mask) == events
+
+
+async def test_event_that_the_runtime_lacks_is_told_and_the_rest_works(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Runtime(OLD) as runtime, attached(runtime, Everything()) as (taken, _):
+        assert taken.mask == OLD.mask
+    assert "has no UpdatePodSandbox, PostUpdatePodSandbox, Validate" in caplog.text
+
+
+async def test_configuration_can_be_refused() -> None:
+    class Choosy:
+        def configure(self, config: str, runtime: RuntimeHandle) -> None:
+            raise UsageError(f"{runtime.name} will not do")
+
+    await _refused(Choosy())
+
+
+async def test_configuration_can_be_refused_later() -> None:
+    class Choosy:
+        async def configure(self, config: str, runtime: RuntimeHandle) -> None:
+            await asyncio.sleep(0)
+            raise UsageError(f"{runtime.name} will not do")
+
+    await _refused(Choosy())
+
+
+async def _refused(plugin: object) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    async with Runtime(OLD) as runtime:
+        serving = asyncio.create_task(
+            serve(plugin, Identity("10", "choosy"), inherited(ours.detach()))
+        )
+        with pytest.raises(ConnectionClosed, match="containerd will not do"):
+            await runtime.adopt(theirs)
+        with pytest.raises(UsageError, match="containerd will not do"):
+            await serving
+
+
+class Updating:
+    """Knows its runtime, and tries to update from inside a handler as well."""
+
+    runtime: RuntimeHandle
+    inside: str = ""
+
+    async def configure(self, config: str, runtime: RuntimeHandle) -> None:
+        await asyncio.sleep(0)
+        self.runtime = runtime
+
+    async def start_container(self, pod: PodSandbox, container: Container) -> None:
+        try:
+            await self.runtime.update_containers([UPDATE])
+        except UsageError as error:
+            self.inside = str(error)
+
+    def remove_container(self, pod: PodSandbox, container: Container) -> None:
+        self.runtime.update_soon([UPDATE])
+
+
+class Updates:
+    """What the runtime was asked for."""
+
+    def __init__(self) -> None:
+        self.requests: asyncio.Queue[api.UpdateContainersRequest] = asyncio.Queue()
+        self.refuse = False
+
+    def __call__(
+        self, plugin: TakenPlugin, request: api.UpdateContainersRequest
+    ) -> api.UpdateContainersResponse:
+        self.requests.put_nowait(request)
+        if self.refuse:
+            raise RpcError(9, "not today")
+        return api.UpdateContainersResponse(failed=request.update)
+
+
+WANTED = api.UpdateContainersRequest(update=[UPDATE.message], evict=[EVICTION.message])
+
+
+async def test_updates_that_no_event_gave_rise_to() -> None:
+    updates, plugin = Updates(), Updating()
+    async with Runtime(NEW, on_update=updates) as runtime, attached(runtime, plugin):
+        assert await plugin.runtime.update_containers([UPDATE], [EVICTION]) == ["other"]
+        assert await updates.requests.get() == WANTED
+        updates.refuse = True
+        with pytest.raises(RpcError, match="not today"):
+            await plugin.runtime.update_containers([UPDATE])
+    with pytest.raises(ConnectionClosed):
+        await plugin.runtime.update_containers([UPDATE])
+
+
+async def test_update_inside_a_handler_is_an_error_and_not_a_deadlock() -> None:
+    updates, plugin = Updates(), Updating()
+    async with Runtime(NEW, on_update=updates) as runtime, attached(runtime, plugin):
+        (answer,) = await runtime.dispatch(Event.StartContainer, request_of(Event.StartContainer))
+        assert answer.error is None and updates.requests.empty()
+    assert plugin.inside == (
+        "update_containers inside of start_container would wait for itself; "
+        "return the updates, or use update_soon"
+    )
+
+
+async def test_update_soon_works_from_handlers_and_threads_and_failures_are_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    updates, plugin = Updates(), Updating()
+    async with Runtime(NEW, on_update=updates) as runtime, attached(runtime, plugin):
+        await runtime.dispatch(Event.RemoveContainer, request_of(Event.RemoveContainer))
+        assert (await updates.requests.get()).update == [UPDATE.message]
+        thread = threading.Thread(target=plugin.runtime.update_soon, args=([UPDATE], [EVICTION]))
+        thread.start()
+        assert await updates.requests.get() == WANTED
+        thread.join()
+    assert "update_containers: failed for container other" in caplog.text
+
+
+async def test_handler_at_work_when_the_connection_ends_is_cancelled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Slow:
+        ended = ""
+
+        async def create_container(self, pod: PodSandbox, container: Container) -> None:
+            await asyncio.Event().wait()
+
+        async def closed(self, reason: str) -> None:
+            self.ended = reason
+
+    plugin = Slow()
+    async with Runtime(replace(NEW, request_timeout_ms=50)) as runtime:
+        async with attached(runtime, plugin) as (_, serving):
+            (answer,) = await runtime.dispatch(
+                Event.CreateContainer, request_of(Event.CreateContainer)
+            )
+            assert answer.dropped
+            assert (await serving).synchronized
+    assert plugin.ended == "closed by the runtime"
+    assert "create_container shop/web/app: had no answer when the connection ended" in caplog.text
+
+
+async def test_late_answer_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    class Late:
+        def create_container(self, pod: PodSandbox, container: Container) -> None:
+            while (time_left() or 0) > -0.001:
+                pass
+
+    async with Runtime(replace(NEW, request_timeout_ms=30)) as runtime:
+        async with attached(runtime, Late()):
+            await runtime.dispatch(Event.CreateContainer, request_of(Event.CreateContainer))
+    assert re.search(r"CreateContainer: answered after .* s, the deadline was 0.03 s", caplog.text)
+
+
+async def test_what_nobody_knows_is_unimplemented_and_unreadable_bytes_are_refused() -> None:
+    async with Runtime(NEW) as runtime, attached(runtime, Everything()):
+        (answer,) = await runtime.send("Unheard", b"")
+        assert isinstance(answer.error, RpcError) and answer.error.code == 12
+        (answer,) = await runtime.send("CreateContainer", b"\xff")
+        assert isinstance(answer.error, RpcError) and answer.error.code == 3
+        unknown = api.StateChangeEvent(event=99).SerializeToString()  # type: ignore[arg-type]
+        (answer,) = await runtime.send("StateChange", unknown)
+        assert answer.error is None
