@@ -3,8 +3,10 @@
 
 from .answer import Answer
 from .course import Course, Step
+from .exchange import Exchange
 from .launch import read_config
 from .outcome import Outcome
+from .output import OutputLine, Stream
 from .play import FASTEST, Pace, Played, Stored, play, split_setup
 from .plugin import Plugin
 from .profile import Profile, recorded_profile
@@ -18,7 +20,9 @@ __all__ = [
     "RECORDED",
     "Answer",
     "Course",
+    "Exchange",
     "Outcome",
+    "OutputLine",
     "Pace",
     "Played",
     "Plugin",
@@ -29,6 +33,7 @@ __all__ = [
     "SetUp",
     "Step",
     "Stored",
+    "Stream",
     "play",
     "profile_named",
     "read_config",

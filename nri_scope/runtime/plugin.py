@@ -38,11 +38,20 @@ from nri_scope.transport import Link, Notice
 from nri_scope.wire import Code, Connection, RequestReceived
 
 from .answer import Answer
+from .exchange import Exchange
 from .process import Process
 from .state_change import state_change_of
 
 NOTICES_KEPT = 100
 """A peer can cause any number of them."""
+
+
+def _no_time(method: str, payload: bytes) -> int:
+    return 0
+
+
+def _unobserved(plugin: Plugin, exchange: Exchange) -> None:
+    pass
 
 
 class Plugin:
@@ -79,6 +88,11 @@ class Plugin:
         self.registration.add_done_callback(
             lambda future: None if future.cancelled() else future.exception() and None
         )
+        self.transit_ns: Callable[[str, bytes], int] = _no_time
+        """How long the reply to a request (its method and payload) spends on its way to us, on top
+        of what it really takes."""
+        self.on_exchange: Callable[[Plugin, Exchange], None] = _unobserved
+        """Hears of every request once it was answered, or was not."""
         self._on_update = on_update
         self.link: Link = _PluginLink(self)
 
@@ -161,7 +175,26 @@ class Plugin:
         if timeout_ns <= 0:
             # Nothing is left of a deadline that several calls share.
             raise DeadlineExceeded(method, 0)
-        return await self.link.call(service, method, payload, timeout=timeout_ns / 1e9)
+        started_ns = monotonic_ns()
+        data, problem = b"", None
+        try:
+            data = await self.link.call(service, method, payload, timeout=timeout_ns / 1e9)
+            delay_ns = self.transit_ns(method, payload)
+            if delay_ns:
+                left_ns = timeout_ns - (monotonic_ns() - started_ns)
+                await asyncio.sleep(min(delay_ns, max(left_ns, 0)) / 1e9)
+                if delay_ns >= left_ns:
+                    raise DeadlineExceeded(method, timeout_ns / 1e9)
+        except NriScopeError as error:
+            data, problem = b"", error
+            raise
+        finally:
+            took_ns = monotonic_ns() - started_ns
+            self.on_exchange(
+                self,
+                Exchange(method, service, payload, data, problem, started_ns, took_ns, timeout_ns),
+            )
+        return data
 
     # -- what the plugin asks -----------------------------------------------------------------
 

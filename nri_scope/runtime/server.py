@@ -33,6 +33,8 @@ from .answer import Answer
 from .command import command_of
 from .dispatch import Chain, event_of, request_for
 from .launch import launch
+from .operations import Operation
+from .outcome import Outcome
 from .output import OnOutput
 from .plugin import Plugin
 from .process import Process
@@ -76,16 +78,20 @@ class Runtime:
         setup: SetUp | Profile,
         *,
         on_update: Update = _update_nothing_fails,
+        on_new: Callable[[Plugin], None] = lambda plugin: None,
         on_ready: Callable[[Plugin], None] = lambda plugin: None,
         on_end: Callable[[Plugin], None] = lambda plugin: None,
         configure_first: bool = False,
     ) -> None:
-        """``on_ready`` hears of plugins from which on they get events, ``on_end`` of connections
-        that have ended, whether or not they ever came so far. With ``configure_first`` Configure
-        is sent before RegisterPlugin is answered, as a real runtime may or may not do.
+        """``on_new`` hears of connections before anything is sent, to put hooks (`transit_ns`,
+        `on_exchange`) into them, ``on_ready`` of plugins from which on they get events, ``on_end``
+        of connections that have ended, whether or not they ever came so far. With
+        ``configure_first`` Configure is sent before RegisterPlugin is answered, as a real runtime
+        may or may not do.
         """
         self._setup: SetUp = ProfileSetUp(setup) if isinstance(setup, Profile) else setup
         self._on_update = on_update
+        self._on_new = on_new
         self._on_ready = on_ready
         self._on_end = on_end
         self._configure_first = configure_first
@@ -206,7 +212,9 @@ class Runtime:
         return plugin
 
     def _new_plugin(self, identity: tuple[str, str] | None = None) -> Plugin:
-        return Plugin(self._queue_update, identity)
+        plugin = Plugin(self._queue_update, identity)
+        self._on_new(plugin)
+        return plugin
 
     def _take(self, plugin: Plugin, process: Process | None = None, config: str = "") -> Plugin:
         if self._closing:
@@ -311,6 +319,16 @@ class Runtime:
         """
         method, payload = request_for(event, request, dedicated=self.profile.dedicated_rpcs)
         return await self._chain.send(method, payload, event, self._request_timeout_ns)
+
+    async def operate(self, event: Event, request: Message, *, timeout_ns: int = 0) -> Outcome:
+        """Let ``event`` happen as on this runtime, with all that follows from the answers.
+
+        ``request`` is the event's own request message, of the container as it is before any plugin
+        adjusts it now. Replies are merged on the way; validators are asked where there are any.
+        ``timeout_ns`` is each plugin's deadline (0: the profile's).
+        """
+        timeout_ns = timeout_ns or self._request_timeout_ns
+        return await Operation(self._chain, self.profile, event, request, timeout_ns).perform()
 
     async def send(
         self,
