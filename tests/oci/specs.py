@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Specs of all kinds for laws: those that a runtime could write, and hostile ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from nri_scope.oci import Json, Spec
+from nri_scope.oci.lists import KEYED, OPEN
+
+# Few keys, so that two specs have some in common; odd ones among them.
+_KEYS = st.sampled_from(
+    ["a", "b", "", "/", "~", "~1", "/dev/x", "a#2", "b#1", "#2", "-a", "a=b", "é", "0", "1"]
+)
+_SCALARS: st.SearchStrategy[Json] = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 2),
+    st.just(2**70),
+    st.sampled_from([0.0, 1.0, float("nan"), float("inf")]),
+    _KEYS,
+)
+
+
+def _nested(below: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
+    return st.lists(below, max_size=3) | st.dictionaries(_KEYS, below, max_size=3)
+
+
+ANY: st.SearchStrategy[Json] = st.recursive(_SCALARS, _nested, max_leaves=6)
+"""Any JSON."""
+
+
+def _member(names: tuple[str, ...]) -> st.SearchStrategy[Json]:
+    keys: dict[str, st.SearchStrategy[Json]] = dict.fromkeys(names, _KEYS)
+    return st.fixed_dictionaries(keys, optional={"options": ANY, "x": ANY})
+
+
+_MEMBERS: dict[str, st.SearchStrategy[Any]] = {
+    "/process/env": st.tuples(_KEYS, _SCALARS).map(lambda pair: f"{pair[0]}={pair[1]}") | _KEYS,
+    "/process/rlimits": _member(("type",)),
+    "/mounts": _member(("destination",)),
+    "/linux/namespaces": _member(("type",)),
+    "/linux/devices": _member(("path",)),
+    "/linux/resources/devices": st.fixed_dictionaries(
+        {}, optional={"type": _KEYS, "major": st.integers(0, 2), "access": _KEYS, "allow": ANY}
+    ),
+    "/linux/resources/hugepageLimits": _member(("pageSize",)),
+    "/linux/seccomp/syscalls": st.fixed_dictionaries(
+        {"names": st.lists(_KEYS, min_size=1, max_size=2)}, optional={"action": _KEYS}
+    ),
+    "/cdiDevices": _member(("name",)),
+    "/hooks/prestart": _member(("path",)),
+    "/process/user/additionalGids": st.integers(0, 3),
+    "/linux/maskedPaths": _KEYS,
+}
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "/process/args": st.lists(_KEYS, max_size=3),
+    "/process/oomScoreAdj": _SCALARS,
+    "/process/scheduler": st.dictionaries(_KEYS, _SCALARS, max_size=2),
+    "/annotations": st.dictionaries(_KEYS, _KEYS, max_size=4),
+    "/linux/netDevices": st.dictionaries(_KEYS, st.dictionaries(_KEYS, _KEYS, max_size=1)),
+    "/linux/resources/cpu": st.dictionaries(_KEYS, _SCALARS, max_size=3),
+    "/linux/resources/pids": st.dictionaries(st.just("limit"), _SCALARS, max_size=1),
+    "/linux/seccomp/defaultAction": _KEYS,
+}
+_PLACES: dict[str, st.SearchStrategy[Any]] = _VALUES | {
+    path: st.lists(member, max_size=4) for path, member in _MEMBERS.items()
+}
+
+
+def put(spec: Spec, path: str, value: Json) -> None:
+    """Set `path` in `spec`, in place; a parent that is no object gives way."""
+    *parents, last = path.split("/")[1:]
+    for name in parents:
+        inner = spec.get(name)
+        if not isinstance(inner, dict):
+            inner = spec[name] = {}
+        spec = inner
+    spec[last] = value
+
+
+@st.composite
+def _ordinary(draw: st.DrawFn) -> Spec:
+    spec: Spec = {}
+    for path in draw(st.lists(st.sampled_from(sorted(_PLACES)), unique=True, max_size=6)):
+        put(spec, path, draw(_PLACES[path]))
+    return spec
+
+
+@st.composite
+def _hostile(draw: st.DrawFn) -> Spec:
+    spec = draw(_ordinary())
+    paths = sorted({*OPEN - {""}, *KEYED, *_PLACES})
+    for path in draw(st.lists(st.sampled_from(paths), max_size=2)):
+        put(spec, path, draw(ANY))
+    return spec
+
+
+ORDINARY: st.SearchStrategy[Spec] = _ordinary()
+"""Objects and arrays are where OCI has them; what is in them may be odd."""
+
+SPECS: st.SearchStrategy[Spec] = (
+    ORDINARY | _hostile() | st.dictionaries(_KEYS | st.sampled_from(["linux", "mounts"]), ANY)
+)
+"""Any object, most of them more or less like a spec."""
