@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which methods of an object are its handlers, and what is wrong with those that almost are."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from nri_scope.errors import UsageError
+from nri_scope.nri.events import Event
+from nri_scope.plugin import BasePlugin, Container, PodSandbox
+from nri_scope.plugin.handlers import EVENT_HANDLERS, Handlers
+
+
+def made(**methods: object) -> object:
+    return type("Mine", (), methods)()
+
+
+def test_base_class_has_every_handler_and_its_own_do_not_count() -> None:
+    own = {name for name, _ in inspect.getmembers(BasePlugin, inspect.isfunction)}
+    assert own == {"configure", "synchronize", "shutdown", "closed", *EVENT_HANDLERS.values()}
+    with pytest.raises(UsageError, match="BasePlugin has no handlers; give it methods such as"):
+        Handlers.of(BasePlugin())
+
+    class Derived(BasePlugin):
+        def start_container(self, pod: PodSandbox, container: Container) -> None: ...
+
+    assert Handlers.of(Derived()).events == {Event.StartContainer}
+
+
+def test_handlers_may_be_any_callable_and_other_methods_are_nobody_elses_business() -> None:
+    plugin = made(
+        create_container=staticmethod(lambda pod, container: None),
+        start_container=lambda self, *arguments: None,
+        update_containers=lambda self: None,
+        remove_all=lambda self: None,
+        closed=False,
+        _configure=lambda self: None,
+    )
+    assert set(Handlers.of(plugin).by_name) == {"create_container", "start_container"}
+
+
+@pytest.mark.parametrize("name", ["CreateContainer", "createContainer", "on_create_container"])
+def test_other_spelling_is_named(name: str) -> None:
+    with pytest.raises(UsageError, match=f"Mine.{name} is no handler; write create_container"):
+        Handlers.of(made(**{name: lambda self, pod, container: None}))
+
+
+def test_other_arguments_are_named() -> None:
+    with pytest.raises(UsageError, match=r"Mine.create_container\(container\) has other arguments"):
+        Handlers.of(made(create_container=lambda self, container: None))
+    with pytest.raises(UsageError, match=r"called as update_container\(pod, container, resources"):
+        Handlers.of(made(update_container=lambda self, pod, container: None))
+
+
+def test_class_or_nothing_at_all_is_no_plugin() -> None:
+    with pytest.raises(UsageError, match=r"BasePlugin is a class; give an object.*BasePlugin\(\)"):
+        Handlers.of(BasePlugin)
+    with pytest.raises(UsageError, match="object has no handlers"):
+        Handlers.of(object())

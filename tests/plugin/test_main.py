@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plugin's main program, as a process of its own: launched, and connecting by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event
+from nri_scope.plugin import Adjustment
+from nri_scope.runtime import Runtime
+
+from .attached import NEW, OLD
+
+ROOT = Path(__file__).parents[2]
+
+PLUGIN = f"""#!{sys.executable}
+import sys
+
+sys.path.insert(0, {str(ROOT)!r})
+from nri_scope.errors import UsageError
+from nri_scope.plugin import Adjustment, run
+
+class Plugin:
+    '''Says what it was configured with.
+
+    More that is not for the help.
+    '''
+
+    config = ""
+
+    def configure(self, config, runtime):
+        self.config = config
+
+    def create_container(self, pod, container):
+        if container.name == "bad":
+            raise ValueError("a\\nb\\x1b[31m")
+        return Adjustment().add_env("CONFIG", self.config)
+
+    def closed(self, reason):
+        print("closed:", reason, flush=True)
+
+run(Plugin(), name="written")
+"""
+
+CREATE = api.CreateContainerRequest(
+    pod=api.PodSandbox(name="web", namespace="shop"), container=api.Container(name="app")
+)
+BAD = api.CreateContainerRequest(container=api.Container(name="bad"))
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "20-mine"
+    path.write_text(PLUGIN)
+    path.chmod(0o755)
+    return path
+
+
+@asynccontextmanager
+async def started(program: Path, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(str(program), *options),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={name: value for name, value in os.environ.items() if not name.startswith("NRI_")},
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def said(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
+    async with asyncio.timeout(30):
+        out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_launched_by_a_runtime_it_is_configured_and_adjusts(program: Path) -> None:
+    async with Runtime(OLD) as runtime:
+        plugin = await runtime.launch(program, config="as wanted")
+        assert plugin.id == "20-mine"
+        (answer,) = await runtime.dispatch(Event.CreateContainer, CREATE)
+        assert answer.reply == api.CreateContainerResponse(
+            adjust=Adjustment().add_env("CONFIG", "as wanted").message
+        )
+
+
+async def test_connecting_it_reconnects_until_it_is_told_to_end(
+    program: Path, tmp_path: Path
+) -> None:
+    socket = tmp_path / "nri.sock"
+    options = ("--socket", str(socket), "--index", "30", "--wait")
+    async with started(program, *options) as process:
+        for _ in range(2):
+            async with Runtime(NEW) as runtime:
+                await runtime.listen(socket)
+                await runtime.wait_plugins(1)
+                assert [plugin.id for plugin in runtime.plugins] == ["30-written"]
+                (answer,) = await runtime.dispatch(Event.CreateContainer, CREATE)
+                assert isinstance(answer.reply, api.CreateContainerResponse)
+                assert answer.reply.adjust.env[0].key == "CONFIG"
+        async with Runtime(NEW) as runtime:
+            await runtime.listen(socket)
+            await runtime.wait_plugins(1)
+            process.send_signal(signal.SIGTERM)
+            status, out, _ = await said(process)
+    assert status == 0
+    assert out.splitlines() == ["closed: closed by the runtime"] * 2 + ["closed: terminated"]
+
+
+@pytest.mark.parametrize(("options", "tracebacks"), [((), 0), (("--verbose",), 1)])
+async def test_exception_is_one_printable_line_and_a_traceback_if_wanted(
+    program: Path, tmp_path: Path, options: tuple[str, ...], tracebacks: int
+) -> None:
+    socket = tmp_path / "nri.sock"
+    async with Runtime(NEW) as runtime:
+        await runtime.listen(socket)
+        async with started(program, "--socket", str(socket), "--once", *options) as process:
+            await runtime.wait_plugins(1)
+            await runtime.dispatch(Event.CreateContainer, BAD)
+            runtime.plugins[0].drop("enough")
+            status, _, err = await said(process)
+    assert status == 0
+    assert err.count("Traceback") == tracebacks
+    assert r"error: create_container bad: ValueError: a\nb\x1b[31m" in err.splitlines()
+    assert "\x1b" not in err
+
+
+async def test_what_cannot_be_is_one_line_and_status_2(program: Path, tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.sock")
+    for options, words in [
+        (("--socket", missing), f"written: {missing}: no such socket"),
+        (("--index", "7"), "written: '7' is no plugin index; write 07"),
+        (("--name", "a b"), "written: 'a b' is no plugin name"),
+    ]:
+        async with started(program, *options) as process:
+            status, out, err = await said(process)
+        assert (status, out) == (2, "")
+        assert words in err.splitlines()[-1]
+        assert "Traceback" not in err
+
+
+async def test_help_has_the_plugins_own_first_line(program: Path) -> None:
+    async with started(program, "--help") as process:
+        status, out, _ = await said(process)
+    assert status == 0
+    assert "Says what it was configured with." in out and "More that" not in out
+
+
+async def test_interrupt_while_nobody_is_there_ends_it(program: Path, tmp_path: Path) -> None:
+    options = ("--socket", str(tmp_path / "nri.sock"), "--wait")
+    async with started(program, *options) as process:
+        assert process.stderr is not None
+        async with asyncio.timeout(30):
+            while b"waiting for a runtime" not in await process.stderr.readline():
+                pass
+        process.send_signal(signal.SIGINT)
+        status, _, err = await said(process)
+    assert (status, err) == (0, "")
