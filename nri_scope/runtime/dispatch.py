@@ -19,12 +19,13 @@ from .state_change import as_state_change
 class Chain:
     """The plugins that get events, in the order of their indices.
 
-    ValidateContainerAdjustment is dispatched like any other event here. Real runtimes ask all
-    validators at once, after the chain of CreateContainer, and fail the container when one of them
-    errs or vanishes.
+    What `send` sends it sends to one after the other, ValidateContainerAdjustment too; it is
+    `operations` that knows what real runtimes make of events and answers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_name: bool = False) -> None:
+        """With ``by_name`` the order is that of the plugins' names."""
+        self._by_name = by_name
         self.lock = asyncio.Lock()
         """Held for each request from the first plugin to the last."""
         self._plugins: list[Plugin] = []
@@ -37,7 +38,7 @@ class Chain:
     def add(self, plugin: Plugin) -> None:
         """Equal indices stay in the order of their arrival, which no real runtime promises."""
         self._plugins.append(plugin)
-        self._plugins.sort(key=lambda one: one.index)
+        self._plugins.sort(key=lambda one: one.name if self._by_name else one.index)
 
     def remove(self, plugin: Plugin) -> None:
         """Nothing happens where it is not there."""

@@ -99,7 +99,7 @@ class Runtime:
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[Server] = []
         self._registering = asyncio.Lock()
-        self._chain = Chain()
+        self._chain = Chain(by_name=self._setup.profile.conduct.asks_by_name)
         self._connected: dict[Plugin, Process | None] = {}
         self._changed = asyncio.Event()
         self._closing = False

@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An event with all that follows from the answers: merged, refused, validated, failed or logged."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import RpcError
+from nri_scope.nri.changes import path_of_field
+from nri_scope.nri.events import PASSIVE_EVENTS, Event
+from nri_scope.nri.merging import Creation, Updating
+from nri_scope.runtime import PROFILES, Profile, Runtime
+from nri_scope.wire import RequestReceived
+
+from .profiles import patient
+from .small_plugin import Handler, Reply, SmallPlugin
+from .test_dispatch import CONTAINER, CREATE, POD, START, joined, request_of
+
+NEW = patient("containerd-2.3")
+OLD = patient("containerd-1.7")
+CRI_O = patient("cri-o")
+ISULAD = patient("isulad")
+EVERYTHING = [profile for name, profile in ((name, patient(name)) for name in PROFILES)]
+BOOM = RpcError(2, "boom")
+BOOM_IN_GO = "rpc error: code = Unknown desc = boom"
+CREATION_FAILED = (
+    "failed to create containerd container: failed to get NRI adjustment for container: "
+)
+STOP = api.StopContainerRequest(pod=POD, container=CONTAINER)
+UPDATE = api.UpdateContainerRequest(pod=POD, container=CONTAINER)
+UPDATE.linux_resources.cpu.shares.value = 100
+
+
+def answering(plugin: str, mask: int = 0, /, **replies: Reply | Handler) -> SmallPlugin:
+    """A plugin that gives these replies to these methods."""
+    small = SmallPlugin(plugin, mask)
+    for method, reply in replies.items():
+        small.on[method] = reply if callable(reply) else _always(reply)
+    return small
+
+
+def _always(reply: Reply) -> Handler:
+    return lambda request: reply
+
+
+def annotating(key: str, value: str = "x") -> api.CreateContainerResponse:
+    return api.CreateContainerResponse(adjust=api.ContainerAdjustment(annotations={key: value}))
+
+
+def with_shares(shares: int, container: str = "other") -> list[api.ContainerUpdate]:
+    update = api.ContainerUpdate(container_id=container)
+    update.linux.resources.cpu.shares.value = shares
+    return [update]
+
+
+# -- the chain ------------------------------------------------------------------------------------
+
+
+async def test_each_plugin_sees_what_those_before_it_adjusted() -> None:
+    async with Runtime(NEW) as runtime:
+        plugins = [
+            answering(f"{number}0-p", NEW.mask, CreateContainer=annotating(f"key-{number}"))
+            for number in (1, 2, 3)
+        ]
+        await joined(runtime, *plugins)
+        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        seen = [plugin.messages("CreateContainer")[0] for plugin in plugins]
+        assert [answer.request for answer in outcome.answers] == seen
+        assert [set(one.container.annotations) for one in seen] == [  # type: ignore[attr-defined]
+            set(), {"key-1"}, {"key-1", "key-2"},
+        ]  # fmt: skip
+        assert isinstance(outcome.merged, Creation)
+        assert set(outcome.merged.adjustment.annotations) == {"key-1", "key-2", "key-3"}
+        assert (outcome.failure, outcome.error, outcome.culprit) == ("", "", "")
+    assert api.CreateContainerRequest(pod=POD, container=CONTAINER) == CREATE
+
+
+async def test_plugins_see_what_those_before_them_updated() -> None:
+    async with Runtime(NEW) as runtime:
+        mine = with_shares(300, CONTAINER.id)
+        first = answering("10-a", UpdateContainer=api.UpdateContainerResponse(update=mine))
+        second = SmallPlugin("20-b")
+        await joined(runtime, first, second)
+        outcome = await runtime.operate(Event.UpdateContainer, UPDATE)
+        assert [
+            one.linux_resources.cpu.shares.value  # type: ignore[attr-defined]
+            for plugin in (first, second)
+            for one in plugin.messages("UpdateContainer")
+        ] == [100, 300]
+        assert isinstance(outcome.merged, Updating)
+        assert outcome.merged.resources.cpu.shares.value == 300
+        assert outcome.updates == []
+
+
+@pytest.mark.parametrize(
+    ("event", "reply"),
+    [
+        (Event.CreateContainer, api.CreateContainerResponse(update=with_shares(7))),
+        (Event.UpdateContainer, api.UpdateContainerResponse(update=with_shares(7))),
+        (Event.StopContainer, api.StopContainerResponse(update=with_shares(7))),
+    ],
+    ids=lambda one: one.name if isinstance(one, Event) else "",
+)
+async def test_updates_of_other_containers_are_told(event: Event, reply: Reply) -> None:
+    async with Runtime(NEW) as runtime:
+        await joined(runtime, answering("10-a", **{event.name: reply}))
+        outcome = await runtime.operate(event, request_of(event))
+        (update,) = outcome.updates
+        assert (update.container_id, update.linux.resources.cpu.shares.value) == ("other", 7)
+
+
+@pytest.mark.parametrize("profile", EVERYTHING, ids=lambda profile: profile.name)
+async def test_every_event_travels_as_this_runtime_sends_it(profile: Profile) -> None:
+    async with Runtime(profile) as runtime:
+        plugin = SmallPlugin()
+        await plugin.join(runtime)
+        for event in sorted(PASSIVE_EVENTS):
+            outcome = await runtime.operate(event, request_of(event))
+            assert bool(outcome.skipped) == bool(profile.skips(event)) == (not outcome.answers)
+            assert not outcome.failure
+        told = {request.method for request in plugin.events}
+        assert ("StateChange" in told) != profile.dedicated_rpcs
+
+
+async def test_container_is_in_the_state_that_this_runtime_tells() -> None:
+    async with Runtime(CRI_O) as runtime:
+        plugin = SmallPlugin()
+        await plugin.join(runtime)
+        await runtime.operate(Event.StopContainer, STOP)
+        (seen,) = plugin.messages("StopContainer")
+        assert seen.container.state == api.ContainerState.CONTAINER_STOPPED  # type: ignore[attr-defined]
+
+
+async def test_deadline_is_the_profiles_unless_another_is_given() -> None:
+    async with Runtime(NEW) as runtime:
+        plugin = SmallPlugin()
+        await plugin.join(runtime)
+        await runtime.operate(Event.StartContainer, START)
+        outcome = await runtime.operate(Event.StartContainer, START, timeout_ns=50_000_000_000)
+        assert [request.timeout_ns for request in plugin.events] == [
+            60_000_000_000, 50_000_000_000,
+        ]  # fmt: skip
+        assert outcome.answers[0].timeout_ns == 50_000_000_000
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+CONTAINERD_FAILS = {
+    Event.RunPodSandbox: "NRI RunPodSandbox failed: ",
+    Event.UpdatePodSandbox: "NRI sandbox update failed: ",
+    Event.CreateContainer: CREATION_FAILED,
+    Event.StartContainer: "NRI container start failed: ",
+    Event.UpdateContainer: "NRI container update failed: ",
+}
+CRI_O_FAILS = dict.fromkeys(
+    (Event.RunPodSandbox, Event.StopPodSandbox, Event.UpdatePodSandbox, Event.CreateContainer,
+     Event.UpdateContainer), "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("profile", "failing"), [(NEW, CONTAINERD_FAILS), (CRI_O, CRI_O_FAILS)], ids=["NEW", "CRI_O"]
+)
+@pytest.mark.parametrize("event", sorted(PASSIVE_EVENTS), ids=lambda event: event.name)
+async def test_error_stops_the_chain_and_fails_the_request_or_is_logged(
+    profile: Profile, failing: dict[Event, str], event: Event
+) -> None:
+    if profile.skips(event):
+        return
+    async with Runtime(profile) as runtime:
+        second = SmallPlugin("20-b")
+        await joined(runtime, answering("10-a", **{event.name: BOOM}), second)
+        outcome = await runtime.operate(event, request_of(event))
+        assert [answer.plugin for answer in outcome.answers] == ["10-a"]
+        assert not second.events and len(runtime.plugins) == 2
+        assert outcome.culprit == "10-a" and not outcome.refused
+        if event in failing:
+            assert (outcome.failure, outcome.error) == (failing[event] + BOOM_IN_GO, "")
+        else:
+            assert (outcome.failure, outcome.error) == ("", BOOM_IN_GO)
+
+
+async def test_failed_operation_updates_nobody() -> None:
+    async with Runtime(NEW) as runtime:
+        first = api.CreateContainerResponse(update=with_shares(7))
+        await joined(
+            runtime,
+            answering("10-a", CreateContainer=first),
+            answering("20-b", CreateContainer=BOOM),
+        )
+        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        assert outcome.failure and outcome.updates == []
+
+
+async def test_plugin_that_is_lost_is_harmless() -> None:
+    async with Runtime(NEW) as runtime:
+        lost, last = (
+            SmallPlugin("10-lost", NEW.mask & 0x1FFF),
+            answering("20-last", NEW.mask & 0x1FFF, CreateContainer=annotating("key")),
+        )
+        lost.on["CreateContainer"] = lambda request: lost.connected.abort()
+        await joined(runtime, lost, last)
+        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        assert [answer.dropped for answer in outcome.answers] == [True, False]
+        assert (outcome.failure, outcome.error) == ("", "")
+        assert isinstance(outcome.merged, Creation)
+        assert set(outcome.merged.adjustment.annotations) == {"key"}
+
+
+async def test_conflict_fails_the_creation_in_the_runtimes_words() -> None:
+    async with Runtime(NEW) as runtime:
+        plugins = [
+            answering(f"{number}0-p", CreateContainer=annotating("key")) for number in (1, 2, 3)
+        ]
+        await joined(runtime, *plugins)
+        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        assert outcome.failure.startswith(CREATION_FAILED)
+        assert '"20-p" and "10-p" both tried to set' in outcome.failure
+        assert (outcome.culprit, outcome.refused) == ("20-p", True)
+        assert not plugins[2].events and not outcome.validations
+
+
+async def test_evictions_and_unknown_fields_are_told_as_dropped() -> None:
+    async with Runtime(OLD) as runtime:
+        reply = api.CreateContainerResponse(evict=[api.ContainerEviction(container_id="other")])
+        reply.adjust.linux.oom_score_adj.value = 5
+        await joined(runtime, answering("10-a", CreateContainer=reply))
+        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        assert {(one.plugin, one.path) for one in outcome.dropped} == {
+            ("10-a", "/evict"), ("10-a", "/process/oomScoreAdj"),
+        }  # fmt: skip
+
+
+# -- validation -----------------------------------------------------------------------------------
+
+VALIDATE = Event.ValidateContainerAdjustment
+CREATE_BIT = Event.CreateContainer.bit
+
+
+async def test_validators_are_told_what_was_merged_who_owns_it_and_who_was_there() -> None:
+    async with Runtime(NEW) as runtime:
+        adjusting = answering("20-b", CREATE_BIT, CreateContainer=annotating("key"))
+        uninterested = SmallPlugin("30-c", Event.StartContainer.bit)
+        validator = SmallPlugin("10-a", VALIDATE.bit)
+        await joined(runtime, adjusting, uninterested, validator)
+        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        assert [answer.plugin for answer in outcome.validations] == ["10-a"]
+        (seen,) = validator.messages("ValidateContainerAdjustment")
+        assert isinstance(seen, api.ValidateContainerAdjustmentRequest)
+        assert outcome.validations[0].request == seen
+        assert [(one.index, one.name) for one in seen.plugins] == [
+            ("10", "a"), ("20", "b"), ("30", "c"),
+        ]  # fmt: skip
+        assert seen.adjust.annotations == {"key": "x"}
+        assert not seen.container.annotations
+        owners = seen.owners.owners[CONTAINER.id].compound[api.Annotations].owners
+        assert owners == {"key": "20-b"}
+        assert not outcome.failure
+
+
+async def test_all_validators_are_asked_at_once() -> None:
+    async with Runtime(NEW) as runtime:
+        first, second = SmallPlugin("10-a"), SmallPlugin("20-b")
+        waiting: list[RequestReceived] = []
+
+        def second_answers_both(request: RequestReceived) -> Reply:
+            # The first one answers only now that the second one is asked.
+            first.answer(waiting[0], b"")
+            return b""
+
+        first.on["ValidateContainerAdjustment"] = lambda request: waiting.append(request)
+        second.on["ValidateContainerAdjustment"] = second_answers_both
+        await joined(runtime, first, second)
+        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        assert [answer.error for answer in outcome.validations] == [None, None]
+
+
+async def test_rejection_fails_the_creation() -> None:
+    rejection = api.ValidateContainerAdjustmentResponse(reject=True)
+    reasoned = api.ValidateContainerAdjustmentResponse(reject=True, reason="too much")
+    for profile, reply, words in (
+        (NEW, reasoned, f'{CREATION_FAILED}validator "10-a" rejected container adjustment, '
+         "reason: too much"),
+        (CRI_O, rejection, 'validator "10-a" rejected container adjustment, '
+         "reason: unknown rejection reason"),
+    ):  # fmt: skip
+        async with Runtime(profile) as runtime:
+            await joined(runtime, answering("10-a", ValidateContainerAdjustment=reply))
+            outcome = await runtime.operate(Event.CreateContainer, CREATE)
+            assert outcome.failure == words
+            assert (outcome.culprit, outcome.refused) == ("10-a", True)
+
+
+async def test_validator_fails_closed() -> None:
+    """Whether it errs, is late or vanishes, the container is not created."""
+    hurried = replace(NEW, request_timeout_ms=200)
+
+    def vanish(plugin: SmallPlugin) -> Handler:
+        return lambda request: plugin.connected.abort()
+
+    for kind, words in (
+        ("errs", BOOM_IN_GO),
+        ("is late", "context deadline exceeded"),
+        ("vanishes", "ttrpc: closed"),
+        ("vanishes before", "ttrpc: closed"),
+    ):
+        async with Runtime(hurried) as runtime:
+            validator = SmallPlugin("10-a")
+            match kind:
+                case "errs":
+                    validator.on[VALIDATE.name] = _always(BOOM)
+                case "is late":
+                    validator.on[VALIDATE.name] = _always(None)
+                case "vanishes":
+                    validator.on[VALIDATE.name] = vanish(validator)
+                case _:
+                    validator.on["CreateContainer"] = vanish(validator)
+            await joined(runtime, validator, SmallPlugin("20-b"))
+            outcome = await runtime.operate(Event.CreateContainer, CREATE)
+            assert outcome.failure == f"{CREATION_FAILED}validator plugin 10-a failed: {words}"
+            assert len(runtime.plugins) == (2 if kind == "errs" else 1)
+
+
+async def test_validation_does_not_come_alone_nor_before_nri_0_10() -> None:
+    async with Runtime(NEW) as runtime:
+        validator = SmallPlugin()
+        await validator.join(runtime)
+        outcome = await runtime.operate(VALIDATE, request_of(VALIDATE))
+        assert "part of CreateContainer" in outcome.skipped and not validator.events
+    async with Runtime(OLD) as runtime:
+        await validator.join(runtime)
+        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        assert not outcome.validations
+
+
+# -- iSulad ---------------------------------------------------------------------------------------
+
+
+async def test_isulad_closes_the_connection_for_an_error_and_goes_on() -> None:
+    async with Runtime(ISULAD) as runtime:
+        failing, next_one = answering("10-a", CreateContainer=BOOM), SmallPlugin("20-b")
+        await joined(runtime, failing, next_one)
+        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        assert [(one.plugin, one.dropped) for one in outcome.answers] == [
+            ("10-a", True), ("20-b", False),
+        ]  # fmt: skip
+        assert (outcome.failure, outcome.error) == ("", "")
+        await failing.connected.wait_closed()
+        assert [plugin.id for plugin in runtime.plugins] == ["20-b"]
+        await runtime.wait_for(lambda: bool(runtime.former))
+        assert "closes a connection for any error" in runtime.former[0].end_reason
+
+
+async def test_isulad_shows_nobodys_adjustments_and_ignores_conflicts() -> None:
+    async with Runtime(ISULAD) as runtime:
+        kept = api.CreateContainerResponse()
+        kept.adjust.linux.resources.cpu.shares.value = 1
+        other = api.CreateContainerResponse()
+        other.adjust.linux.resources.cpu.shares.value = 2
+        plugins = [
+            answering("10-a", CreateContainer=kept),
+            answering("20-b", CreateContainer=other),
+            answering("30-c", CreateContainer=annotating("key")),
+        ]
+        await joined(runtime, *plugins)
+        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        for plugin in plugins:
+            (seen,) = plugin.messages("CreateContainer")
+            assert seen == api.CreateContainerRequest(
+                pod=POD, container=api.Container(pod_sandbox_id="pod", name="app")
+            )
+        assert isinstance(outcome.merged, Creation) and not outcome.failure
+        assert outcome.merged.adjustment.linux.resources.cpu.shares.value == 1
+        assert outcome.merged.adjustment.annotations == {"key": "x"}
+        (dropped,) = outcome.dropped
+        assert (dropped.plugin, dropped.container_id) == ("20-b", CONTAINER.id)
+        assert '"20-b" and "10-a" both tried to set CPU shares' in dropped.reason
+
+
+async def test_isulad_has_no_use_for_new_hooks_and_classes() -> None:
+    reply = api.CreateContainerResponse()
+    reply.adjust.hooks.create_runtime.add(path="/bin/hook")
+    reply.adjust.hooks.poststop.add(path="/bin/last")
+    reply.adjust.linux.resources.blockio_class.value = "gold"
+    reply.update.add(container_id="other").linux.resources.rdt_class.value = "silver"
+    async with Runtime(ISULAD) as runtime:
+        await joined(runtime, answering("10-a", CreateContainer=reply))
+        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+    assert isinstance(outcome.merged, Creation)
+    hooks = outcome.merged.adjustment.hooks
+    assert not hooks.create_runtime and [hook.path for hook in hooks.poststop] == ["/bin/last"]
+    assert [(one.container_id, one.path, one.value) for one in outcome.dropped] == [
+        (CONTAINER.id, "/hooks/createRuntime", "/bin/hook"),
+        (CONTAINER.id, path_of_field(api.BlockioClass), "gold"),
+        ("other", path_of_field(api.RdtClass), "silver"),
+    ]
+    assert outcome.updates[0].linux.resources.rdt_class.value == ""
+
+
+async def test_isulad_asks_in_the_order_of_names() -> None:
+    order: list[str] = []
+
+    def remember(plugin: SmallPlugin) -> SmallPlugin:
+        def handle(request: RequestReceived) -> Reply:
+            order.append(plugin.name)
+            return b""
+
+        plugin.on["StateChange"] = handle
+        return plugin
+
+    async with Runtime(ISULAD) as runtime:
+        await joined(runtime, remember(SmallPlugin("10-zebra")), remember(SmallPlugin("20-ant")))
+        await runtime.operate(Event.StartContainer, START)
+    assert order == ["ant", "zebra"]
+
+
+async def test_operations_are_serial() -> None:
+    order: list[str] = []
+
+    def handle(request: RequestReceived) -> Reply:
+        order.append(request.method)
+        asyncio.get_running_loop().call_soon(plugin.answer, request, b"")
+        return None
+
+    async with Runtime(NEW) as runtime:
+        plugin = SmallPlugin()
+        for method in ("CreateContainer", "ValidateContainerAdjustment", "StartContainer"):
+            plugin.on[method] = handle
+        await plugin.join(runtime)
+        await asyncio.gather(
+            runtime.operate(Event.CreateContainer, CREATE),
+            runtime.operate(Event.StartContainer, START),
+        )
+    assert order == ["CreateContainer", "ValidateContainerAdjustment", "StartContainer"]
