@@ -122,7 +122,7 @@ def parse_matcher(tag: str, argument: str) -> Matcher:
         return Present() if tag == Present.tag else Ignored()
     nearest = difflib.get_close_matches(tag[:20], _TAGS, n=1, cutoff=0.5)
     if tag.rstrip(",") in _TAGS:
-        hint = "put a space before the comma"
+        hint = "put a space behind a matcher"
     elif nearest:
         hint = f"did you mean {nearest[0]}?"
     else:

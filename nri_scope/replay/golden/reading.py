@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
@@ -31,6 +31,7 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,19}", re.ASCII)
 _TRUTHS = {"true": True, "false": False}
 _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 _TEXT_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
+_PLAIN_TAGS = _TEXT_TAGS | {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
 
 class MalformedYaml(UsageError):
@@ -44,7 +45,7 @@ class MalformedYaml(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of the document and the line where it starts."""
+    """A value of the document and the line where it starts, or where its key stands."""
 
     line: int
     value: bool | int | str | Matcher | list[Node] | dict[str, Node]
@@ -69,7 +70,8 @@ def parse_yaml(text: str) -> Node:
         raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise MalformedYaml(mark.line + 1 if mark else 0, _words(error.problem)) from None
+        hint = "put a space behind a matcher" if "a tag" in str(error.context) else ""
+        raise MalformedYaml(mark.line + 1 if mark else 0, _words(error.problem), hint) from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         # Among them: characters that YAML has not, numbers in directives that Python refuses.
         raise MalformedYaml(0, _words(getattr(error, "reason", None) or error)) from None
@@ -140,7 +142,8 @@ class _Building:
             key: str = event.value
             if key in entries:
                 raise MalformedYaml(line, f"the key {key[:80]!r} is there twice")
-            entries[key] = self._node(next(self._events), depth)
+            # Where the key stands is where people look.
+            entries[key] = replace(self._node(next(self._events), depth), line=line)
         return entries
 
     def _scalar(self, event: yaml.ScalarEvent, line: int) -> bool | int | str | Matcher:
@@ -171,7 +174,9 @@ def _line(event: yaml.Event) -> int:
 
 
 def _untagged(tag: str | None, line: int) -> None:
-    if tag is not None and not tag.startswith("tag:yaml.org,2002:"):
+    if tag is not None and tag not in _PLAIN_TAGS:
         raise MalformedYaml(
-            line, f"{tag[:80]!r} stands before a list or a mapping", "matchers take the whole place"
+            line,
+            f"{tag[:80]!r} stands before a key, a list or a mapping",
+            "matchers take the whole place",
         )

@@ -18,6 +18,8 @@ MAX_LINES = 40
 """Of one reply; the differing paths below it are never cut."""
 MAX_WIDTH = 400
 
+_CONTEXT = 40
+"""Characters shown before the first that differs, of values that are too long."""
 _NOTHING = "nothing"
 
 
@@ -58,9 +60,9 @@ def _one(mismatch: Mismatch, file: str) -> Iterator[str]:
     match mismatch.kind:
         case Kind.DIFFERS:
             yield f"{name}: differs in {count} place{'s' if count > 1 else ''}"
+            yield from _differing(mismatch.differences)
             yield f"  expected ({at}):"
             yield from _reply(mismatch.expected)
-            yield from _differing(mismatch.differences)
         case Kind.UNUSED:
             yield f"{name}: expected, and did not happen (unused entry)"
             yield f"  expected ({at}):"
@@ -92,12 +94,23 @@ def _differing(differences: Sequence[Difference]) -> Iterator[str]:
         return
     yield "  differing:"
     for one in differences:
-        yield f"    {safe(one.path, MAX_WIDTH) or '/'}: {_side('expected', one.expected)}"
-        yield f"      {_side('got', one.got)}"
+        expected, got = _shown(one.expected), _shown(one.got)
+        same = _same(expected, got)
+        if max(len(expected), len(got)) > MAX_WIDTH and same > _CONTEXT:
+            expected, got = (f"…{side[same - _CONTEXT :]}" for side in (expected, got))
+        yield f"    {safe(one.path, MAX_WIDTH) or '/'}"
+        yield f"      expected {_cut(expected)}"
+        yield f"      got      {_cut(got)}"
 
 
-def _side(name: str, value: Expected | Plain) -> str:
-    return _cut(f"{name} {_NOTHING if value is None else in_a_line(_expected(value))}")
+def _shown(value: Expected | Plain) -> str:
+    return _NOTHING if value is None else in_a_line(_expected(value))
+
+
+def _same(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _expected(value: Expected | Plain) -> Expected:

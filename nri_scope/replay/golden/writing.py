@@ -20,16 +20,21 @@ _INDENT = "  "
 _LONG_KEY = 800
 """A key of more than 1,024 characters is none to YAML, unless a question mark announces it."""
 
-# Nothing that YAML reads as anything but text, in lists on one line neither; what looks like
-# another type is for the resolver.
-_PLAIN = re.compile(r"(?:[A-Za-z0-9_/$(]|[-.](?=[A-Za-z0-9_/]))[A-Za-z0-9_/.@%+=~;()*<>$^:±-]*")
-_WORDS = re.compile(r"[A-Za-z0-9_/(][A-Za-z0-9_/.()'-]*(?: [A-Za-z0-9_/.()'-]+)+")
+_ONE_LINE = 72
+"""Characters of a list that is short enough for one line."""
+
+# Nothing that YAML reads as anything but text; what looks like another type is for the resolver.
+_FIRST = r"(?:[A-Za-z0-9_/$(]|[-.](?=[A-Za-z0-9_/]))"
+_PLAIN = re.compile(_FIRST + r"[A-Za-z0-9_/.@%+=~;()*<>$^:±#,!?&-]*")
+_WORDS = re.compile(
+    r"[A-Za-z0-9_/(][A-Za-z0-9_/.()',-]*(?: [A-Za-z0-9_/.()'][A-Za-z0-9_/.()',-]*)+"
+)
 # Not text to other readers: truth values of YAML 1.1, numbers of YAML 1.2.
 _NOT_TEXT = re.compile(r"[yYnN]|[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?|0[ox][0-9a-fA-F]+")
 
 
 class OneLine(list[Expected]):
-    """A list of strings to be written on one line."""
+    """A list of strings to be written on one line, however long."""
 
 
 def to_yaml(value: dict[str, Expected]) -> str:
@@ -41,7 +46,7 @@ def yaml_lines(value: Expected) -> list[str]:
     """The lines of ``to_yaml``, without line ends; of any value."""
     if isinstance(value, dict) and value:
         return list(_mapping(value, ""))
-    if isinstance(value, list) and value and not isinstance(value, OneLine):
+    if isinstance(value, list) and value:
         return list(_list(value, ""))
     return list(_scalar(value, ""))
 
@@ -74,8 +79,8 @@ def _list(values: list[Expected], indent: str) -> Iterator[str]:
 
 
 def _entry(start: str, value: Expected, indent: str) -> Iterator[str]:
-    if isinstance(value, OneLine):
-        yield f"{start} [{', '.join(text(str(item)) for item in value)}]"
+    if isinstance(value, list) and (short := _one_line(value)):
+        yield f"{start} {short}"
     elif isinstance(value, dict | list) and value:
         lines = _mapping(value, indent) if isinstance(value, dict) else _list(value, indent)
         if start.endswith("-"):
@@ -88,6 +93,25 @@ def _entry(start: str, value: Expected, indent: str) -> Iterator[str]:
         first, *others = _scalar(value, indent)
         yield f"{start} {first}"
         yield from others
+
+
+def _one_line(items: list[Expected]) -> str:
+    """Nothing for a list that is better written one below the other."""
+    long = isinstance(items, OneLine)
+    # No list of many is joined in vain.
+    if not items or (len(items) > _ONE_LINE and not long):
+        return ""
+    if not all(isinstance(item, str | int) for item in items):
+        return ""
+    joined = f"[{', '.join(_in_brackets(item) for item in items)}]"
+    return joined if long or len(joined) <= _ONE_LINE else ""
+
+
+def _in_brackets(item: Expected) -> str:
+    if not isinstance(item, str):
+        return in_a_line(item)
+    shown = text(item)
+    return _quoted(item) if shown == item and "," in item else shown
 
 
 def _scalar(value: Expected, indent: str) -> Iterator[str]:

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expected replies against those that came, and matchers that stay over updates."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.recorder.plain import Plain
+from nri_scope.replay.golden.compare import differences, kept, matches
+from nri_scope.replay.golden.matchers import Expected, Ignored, Present, Regex, Tolerance
+from nri_scope.replay.golden.plain import UNORDERED
+
+from .replies import as_expected, plains, texts
+
+MATCHERS: st.SearchStrategy[Expected] = st.sampled_from(
+    [Regex("^a"), Tolerance(5, "10", True), Present(), Ignored()]
+)
+leaves: st.SearchStrategy[Expected] = st.one_of(st.booleans(), st.integers(0, 9), texts, MATCHERS)
+expecteds: st.SearchStrategy[Expected] = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "flags", "destination"]) | texts, inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+def paths(expected: Expected, got: Plain) -> list[str]:
+    return [difference.path for difference in differences(expected, got)]
+
+
+@given(plains)
+def test_a_value_matches_itself(value: Plain) -> None:
+    assert matches(as_expected(value), value)
+
+
+@given(plains, plains)
+def test_only_equal_values_match(one: Plain, other: Plain) -> None:
+    if matches(as_expected(one), other):
+        assert matches(as_expected(other), one)
+
+
+@given(expecteds, plains)
+def test_what_is_kept_matches_and_is_kept_again(expected: Expected, got: Plain) -> None:
+    result = kept(expected, got)
+    assert matches(result, got)
+    assert kept(result, got) == result
+
+
+@given(plains, st.randoms(use_true_random=False))
+def test_matchers_that_accept_all_stay_where_nothing_changed(value: Plain, random: Random) -> None:
+    def loosened(value: Plain) -> Expected:
+        if isinstance(value, dict):
+            # Sets are put in order.
+            return {k: loosened(v) for k, v in value.items() if k not in UNORDERED}
+        if isinstance(value, list):
+            return [loosened(item) for item in value]
+        return random.choice([value, Present(), Ignored()])
+
+    expected = loosened(value)
+    assert kept(kept(expected, value), value) == kept(expected, value)
+    if not any(name in str(value) for name in UNORDERED):
+        assert kept(expected, value) == expected
+
+
+def test_a_difference_has_its_path_and_both_sides() -> None:
+    expected: Expected = {"adjust": {"env": {"a/b~c": "1", "gone": "x"}}}
+    got: Plain = {"adjust": {"env": {"a/b~c": "2"}, "args": ["x"]}}
+    first, second, third = differences(expected, got)
+    assert (first.path, first.expected, first.got) == ("/adjust/env/a~1b~0c", "1", "2")
+    assert (second.path, second.expected, second.got) == ("/adjust/env/gone", "x", None)
+    assert (third.path, third.expected, third.got) == ("/adjust/args", None, ["x"])
+
+
+def test_types_are_told_apart() -> None:
+    assert paths({"a": 1, "b": 1, "c": {}}, {"a": True, "b": "1", "c": []}) == ["/a", "/b", "/c"]
+
+
+def test_a_missing_mapping_is_one_difference() -> None:
+    assert paths({"a": {"b": 1, "c": 2}}, {}) == ["/a"]
+
+
+def test_mounts_are_addressed_by_destination() -> None:
+    expected: Expected = {"mounts": [{"destination": "/a", "type": "x"}, {"destination": "/b"}]}
+    assert paths(expected, {"mounts": [{"destination": "/a"}, {"destination": "/b"}]}) == [
+        "/mounts/~1a/type"
+    ]
+    assert paths(expected, {"mounts": [{"destination": "/b"}]}) == ["/mounts/~1a"]
+    moved: Plain = {"mounts": [{"destination": "/b"}, {"destination": "/a", "type": "x"}]}
+    (order,) = differences(expected, moved)
+    assert (order.path, order.expected, order.got) == (
+        "/mounts/(order)",
+        ["/a", "/b"],
+        ["/b", "/a"],
+    )
+
+
+def test_sets_may_be_written_in_any_order() -> None:
+    assert matches({"CDI_devices": ["b", "a"]}, {"CDI_devices": ["a", "b"]})
+    assert paths({"args": ["b", "a"]}, {"args": ["a", "b"]}) == ["/args/0", "/args/1"]
+
+
+def test_a_mapping_of_ignored_values_may_be_absent() -> None:
+    expected: Expected = {"linux": {"resources": {"cpu": {"shares": Ignored()}}}}
+    assert matches(expected, {})
+    assert kept(expected, {}) == expected
+    assert not matches({"linux": {"a": Ignored(), "b": Present()}}, {})
+    assert not matches({"pids": {}}, {})
+
+
+def test_matchers_stay_where_they_still_fit() -> None:
+    old: Expected = {
+        "shares": Tolerance(500, "10", True),
+        "quota": Tolerance(500, "10", True),
+        "note": Regex("^v[0-9]"),
+        "time": Ignored(),
+        "gone": Present(),
+        "plain": "old",
+    }
+    new: Plain = {"shares": 510, "quota": 700, "note": "v9", "plain": "new", "more": [1]}
+    assert kept(old, new) == {
+        "shares": Tolerance(500, "10", True),
+        "quota": 700,
+        "note": Regex("^v[0-9]"),
+        "plain": "new",
+        "more": [1],
+        "time": Ignored(),
+    }
+
+
+def test_matchers_stay_with_their_member_of_a_list() -> None:
+    old: Expected = [{"destination": "/a", "source": Regex("^/x")}, {"destination": "/b"}]
+    others: list[Plain] = [{"destination": "/c"}, {"destination": "/b"}]
+    new: Plain = [*others, {"destination": "/a", "source": "/x1"}]
+    with_matcher: Expected = {"destination": "/a", "source": Regex("^/x")}
+    assert kept(old, new) == [*others, with_matcher]
+    assert kept(["a", Regex("^b"), "c"], ["new", "a", "b1", "c"]) == ["new", "a", Regex("^b"), "c"]
+    assert kept([Regex("^a"), "x"], ["a1", "y"]) == [Regex("^a"), "y"]

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Matchers: what they accept, and what is no matcher."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri_scope.errors import UsageError
+from nri_scope.recorder.plain import Plain
+from nri_scope.replay.golden.matchers import MAX_PATTERN, parse_matcher
+
+
+@pytest.mark.parametrize(
+    ("tag", "argument", "value", "accepted"),
+    [
+        ("!regex", "^a+$", "aaa", True),
+        ("!regex", "^a+$", "aab", False),
+        ("!regex", "b", "abc", True),
+        ("!regex", "^51", 512, True),
+        ("!regex", "true", True, False),
+        ("!regex", ".*", ["a"], False),
+        ("!regex", ".*", None, False),
+        ("!tolerance", "100 ±5", 105, True),
+        ("!tolerance", "100 ±5", 95, True),
+        ("!tolerance", "100 ±5", 106, False),
+        ("!tolerance", "1000 +-1.5%", 1015, True),
+        ("!tolerance", "1000 +/- 1.5 %", 1016, False),
+        ("!tolerance", "-100 ±10%", -110, True),
+        ("!tolerance", "-100 ±10%", -111, False),
+        ("!tolerance", "1 ±1", "2", True),
+        ("!tolerance", "1 ±1", "two", False),
+        ("!tolerance", "1 ±1", True, False),
+        ("!tolerance", "1 ±1", None, False),
+        # A float would not tell these two apart.
+        ("!tolerance", "9007199254740993 ±0", 9007199254740992, False),
+        ("!present", "", {}, True),
+        ("!present", "", False, True),
+        ("!present", "", None, False),
+        ("!ignored", "", None, True),
+        ("!ignored", "", [1], True),
+    ],
+)
+def test_accepts(tag: str, argument: str, value: Plain, accepted: bool) -> None:
+    assert parse_matcher(tag, argument).accepts(value) is accepted
+
+
+@pytest.mark.parametrize(
+    ("tag", "argument", "said"),
+    [
+        ("!regex", "(", "bad regular expression"),
+        ("!regex", "(?=a)", "bad regular expression"),
+        ("!regex", "", "for any value write !present"),
+        ("!regex", "a" * (MAX_PATTERN + 1), "4096 are the most"),
+        ("!regex", "((((a{1,100}){1,100}){1,100}){1,100})", "bad"),
+        ("!tolerance", "", "write !tolerance 512 ±10%"),
+        ("!tolerance", "512", "write !tolerance 512 ±10%"),
+        ("!tolerance", "512 ±-1", "write !tolerance 512 ±10%"),
+        ("!tolerance", "1e9 ±1", "write !tolerance 512 ±10%"),
+        ("!tolerance", "9" * 21 + " ±1", "write !tolerance 512 ±10%"),
+        ("!present", "x", "takes no value"),
+        ("!ignored", "x", "takes no value"),
+        ("!ignore", "", "did you mean !ignored?"),
+        ("!present,", "", "put a space behind a matcher"),
+        ("tag:yaml.org,2002:binary", "aGk=", "matchers are !regex, !tolerance, !present, !ignored"),
+    ],
+)
+def test_refuses_in_one_line(tag: str, argument: str, said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_matcher(tag, argument)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("argument", ["512 ±10%", "-3 ±0.5", "0 ±00%"])
+def test_a_tolerance_is_written_as_it_was(argument: str) -> None:
+    assert parse_matcher("!tolerance", argument).argument == argument

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mismatches for people and for programs."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given, settings
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.recorder.escape import safe
+from nri_scope.replay.golden import Golden, Key, Kind, as_data, lines
+from nri_scope.replay.golden.mismatch import Mismatch
+from nri_scope.replay.golden.render import MAX_LINES, MAX_WIDTH
+from nri_scope.replay.model import Reply
+
+from .replies import APP, a_reply, golden_of, name_of, replies, setting
+
+EXPECTED = golden_of(a_reply(message=setting(512, FOO="bar")))
+
+
+def shown(golden: Golden, *given: Reply) -> str:
+    return "\n".join(lines(golden.compare(given, name_of), "g.yaml"))
+
+
+def test_nothing_is_shown_where_nothing_differs() -> None:
+    assert shown(EXPECTED, a_reply(message=setting(512, FOO="bar"))) == ""
+
+
+def test_a_differing_reply_shows_paths_sides_and_what_was_expected() -> None:
+    golden = Golden.parse(EXPECTED.text.replace("512", "!tolerance 512 ±10%"), "g.yaml")
+    line = golden.lines[Key("10-mine", APP, "CreateContainer")]
+    assert shown(golden, a_reply(message=setting(700, NEW="1"))) == (
+        "1 mismatch (expected: golden g.yaml; got: this replay)\n"
+        "10-mine shop/web/app CreateContainer: differs in 3 places\n"
+        "  differing:\n"
+        "    /adjust/env/FOO\n"
+        "      expected bar\n"
+        "      got      nothing\n"
+        "    /adjust/env/NEW\n"
+        "      expected nothing\n"
+        "      got      '1'\n"
+        "    /adjust/linux/resources/cpu/shares\n"
+        "      expected !tolerance 512 ±10%\n"
+        "      got      700\n"
+        f"  expected (golden g.yaml, line {line}):\n"
+        "    adjust:\n"
+        "      env:\n"
+        "        FOO: bar\n"
+        "      linux:\n"
+        "        resources:\n"
+        "          cpu:\n"
+        "            shares: !tolerance 512 ±10%"
+    )
+
+
+def test_a_missing_entry_shows_the_nearest_expected_reply() -> None:
+    golden = golden_of(
+        a_reply(message=setting(1, A="1", B="2"), subject="shop/web/far"),
+        a_reply(message=setting(512, FOO="bar"), subject="shop/web/app-5d9f"),
+        a_reply("StopContainer", api.StopContainerResponse(), subject=APP),
+    )
+    replied = [
+        a_reply(message=setting(1, A="1", B="2"), subject="shop/web/far"),
+        a_reply(message=setting(512, FOO="baz")),
+        a_reply("StopContainer", api.StopContainerResponse(), subject=APP),
+    ]
+    missing, unused = golden.compare(replied, name_of)
+    assert (missing.kind, missing.nearest) == (
+        Kind.MISSING,
+        Key("10-mine", "shop/web/app-5d9f", "CreateContainer"),
+    )
+    assert [one.path for one in missing.differences] == ["/adjust/env/FOO"]
+    assert (unused.kind, unused.key.subject) == (Kind.UNUSED, "shop/web/app-5d9f")
+    text = shown(golden, *replied)
+    assert "shop/web/app CreateContainer: got a reply that has no entry in golden g.yaml" in text
+    assert "nearest expected (golden g.yaml): 10-mine shop/web/app-5d9f CreateContainer" in text
+    assert "shop/web/app-5d9f CreateContainer: expected, and did not happen (unused entry)" in text
+
+
+def test_the_nearest_is_looked_for_at_another_plugin_last() -> None:
+    golden = golden_of(
+        a_reply(message=setting(512), plugin="20-other"),
+        a_reply(message=setting(1), subject="a/b/c"),
+    )
+    missing = golden.compare([a_reply(message=setting(512))], name_of)[1]
+    assert missing.nearest == Key("10-mine", "a/b/c", "CreateContainer")
+
+
+def test_empty_replies_are_told_in_one_line_for_each_pod_or_container() -> None:
+    events = ("StartContainer", "PostStartContainer", "StopContainer")
+    golden = golden_of(*(a_reply(event, api.Empty()) for event in events))
+    text = shown(golden, *(a_reply(event, api.Empty(), subject="a/b/c") for event in events))
+    assert text.splitlines() == [
+        "6 mismatches (expected: golden g.yaml; got: this replay)",
+        "10-mine a/b/c: answered with nothing, and not in golden g.yaml: "
+        "StartContainer, PostStartContainer, StopContainer",
+        "10-mine shop/web/app: expected with an empty reply (golden g.yaml), and did not happen: "
+        "StartContainer, PostStartContainer, StopContainer",
+    ]
+
+
+def test_long_replies_and_values_are_cut_where_they_differ() -> None:
+    env = {f"K{n}": "x" * 1000 for n in range(100)}
+    text = shown(golden_of(a_reply(message=setting(512, **env))), a_reply(message=setting()))
+    assert len(text.splitlines()) < MAX_LINES + 10
+    assert "more lines" in text
+    one = golden_of(a_reply(message=setting(A="x" * 1000 + "old" + "y" * 1000)))
+    text = shown(one, a_reply(message=setting(A="x" * 1000 + "new" + "y" * 1000)))
+    assert "xold" in text
+    assert "xnew" in text
+    assert max(map(len, text.splitlines())) <= MAX_WIDTH + 20
+
+
+@settings(deadline=None)
+@given(replies, replies)
+def test_whatever_was_replied_the_lines_are_safe_and_the_data_is_json(
+    expected: list[Reply], got: list[Reply]
+) -> None:
+    mismatches = Golden.parse(golden_of(*expected).text).compare(got, name_of)
+    for line in lines(mismatches, "g\x1b.yaml"):
+        assert safe(line) == line
+    data = [as_data(mismatch) for mismatch in mismatches]
+    assert json.loads(json.dumps(data)) == data
+
+
+def test_data_has_both_sides_and_matchers_by_name() -> None:
+    golden = Golden.parse(EXPECTED.text.replace("512", "!tolerance 9 ±1"), "g.yaml")
+    (mismatch,) = golden.compare([a_reply(message=setting(512, FOO="bar"))], name_of)
+    data = as_data(mismatch)
+    assert data["differences"] == [
+        {
+            "path": "/adjust/linux/resources/cpu/shares",
+            "expected": {"!tolerance": "9 ±1"},
+            "got": 512,
+        }
+    ]
+    assert (data["kind"], data["plugin"], data["subject"], data["event"]) == (
+        "differs",
+        "10-mine",
+        APP,
+        "CreateContainer",
+    )
+    assert data["nearest"] is None
+    unused = Mismatch(Kind.UNUSED, mismatch.key, mismatch.expected, None)
+    assert as_data(unused)["got"] is None
+    assert as_data(unused)["differences"] == []
