@@ -19,7 +19,7 @@ from time import monotonic_ns
 from nri_scope.errors import UsageError
 
 from .command import Command
-from .output import OnOutput, Output, Stream
+from .output import LAST_KEPT, OnOutput, Output, Stream
 
 KEEPER = Path(__file__).with_name("keeper.py")
 
@@ -128,9 +128,13 @@ class Process:
         """The reason why its connection ended, with how it ended itself if it did that first."""
         if self.running or self.ended_by_us:
             return reason
-        last = [
-            _printable(line) for line in self.output.last(Stream.STDERR, LAST_SHOWN) if line.strip()
+        # Not the lines with which Python underlines a place in the line before.
+        said_last = [
+            _printable(line.strip())
+            for line in self.output.last(Stream.STDERR, LAST_KEPT)
+            if any(map(str.isalnum, line))
         ]
+        last = said_last[-LAST_SHOWN:]
         said = f"; its last words: {' | '.join(last)}" if last else ""
         return f"{reason}: the plugin ended, {self.exit_words}{said}"
 

@@ -14,11 +14,13 @@ from nri_scope.errors import ConnectionClosed, UsageError
 from nri_scope.runtime import Runtime, read_config
 
 from .profiles import OLD, patient
+from .scripts import ROOT, children, descriptors, executable, is_running
+from .scripts import plugin as plugin_program
 
 PLUGIN = f"""#!{sys.executable}
 import asyncio, json, os, signal, sys
 
-sys.path.insert(0, {str(Path(__file__).parent.parent.parent)!r})
+sys.path.insert(0, {str(ROOT)!r})
 from nri_scope._gen.nri.api_pb2 import ConfigureResponse
 from tests.runtime_role.small_plugin import SmallPlugin
 
@@ -44,12 +46,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-def executable(path: Path, text: str) -> Path:
-    path.write_text(text)
-    path.chmod(0o755)
-    return path
 
 
 async def test_launched_plugin_gets_descriptor_3_and_nothing_else(tmp_path: Path) -> None:
@@ -110,6 +106,149 @@ async def test_file_that_is_no_plugin_is_a_usage_error(tmp_path: Path) -> None:
             with pytest.raises(UsageError, match=words):
                 await runtime.launch(path)
         assert not runtime.former
+
+
+# -- from a command line ------------------------------------------------------------------------
+
+
+async def test_command_becomes_a_plugin_of_the_given_name(tmp_path: Path) -> None:
+    told: list[tuple[str, str]] = []
+    async with Runtime(OLD) as runtime:
+        plugin = await runtime.launch_command(
+            plugin_program(registered='print(os.environ["MORE"], os.getcwd(), flush=True)'),
+            "10",
+            "small",
+            environment={"MORE": "yes"},
+            cwd=tmp_path,
+            on_output=lambda stream, line, mono_ns: told.append((stream, line)),
+        )
+        assert plugin.id == "10-small"
+        assert runtime.plugins == (plugin,)
+        (answer,) = await runtime.send("StartContainer", b"")
+        assert not answer.dropped
+    assert told == [("stdout", f"yes {tmp_path}")]
+    assert plugin.end_reason == "the runtime has ended"
+    process = plugin.process
+    assert process is not None
+    assert (process.exit_words, process.ended_by_us) == ("killed by SIGKILL", True)
+    assert [line.text for line in process.output.lines] == [f"yes {tmp_path}"]
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (
+            "echo starting >&2; echo no configuration >&2; exit 3",
+            "closed by the peer: the plugin ended, exit status 3; "
+            "its last words: starting | no configuration",
+        ),
+        ("exit 0", "closed by the peer: the plugin ended, exit status 0"),
+        ("kill -SEGV $$", "closed by the peer: the plugin ended, killed by SIGSEGV"),
+        # The connection ends first, and the rest takes its time.
+        (
+            "exec 3>&-; sleep 0.1; echo late words >&2; exit 1",
+            "closed by the peer: the plugin ended, exit status 1; its last words: late words",
+        ),
+    ],
+)
+async def test_plugin_that_ends_early_says_why(script: str, reason: str) -> None:
+    async with Runtime(OLD) as runtime:
+        with pytest.raises(ConnectionClosed) as caught:
+            await runtime.launch_command(["sh", "-c", script], "10", "early")
+        assert str(caught.value) == reason
+        (plugin,) = runtime.former
+        assert plugin.end_reason == reason
+        assert plugin.process is not None
+        assert not plugin.process.ended_by_us
+
+
+async def test_plugin_that_fails_during_an_event_says_why() -> None:
+    command = plugin_program(
+        registered='plugin.on["StartContainer"] = lambda request: plugin.connected.close()',
+        ended='raise RuntimeError("no more")',
+    )
+    async with Runtime(OLD) as runtime:
+        plugin = await runtime.launch_command(command, "10", "failing")
+        (answer,) = await runtime.send("StartContainer", b"")
+        assert answer.dropped
+        await runtime.wait_for(lambda: bool(runtime.former))
+        assert "closed by the peer: the plugin ended, exit status 1; " in plugin.end_reason
+        assert plugin.end_reason.endswith("in main | RuntimeError: no more")
+
+
+async def test_plugin_that_is_dropped_is_killed_at_once() -> None:
+    profile = patient("containerd-1.7", request_timeout_ms=200)
+    async with Runtime(profile) as runtime:
+        plugin = await runtime.launch_command(
+            plugin_program(registered='plugin.on["StartContainer"] = lambda request: None'),
+            "10",
+            "slow",
+        )
+        (answer,) = await runtime.send("StartContainer", b"")
+        assert answer.dropped
+        await runtime.wait_for(lambda: bool(runtime.former))
+        assert plugin.end_reason == "StartContainer: no answer within 0.2 s"
+        assert plugin.process is not None
+        assert plugin.process.ended_by_us
+
+
+async def test_plugin_that_left_the_connection_to_a_child_goes_on() -> None:
+    command = [
+        "sh",
+        "-c",
+        '"$@" & exit 0',
+        "sh",
+        *plugin_program(registered="print(os.getpid(), flush=True)"),
+    ]
+    told: list[str] = []
+    async with Runtime(OLD) as runtime:
+        plugin = await runtime.launch_command(
+            command, "10", "daemon", on_output=lambda stream, line, mono_ns: told.append(line)
+        )
+        assert plugin.process is not None
+        await plugin.process.wait_exit()
+        (answer,) = await runtime.send("StartContainer", b"")
+        assert not answer.dropped
+    assert plugin.process.exit_words == "exit status 0"
+    assert not is_running(int(told[0]))
+
+
+async def test_restarted_runtime_launches_the_same_command_again() -> None:
+    command = plugin_program(registered="print(os.getpid(), flush=True)")
+    counts: list[tuple[int, set[int]]] = []
+    told: list[str] = []
+    for _ in range(3):
+        async with Runtime(OLD) as runtime:
+            for index in ("10", "20"):
+                await runtime.launch_command(
+                    command,
+                    index,
+                    "again",
+                    on_output=lambda stream, line, mono_ns: told.append(line),
+                )
+            assert len(runtime.plugins) == 2
+        counts.append((descriptors(), children()))
+    assert counts == [(counts[0][0], set())] * 3
+    assert len(set(told)) == 6
+    assert not any(is_running(int(pid)) for pid in told)
+
+
+async def test_command_that_cannot_be_run_is_a_usage_error(tmp_path: Path) -> None:
+    async with Runtime(OLD) as runtime:
+        for argv, index, words in [
+            ([], "10", "an empty command"),
+            ([str(tmp_path)], "10", "it is a folder"),
+            (["no-such-program-here"], "10", "no such program in the folders of PATH"),
+            (["true"], "1", "'1' is no plugin index; write 01"),
+        ]:
+            with pytest.raises(UsageError) as caught:
+                await runtime.launch_command(argv, index, "name")
+            assert words in str(caught.value)
+        assert not runtime.former
+    assert not children()
+
+
+# -- configuration ------------------------------------------------------------------------------
 
 
 def test_configuration_is_looked_for_under_both_names(tmp_path: Path) -> None:

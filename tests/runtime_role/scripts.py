@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small programs to launch, and counts of what a launch must not leave behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def executable(path: Path, text: str) -> Path:
+    """Write a program."""
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def python(text: str) -> list[str]:
+    """The command of a Python program."""
+    return [sys.executable, "-c", text]
+
+
+def plugin(*, registered: str = "", ended: str = "") -> list[str]:
+    """The command of a real plugin, with statements to run once registered and at its end."""
+    return python(
+        f"""
+import asyncio, os, subprocess, sys
+sys.path.insert(0, {str(ROOT)!r})
+from tests.runtime_role.small_plugin import SmallPlugin
+
+async def main():
+    plugin = SmallPlugin("99-registered-otherwise")
+    await plugin.adopt(int(os.environ["NRI_PLUGIN_SOCKET"]))
+    await plugin.register()
+    {registered or "pass"}
+    await plugin.connected.wait_closed()
+    {ended or "pass"}
+
+asyncio.run(main())
+"""
+    )
+
+
+def descriptors() -> int:
+    """How many are open in this process."""
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - it opens one, the same each time
+
+
+def children() -> set[int]:
+    """Process ids of this process's children, zombies included."""
+    found: set[int] = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == os.getpid():
+            found.add(int(stat.parent.name))
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and no zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which program a command line means, and in words why it cannot be one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import UsageError
+from nri_scope.runtime.command import command_of
+
+from .scripts import executable
+
+
+def test_program_is_looked_up_as_a_shell_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    in_path = executable(folder / "tool", "#!/bin/sh\n")
+    here = executable(tmp_path / "tool", "#!/bin/sh\n")
+    monkeypatch.setenv("PATH", f"/nowhere:{folder}")
+    monkeypatch.chdir(tmp_path)
+    for word, path in [
+        ("tool", in_path),
+        ("./tool", here),
+        (str(here), here),
+        ("bin/tool", in_path),
+    ]:
+        command = command_of([word, "-v"], "10", "name")
+        assert (command.path, command.argv) == (str(path), (word, "-v"))
+    monkeypatch.setenv("PATH", "bin")
+    assert command_of(["tool"], "10", "name").path == str(in_path)
+
+
+def test_relative_program_is_found_here_and_not_where_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = executable(tmp_path / "tool", "#!/bin/sh\n")
+    monkeypatch.chdir(tmp_path)
+    command = command_of(["./tool"], "10", "name", cwd="/")
+    assert (command.path, command.cwd) == (str(here), "/")
+    assert command_of(["./tool"], "10", "name").cwd == str(tmp_path)
+
+
+def test_environment_is_what_a_runtime_sets_and_what_is_added() -> None:
+    command = command_of(["true"], "10", "name", {"LOG": "debug", "EMPTY": ""})
+    assert command.environment == {
+        "NRI_PLUGIN_NAME": "name",
+        "NRI_PLUGIN_IDX": "10",
+        "NRI_PLUGIN_SOCKET": "3",
+        "LOG": "debug",
+        "EMPTY": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], "an empty command is no plugin"),
+        ([""], "an empty command is no plugin"),
+        (["folder"], "folder: cannot be launched: no such program in the folders of PATH"),
+        (["plain"], "no such program in the folders of PATH; for a file here write ./plain"),
+        (["./folder"], "./folder: cannot be launched: it is a folder"),
+        (["./plain"], "./plain: cannot be launched: permission denied; make it executable"),
+        (["./missing"], "./missing: cannot be launched: no such file or directory"),
+        (["./plain/on"], "./plain/on: cannot be launched: not a directory"),
+        (["./" + 300 * "x"], "cannot be launched: file name too long"),
+        (["true", "a\0b"], r"'a\x00b' cannot be given to a program"),
+        (["true", "\ud800"], r"'\ud800' cannot be given to a program"),
+    ],
+)
+def test_what_is_no_program_is_a_usage_error(
+    argv: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "plain").write_text("#!/bin/sh\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        command_of(argv, "10", "name")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"NRI_PLUGIN_IDX": "20"}, "NRI_PLUGIN_IDX cannot be set for a launched plugin"),
+        ({"": "x"}, "'' is no name of an environment variable"),
+        ({"A=B": "x"}, "'A=B' is no name of an environment variable"),
+        ({"A": "\0"}, r"'\x00' cannot be given to a program"),
+    ],
+)
+def test_environment_that_cannot_be_is_a_usage_error(
+    environment: dict[str, str], words: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        command_of(["true"], "10", "name", environment)
+    assert words in str(caught.value)

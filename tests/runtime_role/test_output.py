@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a launched plugin prints, cut into lines and kept within bounds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.runtime import output as module
+from nri_scope.runtime.output import LAST_KEPT, LINE_COST, LINE_MAX, Output, Stream
+
+OUT, ERR = Stream.STDOUT, Stream.STDERR
+LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"))
+
+
+def texts(output: Output) -> list[str]:
+    return [line.text for line in output.lines]
+
+
+@given(st.lists(LINE), LINE, st.lists(st.integers(0, 300)))
+def test_any_split_of_the_bytes_gives_the_same_lines(
+    lines: list[str], partial: str, cuts: list[int]
+) -> None:
+    data = ("".join(f"{line}\n" for line in lines) + partial).encode()
+    output = Output()
+    start = 0
+    for end in [*sorted(cuts), len(data)]:
+        output.feed(OUT, data[start:end], 1)
+        start = max(start, end)
+    output.finish(OUT)
+    assert texts(output) == [*lines, *([partial] if partial else [])]
+
+
+@given(st.lists(st.integers(0, 60).map(lambda count: b"x\n" * count + b"rest"), max_size=20))
+def test_every_line_is_kept_or_counted(reads: list[bytes]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "OUTPUT_MAX", 30 * LINE_COST)
+        output = Output()
+    for data in reads:
+        output.feed(OUT, data, 1)
+    output.finish(OUT)
+    whole = b"".join(reads).decode().splitlines()
+    assert len(output.lines) + output.left_out == len(whole)
+    assert texts(output) == whole[: len(output.lines)]
+    assert output.last(OUT, LAST_KEPT) == whole[-LAST_KEPT:]
+
+
+def test_a_line_has_the_time_of_its_first_byte() -> None:
+    output = Output()
+    for mono_ns, data in [(1, b"one"), (2, b"\ntwo"), (3, b"\n"), (4, b"\nfour")]:
+        output.feed(ERR, data, mono_ns)
+    output.finish(ERR)
+    found = [(line.stream, line.text, line.mono_ns) for line in output.lines]
+    assert found == [(ERR, "one", 1), (ERR, "two", 2), (ERR, "", 4), (ERR, "four", 4)]
+
+
+def test_streams_do_not_mix_and_each_complete_line_is_told() -> None:
+    told: list[tuple[Stream, str, int]] = []
+    output = Output(lambda *line: told.append(line))
+    output.feed(OUT, b"to out, ", 1)
+    output.feed(ERR, b"to err\r\n", 2)
+    assert told == [(ERR, "to err", 2)]
+    output.feed(OUT, b"in two reads\n", 3)
+    assert told == [(ERR, "to err", 2), (OUT, "to out, in two reads", 1)]
+    assert [(line.stream, line.text, line.mono_ns) for line in output.lines] == told
+
+
+def test_bytes_that_are_no_text_are_escaped() -> None:
+    output = Output()
+    output.feed(OUT, b"caf\xe9 \xff\n", 1)
+    assert texts(output) == ["caf\\xe9 \\xff"]
+
+
+@pytest.mark.parametrize("character", ["x", "é", "€", "😀"])
+def test_a_long_line_is_cut_between_characters(character: str) -> None:
+    output = Output()
+    data = (character * (2 * LINE_MAX)).encode()
+    for start in range(0, len(data), 1000):
+        output.feed(OUT, data[start : start + 1000], 1)
+    output.feed(OUT, b"\nnext\n", 2)
+    size = len(character.encode())
+    kept = LINE_MAX // size
+    more = len(data) - kept * size
+    assert texts(output) == [f"{character * kept} … ({more} more bytes)", "next"]
+
+
+def test_last_lines_hold_the_one_that_has_not_ended() -> None:
+    output = Output()
+    output.feed(ERR, b"one\ntwo\nthree", 1)
+    output.feed(OUT, b"other\n", 1)
+    assert output.last(ERR, 2) == ["two", "three"]
+    assert output.last(OUT, 2) == ["other"]
+
+
+def test_a_flood_is_told_no_further_than_it_is_kept() -> None:
+    told: list[str] = []
+    output = Output(lambda stream, line, mono_ns: told.append(line))
+    count = 0
+    while not output.left_out:
+        output.feed(OUT, b"again\n" * 1000, 1)
+        count += 1000
+    assert told == texts(output)
+    assert len(told) + output.left_out == count
