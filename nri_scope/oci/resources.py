@@ -68,7 +68,7 @@ def adjust_resources(linux: Spec, message: api.LinuxResources) -> None:
     """Apply an adjustment's resources to ``/linux``, itself a copy already.
 
     As the generator of containerd/nri does up to 0.12.5: of the memory settings the limit counts
-    alone, and sets the swap limit too; a limit of 0 is none. `not_applied` lists the rest.
+    alone, and sets the swap limit too; a limit of 0 is none. `remarks` lists the rest.
     """
     parts = section(linux, "resources")
     section(parts, "cpu").update(_cpu(message.cpu))

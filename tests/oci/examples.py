@@ -383,3 +383,22 @@ ADJUSTMENT_SPEC: Spec = {
     "mounts": [MOUNT],
 }
 """What `ADJUSTMENT` makes of an empty spec."""
+
+UPDATE = api.ContainerUpdate(
+    container_id="c",
+    linux=api.LinuxContainerUpdate(resources=_resources()),
+    ignore_failure=True,
+)
+"""Every field."""
+
+UPDATE_SPEC: Spec = {
+    "linux": {
+        "resources": {
+            "cpu": {"shares": 1, "quota": 2, "period": 3, "cpus": "0-1", "mems": "0"},
+            "memory": {"limit": 1, "swap": 1},
+            "hugepageLimits": [{"pageSize": "2MB", "limit": 9}],
+            "unified": {"b": "2", "memory.high": "1"},
+        }
+    }
+}
+"""What `UPDATE` makes of an empty spec."""

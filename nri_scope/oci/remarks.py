@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the spec made by `adjust` or `update` is not what a plugin, or the node, would say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, TypeAlias
+
+from nri_scope._gen.nri import api_pb2 as api
+
+from .adjustment import marked
+from .paths import pointer
+from .resources import CPU, MEMORY
+from .spec import Json
+from .values import device_rule
+
+RemarkKind: TypeAlias = Literal["dropped", "unresolved", "refused"]
+
+
+class Remark(NamedTuple):
+    """One thing to know about one path."""
+
+    path: str
+    value: Json
+    """What was asked for."""
+    kind: RemarkKind
+    """Dropped: the runtime takes no notice of it. Unresolved: what comes of it depends on the node.
+    Refused: the runtime fails to create the container."""
+    reason: str
+
+
+NAMESPACES = frozenset({"cgroup", "ipc", "mount", "network", "pid", "time", "user", "uts"})
+"""The types that the generator accepts; its error for another: ``unrecognized namespace "x"``."""
+
+_RESOURCES = "/linux/resources"
+_NO_CRI_FIELD = "an update goes through the CRI, which has no such field"
+_ZERO = "0 leaves it as it is"
+
+
+def remarks(
+    change: api.ContainerAdjustment | api.ContainerUpdate | api.LinuxResources,
+) -> tuple[Remark, ...]:
+    """What containerd and CRI-O do with parts of `change` that its result does not show.
+
+    A merged adjustment, an update or the resources of one; facts as in `adjust` and `update`.
+    """
+    if isinstance(change, api.ContainerAdjustment):
+        return tuple(_of_adjustment(change))
+    resources = change.linux.resources if isinstance(change, api.ContainerUpdate) else change
+    return tuple(_of_update(resources))
+
+
+def _of_adjustment(message: api.ContainerAdjustment) -> Iterator[Remark]:
+    for variable in message.env:
+        if not variable.key:
+            yield Remark("/process/env/", variable.value, "dropped", "the variable has no name")
+    for mount in message.mounts:
+        wanted = [option for option in mount.options if option in ("rshared", "rslave")]
+        if wanted and marked(mount.destination) is None:
+            kept = "shared" if wanted[-1] == "rshared" else "a shared or slave mount"
+            reason = f"the runtime refuses it unless {mount.source} is {kept} on the node"
+            path = f"{pointer('/mounts', mount.destination)}/options"
+            yield Remark(path, wanted[-1], "unresolved", reason)
+    for device in message.CDI_devices:
+        reason = "only the node's CDI files tell what the device brings along"
+        yield Remark(pointer("/cdiDevices", device.name), device.name, "unresolved", reason)
+    linux = message.linux
+    if linux.seccomp_policy.HasField("default_errno"):
+        errno = linux.seccomp_policy.default_errno.value
+        reason = "the runtime does not copy it"
+        yield Remark("/linux/seccomp/defaultErrnoRet", errno, "dropped", reason)
+    for namespace in linux.namespaces:
+        gone = marked(namespace.type)
+        kind = namespace.type if gone is None else gone
+        if kind not in NAMESPACES:
+            reason = f'unrecognized namespace "{kind}"'
+            yield Remark(pointer("/linux/namespaces", kind), namespace.type, "refused", reason)
+    yield from _of_adjusted_resources(linux.resources)
+
+
+def _of_adjusted_resources(message: api.LinuxResources) -> Iterator[Remark]:
+    yield from _of_memory(message.memory, "of all memory settings only the limit is applied")
+    if message.HasField("pids") and message.pids.limit < 0:
+        reason = "means unlimited, and leaves a limit that is there already"
+        yield Remark(f"{_RESOURCES}/pids/limit", message.pids.limit, "dropped", reason)
+    if message.blockio_class.value:
+        name = message.blockio_class.value
+        reason = "only the node's configuration tells what the class means"
+        yield Remark(f"{_RESOURCES}/blockIO", name, "unresolved", reason)
+
+
+def _of_update(message: api.LinuxResources) -> Iterator[Remark]:
+    yield from _of_memory(message.memory, _NO_CRI_FIELD)
+    for field, value in message.cpu.ListFields():
+        path = f"{_RESOURCES}/cpu/{CPU.get(field.name, field.name)}"
+        if field.name.startswith("realtime_"):
+            yield Remark(path, value.value, "dropped", _NO_CRI_FIELD)
+        elif not isinstance(value, str) and not value.value:
+            yield Remark(path, 0, "dropped", _ZERO)
+    if message.HasField("pids"):
+        path = f"{_RESOURCES}/pids/limit"
+        yield Remark(path, message.pids.limit, "dropped", _NO_CRI_FIELD)
+    if message.HasField("blockio_class"):
+        path = f"{_RESOURCES}/blockIO"
+        yield Remark(path, message.blockio_class.value, "dropped", _NO_CRI_FIELD)
+    if message.HasField("rdt_class"):
+        yield Remark("/linux/intelRdt/closID", message.rdt_class.value, "dropped", _NO_CRI_FIELD)
+    if message.devices:
+        rules: list[Json] = [device_rule(rule) for rule in message.devices]
+        yield Remark(f"{_RESOURCES}/devices", rules, "dropped", _NO_CRI_FIELD)
+
+
+def _of_memory(message: api.LinuxMemory, reason: str) -> Iterator[Remark]:
+    for field, value in message.ListFields():
+        path = f"{_RESOURCES}/memory/{MEMORY.get(field.name, field.name)}"
+        if field.name != "limit":
+            yield Remark(path, value.value, "dropped", reason)
+        elif not value.value:
+            yield Remark(path, 0, "dropped", _ZERO)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.oci import Remark, adjust, remarks, update
+
+from .examples import ADJUSTMENT, UPDATE, without_each_field
+
+
+def test_each_field_of_an_adjustment_is_applied_or_remarked_upon() -> None:
+    whole = adjust({}, ADJUSTMENT), remarks(ADJUSTMENT)
+    hidden = {
+        path
+        for path, without in without_each_field(ADJUSTMENT)
+        if (adjust({}, without), remarks(without)) == whole
+    }
+    # The CLOS that is named wins over the class.
+    assert hidden == {"linux.resources.rdt_class", "linux.resources.rdt_class.value"}
+
+
+def test_each_field_of_an_update_is_applied_or_remarked_upon() -> None:
+    whole = update({}, UPDATE), remarks(UPDATE)
+    hidden = {
+        path
+        for path, without in without_each_field(UPDATE)
+        if (update({}, without), remarks(without)) == whole
+    }
+    assert hidden == {"container_id", "ignore_failure"}
+    assert remarks(UPDATE) == remarks(UPDATE.linux.resources)
+
+
+def told(change: api.ContainerAdjustment | api.ContainerUpdate) -> list[str]:
+    return [f"{each.kind} {each.path}" for each in remarks(change)]
+
+
+def test_what_a_runtime_drops_or_resolves_of_an_adjustment() -> None:
+    assert told(ADJUSTMENT) == [
+        "unresolved /cdiDevices/vendor.com~1gpu=0",
+        "dropped /linux/seccomp/defaultErrnoRet",
+        "dropped /linux/resources/memory/reservation",
+        "dropped /linux/resources/memory/swap",
+        "dropped /linux/resources/memory/kernel",
+        "dropped /linux/resources/memory/kernelTCP",
+        "dropped /linux/resources/memory/swappiness",
+        "dropped /linux/resources/memory/disableOOMKiller",
+        "dropped /linux/resources/memory/useHierarchy",
+        "unresolved /linux/resources/blockIO",
+    ]
+
+
+def test_what_a_runtime_drops_of_an_update() -> None:
+    assert told(UPDATE) == [
+        "dropped /linux/resources/memory/reservation",
+        "dropped /linux/resources/memory/swap",
+        "dropped /linux/resources/memory/kernel",
+        "dropped /linux/resources/memory/kernelTCP",
+        "dropped /linux/resources/memory/swappiness",
+        "dropped /linux/resources/memory/disableOOMKiller",
+        "dropped /linux/resources/memory/useHierarchy",
+        "dropped /linux/resources/cpu/realtimeRuntime",
+        "dropped /linux/resources/cpu/realtimePeriod",
+        "dropped /linux/resources/pids/limit",
+        "dropped /linux/resources/blockIO",
+        "dropped /linux/intelRdt/closID",
+        "dropped /linux/resources/devices",
+    ]
+
+
+def test_zeros_that_leave_things_as_they_are() -> None:
+    change = api.ContainerUpdate()
+    change.linux.resources.cpu.quota.SetInParent()
+    change.linux.resources.memory.limit.SetInParent()
+    paths = ["dropped /linux/resources/memory/limit", "dropped /linux/resources/cpu/quota"]
+    assert told(change) == paths
+    adjustment = api.ContainerAdjustment()
+    adjustment.linux.resources.CopyFrom(change.linux.resources)
+    assert told(adjustment) == paths[:1]
+
+
+def test_no_limit_of_pids_leaves_one_that_is_there() -> None:
+    adjustment = api.ContainerAdjustment()
+    adjustment.linux.resources.pids.limit = -1
+    assert told(adjustment) == ["dropped /linux/resources/pids/limit"]
+
+
+def test_unknown_namespaces_are_refused_in_the_runtimes_words() -> None:
+    adjustment = api.ContainerAdjustment()
+    adjustment.linux.namespaces.add(type="-net")
+    adjustment.linux.namespaces.add(type="network")
+    assert remarks(adjustment) == (
+        Remark("/linux/namespaces/net", "-net", "refused", 'unrecognized namespace "net"'),
+    )
+
+
+def test_mounts_that_need_a_propagation_of_their_source() -> None:
+    adjustment = api.ContainerAdjustment()
+    adjustment.mounts.add(destination="/a", source="/s", options=["rslave", "rshared"])
+    adjustment.mounts.add(destination="/b", source="/s", options=["rprivate"])
+    adjustment.mounts.add(destination="-/c", options=["rshared"])
+    (remark,) = remarks(adjustment)
+    assert remark[:3] == ("/mounts/~1a/options", "rshared", "unresolved")
+    assert "/s" in remark.reason
+
+
+def test_a_variable_without_a_name_is_dropped() -> None:
+    adjustment = api.ContainerAdjustment(env=[api.KeyValue(value="x")])
+    assert told(adjustment) == ["dropped /process/env/"]
+
+
+def test_nothing_to_say() -> None:
+    assert remarks(api.ContainerAdjustment()) == ()
+    assert remarks(api.ContainerUpdate()) == ()

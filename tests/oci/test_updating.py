@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.oci import Json, Spec, spec_of, update
+
+from .examples import CONTAINER, UPDATE, UPDATE_SPEC, unset_fields
+
+
+def test_an_update_reaches_the_spec_as_far_as_the_cri_goes() -> None:
+    assert update({}, UPDATE) == UPDATE_SPEC
+    assert update({}, UPDATE.linux.resources) == UPDATE_SPEC
+    assert not unset_fields(UPDATE)
+
+
+def test_an_update_replaces_what_it_names_and_nothing_else() -> None:
+    spec: Spec = {
+        "process": {"args": ["a"]},
+        "linux": {
+            "cgroupsPath": "/c",
+            "resources": {
+                "cpu": {"shares": 9, "quota": 9, "cpus": "9", "burst": 9},
+                "memory": {"limit": 9, "swap": 10, "reservation": 9},
+                "hugepageLimits": [{"pageSize": "1GB", "limit": 9}, {"pageSize": "2MB"}],
+                "unified": {"a": "9", "b": "9"},
+                "pids": {"limit": 9},
+            },
+        },
+    }
+    kept = copy.deepcopy(spec)
+    assert update(spec, UPDATE) == {
+        "process": {"args": ["a"]},
+        "linux": {
+            "cgroupsPath": "/c",
+            "resources": {
+                "cpu": {
+                    "shares": 1,
+                    "quota": 2,
+                    "period": 3,
+                    "cpus": "0-1",
+                    "mems": "0",
+                    "burst": 9,
+                },
+                "memory": {"limit": 1, "swap": 1, "reservation": 9},
+                "hugepageLimits": [
+                    {"pageSize": "1GB", "limit": 9},
+                    {"pageSize": "2MB", "limit": 9},
+                ],
+                "unified": {"a": "9", "b": "2", "memory.high": "1"},
+                "pids": {"limit": 9},
+            },
+        },
+    }
+    assert spec == kept
+
+
+def test_zero_and_nothing_leave_all_as_it_is() -> None:
+    spec = spec_of(CONTAINER)
+    zeros = api.LinuxResources()
+    zeros.cpu.shares.SetInParent()
+    zeros.cpu.quota.SetInParent()
+    zeros.cpu.period.SetInParent()
+    zeros.memory.limit.SetInParent()
+    for resources in (zeros, api.LinuxResources()):
+        assert update(spec, resources) == spec
+        assert update({}, resources) == {}
+
+
+def test_fields_of_a_newer_api_are_kept_raw() -> None:
+    change = api.ContainerUpdate()
+    change.linux.MergeFromString(b"\xf8\x3e\x07")
+    assert update({}, change) == {"nri": {"unknown": {"update.linux.1007": ["varint 7"]}}}
+
+
+@pytest.mark.parametrize("odd", [None, 1, "x", [], [1, None, {}], {"x": 1}])
+def test_parts_that_are_no_oci_are_no_obstacle(odd: Json) -> None:
+    update({"linux": odd}, UPDATE)
+    update({"linux": {"resources": odd}}, UPDATE)
+    parts = "cpu", "memory", "hugepageLimits", "unified"
+    update({"linux": {"resources": dict.fromkeys(parts, odd)}}, UPDATE)
