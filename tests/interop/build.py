@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.interop.toolchain import Unavailable, find_go, go_version
 
-__all__ = ["Programs", "Unavailable", "Variant", "build"]
+__all__ = ["Merger", "Programs", "Unavailable", "Variant", "build", "build_merger"]
 
 SOURCES = Path(__file__).parent / "go"
 CACHE = Path(__file__).parents[2] / ".cache"
@@ -36,6 +36,26 @@ class Variant(Enum):
         return self is Variant.NRI_0_12
 
 
+class Merger(Enum):
+    """The NRI versions that refmerge is built on, with the ``go build`` options of each.
+
+    Merging is not the same in any two of them.
+    """
+
+    NRI_0_6 = ("-modfile=go.nri-0.6.mod",)
+    NRI_0_8 = ("-modfile=go.nri-0.8.mod", "-tags=nri_statechange")
+    NRI_0_10 = ("-modfile=go.nri-0.10.mod", "-tags=nri_no_wasm")
+    NRI_0_11 = ("-modfile=go.nri-0.11.mod", "-tags=nri_no_wasm")
+    NRI_0_12_2 = ("-modfile=go.nri-0.12.2.mod", "-tags=nri_no_wasm")
+    NRI_0_12 = ("-tags=nri_no_wasm",)
+
+    @property
+    def nri_version(self) -> str:
+        """The exact version, as in "0.12.5"."""
+        (line,) = (one for one in _module_file(self.value) if "containerd/nri v" in one)
+        return line.rpartition("v")[2].strip()
+
+
 @dataclass(frozen=True)
 class Programs:
     """Paths of the reference programs of one variant."""
@@ -51,24 +71,35 @@ def build(variant: Variant) -> Programs:
     Where the environment says CI, a missing Go or module is a RuntimeError: there it must not
     go unnoticed.
     """
+    folder = _built(variant.name.lower(), variant.value, "refruntime", "refplugin")
+    return Programs(runtime=folder / "refruntime", plugin=folder / "refplugin")
+
+
+@cache
+def build_merger(merger: Merger) -> Path:
+    """Return the program that merges with this version, as ``build`` does."""
+    return _built(f"merge_{merger.name.lower()}", merger.value, "refmerge") / "refmerge"
+
+
+def _built(name: str, options: tuple[str, ...], *programs: str) -> Path:
     try:
-        return _build(variant)
+        return _build(name, options, programs)
     except Unavailable as error:
         if os.environ.get("CI"):
             raise RuntimeError(f"CI is set, so this is no reason to skip: {error}") from error
         raise
 
 
-def _build(variant: Variant) -> Programs:
-    go = find_go(_needed_go())
+def _build(name: str, options: tuple[str, ...], programs: tuple[str, ...]) -> Path:
+    """The folder with the programs."""
+    go = find_go(_needed_go(options))
     version = go_version(go)
-    folder = CACHE / "interop" / f"{variant.name.lower()}-{_digest(version)}"
-    programs = Programs(runtime=folder / "refruntime", plugin=folder / "refplugin")
+    folder = CACHE / "interop" / f"{name}-{_digest(version)}"
     if folder.exists():
-        return programs
-    options = variant.value
+        return folder
+    packages = [f"./{program}" for program in programs]
     # Separate from the build, so that a machine without a network is told from a broken program.
-    listed = _run(go, "list", *options, "-deps", "./...")
+    listed = _run(go, "list", *options, "-deps", *packages)
     if listed.returncode:
         raise Unavailable(f"Go modules are not to be had: {listed.stderr.strip().splitlines()[-1]}")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -76,20 +107,25 @@ def _build(variant: Variant) -> Programs:
     with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
         target = Path(unfinished) / "programs"
         target.mkdir()
-        built = _run(go, "build", *options, "-o", f"{target}/", "./refruntime", "./refplugin")
+        built = _run(go, "build", *options, "-o", f"{target}/", *packages)
         if built.returncode:
             raise RuntimeError(f"go build failed:\n{built.stderr}")
         if not folder.exists():
             target.rename(folder)
-    for older in folder.parent.glob(f"{variant.name.lower()}-*"):
+    for older in folder.parent.glob(f"{name}-*"):
         if older != folder:
             shutil.rmtree(older, ignore_errors=True)
-    return programs
+    return folder
 
 
-def _needed_go() -> str:
-    (line,) = (line for line in (SOURCES / "go.mod").read_text().splitlines() if line[:3] == "go ")
+def _needed_go(options: tuple[str, ...]) -> str:
+    (line,) = (line for line in _module_file(options) if line[:3] == "go ")
     return line.split()[1]
+
+
+def _module_file(options: tuple[str, ...]) -> list[str]:
+    named = [option.partition("=")[2] for option in options if option.startswith("-modfile=")]
+    return (SOURCES / (*named, "go.mod")[0]).read_text().splitlines()
 
 
 def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
