@@ -6,9 +6,10 @@ from .course import Course, Step
 from .exchange import Exchange
 from .launch import read_config
 from .outcome import Outcome
-from .output import OutputLine, Stream
+from .output import OnOutput, Output, OutputLine, Stream
 from .play import FASTEST, Pace, Played, Stored, play, split_setup
 from .plugin import Plugin
+from .process import LeftBehind, Process
 from .profile import Profile, recorded_profile
 from .profiles import PROFILES, RECORDED, profile_named
 from .server import Runtime
@@ -21,11 +22,15 @@ __all__ = [
     "Answer",
     "Course",
     "Exchange",
+    "LeftBehind",
+    "OnOutput",
     "Outcome",
+    "Output",
     "OutputLine",
     "Pace",
     "Played",
     "Plugin",
+    "Process",
     "Profile",
     "ProfileSetUp",
     "RecordedSetUp",

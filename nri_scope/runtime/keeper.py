@@ -12,7 +12,7 @@ What happens is told there, in datagrams of JSON, each an object with one of the
 
 - ``started``: the plugin's process id
 - ``failed``: the errno with which it could not be started, and ``step``: ``cwd`` or ``exec``
-- ``exited``: the plugin's wait status, and ``killed``: whether it was still running in the end
+- ``exited``: the plugin's wait status
 - ``left``: processes that were still there then, as [pid, command line, whether it had left the
   plugin's session]
 - ``gone``: whether all of those could be killed; nothing comes after it
@@ -62,7 +62,6 @@ class Keeper:
         """Its process id, as long as it is running."""
         self._session = 0
         """The id of its session, which was its process id."""
-        self._killed = False
         wakeup, ours = os.pipe()
         os.set_blocking(wakeup, False)
         os.set_blocking(ours, False)
@@ -105,7 +104,6 @@ class Keeper:
         """Kill the plugin, as a runtime does, then what it left behind, as nobody does."""
         self._reap()
         if self._plugin:
-            self._killed = True
             os.kill(self._plugin, signal.SIGKILL)
             self._until(lambda: not self._plugin, KILL_S)
         self._until(lambda: not self._reap(), LINGER_S)
@@ -134,7 +132,7 @@ class Keeper:
                 return True
             if pid == self._plugin:
                 self._plugin = 0
-                _report(exited=status, killed=self._killed)
+                _report(exited=status)
 
     def _until(self, done: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -113,6 +113,10 @@ class Plugin:
     def drop(self, reason: str) -> None:
         """Close the connection at once, or as soon as it is made."""
         self.end_reason = self.end_reason or reason
+        if self.process is not None and not self.link.closed:
+            # First, so that it is the same every time: it would react to the connection's end, or
+            # not come to that.
+            self.process.end()
         self.link.abort(reason)
 
     def end(self, reason: str) -> None:

@@ -5,23 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
 import signal
 import socket
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic_ns
 
 from nri_scope.errors import UsageError
 
 from .command import Command
 from .output import LAST_KEPT, OnOutput, Output, Stream
-
-KEEPER = Path(__file__).with_name("keeper.py")
+from .spawn import Keeper, spawn_keeper
 
 READ_SIZE = 64 << 10
 """Bytes of output that are read at once."""
@@ -50,30 +45,33 @@ class LeftBehind:
 class Process:
     """A launched plugin's process. Make one with `Process.start`."""
 
-    def __init__(self, command: Command, on_output: OnOutput | None) -> None:
+    def __init__(self, command: Command, keeper: Keeper, on_output: OnOutput | None) -> None:
         self.pid = 0
         self.command = command.argv
         self.output = Output(on_output)
         self.exit_words = ""
         """``exit status 3`` or ``killed by SIGSEGV``; empty as long as it is running."""
+        self.ending = False
+        """The runtime has begun to end it."""
         self.ended_by_us = False
         """It was killed by the runtime, which is how launched plugins end."""
         self.left_behind: tuple[LeftBehind, ...] = ()
         """Complete when `wait_gone` returns."""
         self.survived = False
         """Something of it could not be killed."""
-        loop = asyncio.get_running_loop()
-        self._loop = loop
         self._command = command
-        self._started: asyncio.Future[None] = loop.create_future()
+        self._keeper = keeper
+        self._pipes = dict(keeper.pipes)
+        self._descriptor = -1
+        self._clean = False
         self._exited = asyncio.Event()
         self._gone = asyncio.Event()
-        self._clean = False
-        self._plugin_descriptor = -1
-        self._keeper_pid = 0
-        self._keeper_descriptor = -1
-        self._control: socket.socket | None = None
-        self._pipes: dict[Stream, int] = {}
+        self._loop = asyncio.get_running_loop()
+        self._started: asyncio.Future[None] = self._loop.create_future()
+        for stream, pipe in self._pipes.items():
+            self._loop.add_reader(pipe, self._read, stream)
+        self._loop.add_reader(keeper.control, self._read_reports)
+        self._loop.add_reader(keeper.descriptor, self._keeper_ended)
 
     @classmethod
     async def start(
@@ -83,8 +81,7 @@ class Process:
 
         Raises `UsageError` when it cannot be started.
         """
-        process = cls(command, on_output)
-        process._spawn(connection)
+        process = cls(command, spawn_keeper(command, connection), on_output)
         try:
             await process._started
         except BaseException:
@@ -113,11 +110,16 @@ class Process:
     def end(self) -> None:
         """Begin to end it, in the only way that runtimes know: SIGKILL.
 
-        Its children get a moment to notice it, then they are killed too, and reported.
+        It runs no further when this returns: called before its connection is closed it does not
+        notice that any more. Its children get a moment to notice, then they are killed too, and
+        reported.
         """
-        if self._control is not None:
-            with contextlib.suppress(OSError):
-                self._control.shutdown(socket.SHUT_WR)
+        if self._gone.is_set():
+            return
+        self.ending = True
+        self._kill_plugin()
+        with contextlib.suppress(OSError):
+            self._keeper.control.shutdown(socket.SHUT_WR)
 
     async def kill(self) -> None:
         """End it, and wait until nothing of it is left."""
@@ -137,67 +139,6 @@ class Process:
         last = said_last[-LAST_SHOWN:]
         said = f"; its last words: {' | '.join(last)}" if last else ""
         return f"{reason}: the plugin ended, {self.exit_words}{said}"
-
-    # -- starting -----------------------------------------------------------------------------
-
-    def _spawn(self, connection: socket.socket) -> None:
-        if not sys.executable:
-            raise UsageError("plugins cannot be launched: Python does not know its own program")
-        with contextlib.ExitStack() as passed:
-            control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            passed.enter_context(theirs)
-            control.setblocking(False)
-            self._control = control
-            writing: list[int] = []
-            for stream in Stream:
-                reading, end = os.pipe()
-                passed.callback(os.close, end)
-                writing.append(end)
-                os.set_blocking(reading, False)
-                self._pipes[stream] = reading
-            order = os.memfd_create("nri-scope-order")
-            passed.callback(os.close, order)
-            with open(order, "wb", closefd=False) as file:
-                file.write(_order(self._command))
-            os.lseek(order, 0, os.SEEK_SET)
-            descriptors = [*writing, connection.fileno(), theirs.fileno(), order]
-            self._keeper_pid = self._spawn_keeper(descriptors, passed)
-        self._keeper_descriptor = os.pidfd_open(self._keeper_pid)
-        for stream, pipe in self._pipes.items():
-            self._loop.add_reader(pipe, self._read, stream)
-        self._loop.add_reader(control, self._read_reports)
-        self._loop.add_reader(self._keeper_descriptor, self._keeper_ended)
-
-    def _spawn_keeper(self, descriptors: list[int], passed: contextlib.ExitStack) -> int:
-        """``descriptors`` become 1, 2, 3, … of the keeper."""
-        actions: list[tuple[int, int, int] | tuple[int, int, str, int, int]] = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)
-        ]
-        for target, descriptor in enumerate(descriptors, 1):
-            # Above all targets: none of them must overwrite what is still to be copied.
-            high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, len(descriptors) + 1)
-            passed.callback(os.close, high)
-            actions.append((os.POSIX_SPAWN_DUP2, high, target))
-        try:
-            return os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-S", str(KEEPER), self._command.argv[0]],
-                os.environ,
-                file_actions=actions,
-                # Not to be reached by what a terminal sends to us.
-                setsid=True,
-                setsigmask=(),
-                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
-            )
-        except OSError as error:
-            for descriptor in self._pipes.values():
-                os.close(descriptor)
-            if self._control is not None:
-                self._control.close()
-            self._gone.set()
-            raise UsageError(
-                f"plugins cannot be launched: {sys.executable}: {(error.strerror or '').lower()}"
-            ) from error
 
     # -- following ----------------------------------------------------------------------------
 
@@ -231,15 +172,15 @@ class Process:
                     break
 
     def _read_reports(self) -> None:
-        while self._control is not None:
+        while True:
             try:
-                data = self._control.recv(REPORT_MAX)
+                data = self._keeper.control.recv(REPORT_MAX)
             except BlockingIOError:
                 return
             except OSError:
                 data = b""
             if not data:
-                self._loop.remove_reader(self._control)
+                self._loop.remove_reader(self._keeper.control)
                 return
             self._take(json.loads(data))
 
@@ -249,13 +190,15 @@ class Process:
                 self.pid = pid
                 # It may be gone already.
                 with contextlib.suppress(ProcessLookupError):
-                    self._plugin_descriptor = os.pidfd_open(pid)
+                    self._descriptor = os.pidfd_open(pid)
                 _settle(self._started)
             case {"failed": int(number), "step": str(step)}:
                 _settle(self._started, self._command.problem(number, step))
-            case {"exited": int(status), "killed": bool(killed)}:
+            case {"exited": int(status)}:
                 self._read_rest()
-                self.ended_by_us = killed and os.WIFSIGNALED(status)
+                self.ended_by_us = (
+                    self.ending and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+                )
                 self._exit(exit_words(status))
             case {"left": list(left)}:
                 self.left_behind = tuple(_left_behind(one) for one in left)
@@ -269,30 +212,31 @@ class Process:
         self.exit_words = words
         self._exited.set()
 
+    def _kill_plugin(self) -> None:
+        if self._descriptor >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
     def _keeper_ended(self) -> None:
         self._read_reports()
         self._read_rest()
         if self.pid and not self._clean:
             # Somebody killed the keeper. What the plugin started cannot be found any more.
             self.survived = True
-            if self._plugin_descriptor >= 0:
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(self._plugin_descriptor, signal.SIGKILL)
+            self._kill_plugin()
             if self.running:
                 self._exit("exit status unknown, as the process that kept it was killed")
         for stream in Stream:
             self._close_pipe(stream)
-        self._loop.remove_reader(self._keeper_descriptor)
-        for descriptor in (self._keeper_descriptor, self._plugin_descriptor):
-            if descriptor >= 0:
-                os.close(descriptor)
-        if self._control is not None:
-            self._loop.remove_reader(self._control)
-            self._control.close()
-            self._control = None
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._loop.remove_reader(self._keeper.control)
+        self._keeper.control.close()
+        self._loop.remove_reader(self._keeper.descriptor)
+        os.close(self._keeper.descriptor)
         # Somebody who waits for any child of this process may have been faster.
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._keeper_pid, 0)
+            os.waitpid(self._keeper.pid, 0)
         words = " | ".join(self.output.last(Stream.STDERR, LAST_SHOWN))
         _settle(self._started, UsageError(f"plugins cannot be launched: {words or 'no reason'}"))
         self._gone.set()
@@ -316,18 +260,6 @@ def _settle(future: asyncio.Future[None], error: UsageError | None = None) -> No
         future.set_result(None)
     else:
         future.set_exception(error)
-
-
-def _order(command: Command) -> bytes:
-    """What the keeper is to start. Latin-1, so that bytes which are no UTF-8 survive."""
-    encoded: Callable[[str], str] = lambda text: os.fsencode(text).decode("latin-1")  # noqa: E731
-    order = {
-        "path": encoded(command.path),
-        "argv": [encoded(word) for word in command.argv],
-        "environment": [encoded(f"{name}={to}") for name, to in command.environment.items()],
-        "cwd": encoded(command.cwd),
-    }
-    return json.dumps(order).encode()
 
 
 def _left_behind(found: object) -> LeftBehind:

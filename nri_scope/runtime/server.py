@@ -47,9 +47,6 @@ FORMER_KEPT = 1000
 ENDED = "the runtime has ended"
 """Why a plugin's connection ends with the runtime."""
 
-ENDED_BY_PEER = ("closed by the peer", "connection lost")
-"""How the reasons of a `Link` begin when it was not us who closed it."""
-
 EXIT_GRACE_S = 2.0
 """A launched plugin that closed its connection may be about to end, and to say why, before it is
 killed. (Real runtimes kill it when the next event comes.)"""
@@ -254,7 +251,7 @@ class Runtime:
             # What it is asked from here on would fail; why it ended may take a moment to learn.
             self._chain.remove(plugin)
             if process is not None:
-                if reason.startswith(ENDED_BY_PEER):
+                if not process.ending:
                     await process.wait_exit(EXIT_GRACE_S)
                 process.end()
                 await process.wait_exit()

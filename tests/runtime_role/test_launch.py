@@ -192,6 +192,18 @@ async def test_plugin_that_is_dropped_is_killed_at_once() -> None:
         assert plugin.process.ended_by_us
 
 
+async def test_plugin_does_not_notice_the_end_of_its_connection_before_its_own() -> None:
+    command = plugin_program(
+        registered='print("in", flush=True)', ended='print("noticed", flush=True); os._exit(5)'
+    )
+    async with Runtime(OLD) as runtime:
+        plugins = [await runtime.launch_command(command, f"1{n}", "name") for n in range(4)]
+    for plugin in plugins:
+        assert plugin.process is not None
+        assert plugin.process.exit_words == "killed by SIGKILL"
+        assert [line.text for line in plugin.process.output.lines] == ["in"]
+
+
 async def test_plugin_that_left_the_connection_to_a_child_goes_on() -> None:
     command = [
         "sh",
