@@ -8,7 +8,7 @@ from enum import Enum
 from math import isnan
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from .lists import KEYED, OPEN, Keyed, Member, members
+from .lists import KEYED, OPEN, Keyed, members
 from .paths import pointer
 from .spec import Json, Spec
 
@@ -92,6 +92,11 @@ def same(left: _Value, right: _Value) -> bool:
     return True
 
 
+def _plainly_same(one: _Value, other: _Value) -> bool:
+    """Whether it takes no more than a look to see that they are the same: most values are."""
+    return one is other or (type(one) is str and one == other)
+
+
 def _both_nan(one: _Value, other: _Value) -> bool:
     return isinstance(one, float) and isinstance(other, float) and isnan(one) and isnan(other)
 
@@ -113,10 +118,11 @@ def _fields(path: str, old: _Value, new: _Value) -> _Work | None:
         return None
     before = old if isinstance(old, dict) else {}
     after = new if isinstance(new, dict) else {}
-    below: _Work = []
-    if path in OPEN:
-        below += _emptied(path, old, new)
-    below += ((pointer(path, key), value, after.get(key, _ABSENT)) for key, value in before.items())
+    below = _emptied(path, old, new) if path in OPEN else []
+    for key, value in before.items():
+        other = after.get(key, _ABSENT)
+        if not _plainly_same(value, other):
+            below.append((pointer(path, key), value, other))
     below += ((pointer(path, k), _ABSENT, value) for k, value in after.items() if k not in before)
     return below
 
@@ -129,27 +135,27 @@ def _members(path: str, old: _Value, new: _Value) -> _Work | None:
     before, after = _keyed(old, keyed), _keyed(new, keyed)
     if before is None or after is None:
         return None
-    old_values = {member.label: member.value for member in before}
-    new_values = {member.label: member.value for member in after}
     moves = _moves(path, before, after) if keyed.ordered else {}
     below: _Work = _emptied(path, old, new)
-    for label, value in before:
-        if label in new_values:
+    for label, value in before.items():
+        if label in after:
             if label in moves:
                 below.append(moves[label])
-            below.append((pointer(path, label), value, new_values[label]))
+            other = after[label]
+            if not _plainly_same(value, other):
+                below.append((pointer(path, label), value, other))
         else:
             below.append(_whole(pointer(path, label), value, _ABSENT))
-    for position, (label, value) in enumerate(after):
-        if label not in old_values:
+    for position, (label, value) in enumerate(after.items()):
+        if label not in before:
             at = position if keyed.ordered else None
             below.append(_whole(pointer(path, label), _ABSENT, value, at))
     return below
 
 
-def _keyed(value: _Value, keyed: Keyed) -> list[Member] | None:
+def _keyed(value: _Value, keyed: Keyed) -> dict[str, Json] | None:
     if value is _ABSENT:
-        return []
+        return {}
     return members(value, keyed) if isinstance(value, list) else None
 
 
@@ -161,12 +167,12 @@ def _emptied(path: str, old: _Value, new: _Value) -> _Work:
     return []
 
 
-def _moves(path: str, before: list[Member], after: list[Member]) -> dict[str, Change]:
+def _moves(path: str, before: dict[str, Json], after: dict[str, Json]) -> dict[str, Change]:
     """The fewest members to move, by label, so that those on both sides get the new order."""
-    old_positions = {member.label: position for position, member in enumerate(before)}
+    old_positions = {label: position for position, label in enumerate(before)}
     common = [
         (label, old_positions[label], position)
-        for position, (label, _) in enumerate(after)
+        for position, label in enumerate(after)
         if label in old_positions
     ]
     stay = _longest_rising([old for _, old, _ in common])

@@ -10,14 +10,6 @@ from typing import NamedTuple
 from .spec import Json
 
 
-class Member(NamedTuple):
-    """One member of a keyed array."""
-
-    label: str
-    """What stands for it in a path: its key, with ``#2`` for the second of that key, and so on."""
-    value: Json
-
-
 class Keyed(NamedTuple):
     """How the members of one array are told apart."""
 
@@ -30,19 +22,24 @@ class Keyed(NamedTuple):
 _COUNTED = re.compile(r"#\d+$")
 
 
-def members(items: list[Json], keyed: Keyed) -> list[Member] | None:
-    """The members in order, their labels unique; None if one of them has no key."""
-    found: list[Member] = []
+def members(items: list[Json], keyed: Keyed) -> dict[str, Json] | None:
+    """The members in order, by what stands for them in a path; None if one of them has no key.
+
+    That is the key itself, and ``KEY#2`` for the second of that key, and so on.
+    """
+    found: dict[str, Json] = {}
     counts: dict[str, int] = {}
     for item in items:
         split = keyed.split(item)
         if split is None:
             return None
-        key, value = split
-        count = counts[key] = counts.get(key, 0) + 1
-        # A key that looks like a count itself always has its own, so that labels stay unique.
-        plain = count == 1 and not ("#" in key and _COUNTED.search(key))
-        found.append(Member(key if plain else f"{key}#{count}", value))
+        label, value = split
+        # A key that ends like a count always has one of its own, so that labels stay unique.
+        looks_counted = "#" in label and _COUNTED.search(label)
+        if looks_counted or label in found:
+            count = counts[label] = counts.get(label, 0 if looks_counted else 1) + 1
+            label = f"{label}#{count}"
+        found[label] = value
     return found
 
 

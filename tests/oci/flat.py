@@ -24,9 +24,9 @@ class Flat:
             for key, inner in value.items():
                 self.put(pointer(path, key), inner)
         elif keyed and isinstance(value, list) and value and (found := members(value, keyed)):
-            self.arrays[path] = [member.label for member in found]
-            for member in found:
-                self.put(pointer(path, member.label), member.value)
+            self.arrays[path] = list(found)
+            for label, member in found.items():
+                self.put(pointer(path, label), member)
         else:
             self.leaves[path] = value
 

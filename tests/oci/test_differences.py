@@ -58,6 +58,12 @@ def told(path: str, before: Json, after: Json) -> list[str]:
             ["A=1", "A=2"],
             ['- /process/env/A#2#1 "x"', '+ /process/env/A#2 "2"'],
         ),
+        (
+            "/process/env",
+            ["A=1", "A#2=x"],
+            ["A=1", "A=2", "A#2=x"],
+            ['+ /process/env/A#2 "2"'],
+        ),
         ("/process/env", ["A=1"], [], ["+ /process/env []", '- /process/env/A "1"']),
         ("/process/env", ["A=1"], [7], ['~ /process/env ["A=1"] [7]']),
         ("/process/args", ["a", "b"], ["b", "a"], ['~ /process/args ["a", "b"] ["b", "a"]']),
