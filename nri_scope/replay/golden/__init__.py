@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .entries import Key, entries_of, fingerprint
+from .entries import SESSION, Key, entries_of, fingerprint
 from .golden import Golden
 from .mismatch import Kind, Mismatch
 from .plain import NameOf, plain_reply
@@ -11,6 +11,7 @@ from .render import as_data, lines
 from .tree import Origin
 
 __all__ = [
+    "SESSION",
     "Golden",
     "Key",
     "Kind",

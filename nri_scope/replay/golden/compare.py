@@ -49,10 +49,11 @@ def kept(expected: Expected, got: Plain) -> Expected:
     if isinstance(expected, dict) and isinstance(got, dict):
         merged: dict[str, Expected] = {}
         for key, value in got.items():
-            if key in UNORDERED and isinstance(value, list):
-                merged[key] = _kept_list(_sorted(expected.get(key)), unordered(value))
+            old = expected.get(key)
+            if key in UNORDERED:
+                merged[key] = kept(_sorted(old), _sorted_reply(value))
             else:
-                merged[key] = kept(expected.get(key), value)
+                merged[key] = kept(old, value)
         for key, old in expected.items():
             if key not in got and _may_be_absent(old):
                 merged[key] = old
@@ -101,7 +102,7 @@ def _in_mappings(
     for key in (*expected, *(key for key in got if key not in expected)):
         old, new = expected.get(key), got.get(key)
         if key in UNORDERED:
-            old, new = _sorted(old), unordered(new) if isinstance(new, list) else new
+            old, new = _sorted(old), _sorted_reply(new)
         yield from _differences(old, new, _below(path, key))
 
 
@@ -139,16 +140,23 @@ def _may_be_absent(expected: Expected) -> bool:
     return isinstance(expected, Ignored)
 
 
-def _sorted(expected: Expected) -> Expected:
-    """A set that was written by hand, in the order that replies have."""
-    if isinstance(expected, list) and all(isinstance(item, str) for item in expected):
-        return sorted(expected, key=str)
-    return expected
+def _sorted(value: Expected) -> Expected:
+    """A set that was written by hand, in the order that replies have; not with matchers in it."""
+    if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
+        return unordered(value)
+    return value
+
+
+def _sorted_reply(value: Plain) -> Plain:
+    if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
+        return unordered(value)
+    return value
 
 
 def _copy(value: Plain) -> Expected:
     if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
+        sets = UNORDERED.intersection(value)
+        return {k: _copy(_sorted_reply(v) if k in sets else v) for k, v in value.items()}
     if isinstance(value, list):
         return [_copy(item) for item in value]
     return value

@@ -14,8 +14,10 @@ from .compare import Difference, differences
 from .entries import Key, is_quiet
 from .matchers import Expected, Ignored
 
-MAX_NEAREST = 50
+MAX_CANDIDATES = 50
 """Expected replies that are looked at for the nearest; more would take long and say no more."""
+MAX_SEARCHES = 100
+"""Missing entries for which the nearest is looked for; nobody reads further, and each costs."""
 
 
 class Kind(StrEnum):
@@ -97,18 +99,20 @@ class _Nearest:
     def __init__(self, expected: Mapping[Key, Expected], unused: Iterable[Key]) -> None:
         self._expected = expected
         self._unused = frozenset(unused)
+        self._searches = 0
         self._by_kind: defaultdict[str, list[Key]] = defaultdict(list)
         for key, entry in expected.items():
             if isinstance(entry, dict) and not is_quiet(entry):
                 self._by_kind[key.kind].append(key)
 
     def to(self, key: Key, reply: dict[str, Plain]) -> Key | None:
-        if is_quiet(reply):
+        if is_quiet(reply) or self._searches >= MAX_SEARCHES:
             return None
+        self._searches += 1
         candidates = sorted(
             self._by_kind.get(key.kind, ()),
             key=lambda other: (other.plugin != key.plugin, -_alike(other.subject, key.subject)),
-        )[:MAX_NEAREST]
+        )[:MAX_CANDIDATES]
         return min(
             candidates,
             key=lambda other: (

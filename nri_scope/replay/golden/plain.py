@@ -20,7 +20,7 @@ What does not fit (a key twice, fields unknown to us) is shown as the list that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import TypeVar, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -200,11 +200,14 @@ class _Reading:
         return [removals[key] for key in sorted(removals)] + others
 
 
+_Item = TypeVar("_Item")
+
+
 class _Valued:
     value: bool | int | str | Iterable[str]
 
 
-def unordered(items: list[Plain]) -> list[Plain]:
+def unordered(items: list[_Item]) -> list[_Item]:
     """A list that is a set, in the one order in which goldens write it."""
     return sorted(items, key=lambda item: (not isinstance(item, str), str(item)))
 

@@ -17,26 +17,40 @@ from .writing import in_a_line, yaml_lines
 MAX_LINES = 40
 """Of one reply; the differing paths below it are never cut."""
 MAX_WIDTH = 400
+MAX_SHOWN = 50
+"""Mismatches shown one by one; a golden that fits nothing at all would give thousands."""
 
 _CONTEXT = 40
 """Characters shown before the first that differs, of values that are too long."""
 _NOTHING = "nothing"
 
 
-def lines(mismatches: Sequence[Mismatch], golden: str) -> Iterator[str]:
-    """Plain lines, safe for a terminal. ``golden`` is the file's name as the user gave it."""
+def lines(
+    mismatches: Sequence[Mismatch], golden: str, most: int | None = MAX_SHOWN
+) -> Iterator[str]:
+    """Plain lines, safe for a terminal.
+
+    ``golden`` is the file's name as the user gave it; of more than ``most`` mismatches the rest is
+    only counted (None: all are shown).
+    """
     if not mismatches:
         return
     file = safe(golden)
-    count = f"{len(mismatches)} mismatch{'es' if len(mismatches) > 1 else ''}"
-    yield f"{count} (expected: golden {file}; got: this replay)"
-    for alike, group in groupby(mismatches, _together):
+    yield f"{_counted(len(mismatches))} (expected: golden {file}; got: this replay)"
+    shown = mismatches[:most]
+    for alike, group in groupby(shown, _together):
         several = list(group)
         if alike is None:
             for mismatch in several:
                 yield from _one(mismatch, file)
         else:
             yield from _quiet(several, file)
+    if len(shown) < len(mismatches):
+        yield f"… and {_counted(len(mismatches) - len(shown))} more"
+
+
+def _counted(count: int) -> str:
+    return f"{count} mismatch{'es' if count > 1 else ''}"
 
 
 def _together(mismatch: Mismatch) -> tuple[Kind, str, str] | None:

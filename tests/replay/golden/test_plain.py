@@ -36,7 +36,7 @@ def fields_of(kind: object) -> list[FieldDescriptor]:
 
 
 def paths(
-    kind: Descriptor, before: tuple[FieldDescriptor, ...] = ()
+    kind: object, before: tuple[FieldDescriptor, ...] = ()
 ) -> Iterator[tuple[FieldDescriptor, ...]]:
     """The way to every field that a message can have."""
     for field in fields_of(kind):

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.recorder.escape import safe
 from nri_scope.replay.golden import Golden, Key, Kind, as_data, lines
-from nri_scope.replay.golden.mismatch import Mismatch
-from nri_scope.replay.golden.render import MAX_LINES, MAX_WIDTH
+from nri_scope.replay.golden.mismatch import MAX_SEARCHES, Mismatch
+from nri_scope.replay.golden.render import MAX_LINES, MAX_SHOWN, MAX_WIDTH
 from nri_scope.replay.model import Reply
 
 from .replies import APP, a_reply, golden_of, name_of, replies, setting
@@ -110,6 +110,18 @@ def test_long_replies_and_values_are_cut_where_they_differ() -> None:
     assert "xold" in text
     assert "xnew" in text
     assert max(map(len, text.splitlines())) <= MAX_WIDTH + 20
+
+
+def test_of_many_mismatches_the_rest_is_counted() -> None:
+    many = [a_reply(message=setting(n), subject=f"a/b/c{n}") for n in range(300)]
+    mismatches = EXPECTED.compare(many, name_of)
+    assert len(mismatches) == 301
+    assert sum(mismatch.nearest is not None for mismatch in mismatches) == MAX_SEARCHES
+    text = list(lines(mismatches, "g.yaml"))
+    assert text[0].startswith("301 mismatches (")
+    assert text[-1] == f"… and {301 - MAX_SHOWN} mismatches more"
+    every = list(lines(mismatches, "g.yaml", most=None))
+    assert sum("missing entry" in line for line in every) == 300
 
 
 @settings(deadline=None)
