@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nri_scope.errors import UsageError
+from nri_scope.nri.identity import check_index, check_name
 
 PLUGIN_DESCRIPTOR = 3
 """On which a launched plugin finds its end of the connection."""
@@ -72,6 +73,9 @@ def command_of(
     the three variables of a launched plugin and what ``environment`` adds, as in a real runtime,
     and it runs in ``cwd`` (ours if that is None, as real runtimes' plugins run in theirs).
     """
+    check_index(index)
+    if not name:
+        check_name(name)
     if not argv or not argv[0]:
         raise UsageError("an empty command is no plugin", "name the program after --")
     told = {

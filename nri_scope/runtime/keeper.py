@@ -30,7 +30,6 @@ import json
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -59,9 +58,9 @@ class Keeper:
 
     def __init__(self) -> None:
         self._plugin = 0
-        """Its process id, as long as it is running."""
-        self._session = 0
-        """The id of its session, which was its process id."""
+        """Its process id, and that of its session. It is not reaped before the runtime wants it to
+        end, so that the id is nobody else's when the runtime kills it."""
+        self._exited = False
         wakeup, ours = os.pipe()
         os.set_blocking(wakeup, False)
         os.set_blocking(ours, False)
@@ -76,41 +75,38 @@ class Keeper:
         try:
             os.chdir(_encoded(order["cwd"]))
             step = "exec"
-            self._plugin = os.posix_spawn(
+            self._plugin = _execute(
                 _encoded(order["path"]),
                 _all_encoded(order["argv"]),
-                dict(one.split(b"=", 1) for one in _all_encoded(order["environment"])),
-                setsid=True,
-                setsigmask=(),
-                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+                dict(_variable(one) for one in _all_encoded(order["environment"])),
             )
         except OSError as error:
             _report(failed=error.errno, step=step)
             return False
-        self._session = self._plugin
         _report(started=self._plugin)
         return True
 
     def follow(self) -> None:
-        """Wait until the runtime wants the plugin to end; reap what ends before that."""
+        """Wait until the runtime wants the plugin to end; reap its orphans meanwhile."""
         poll = select.poll()
         poll.register(CONTROL, select.POLLIN)
         poll.register(self._wakeup, select.POLLIN)
         while all(descriptor != CONTROL for descriptor, _ in poll.poll()):
             self._clear_wakeup()
-            self._reap()
+            self._notice_exit()
+            for pid in _children(os.getpid(), ended=True):
+                if pid != self._plugin:
+                    os.waitpid(pid, os.WNOHANG)
 
     def end(self) -> None:
         """Kill the plugin, as a runtime does, then what it left behind, as nobody does."""
-        self._reap()
-        if self._plugin:
-            os.kill(self._plugin, signal.SIGKILL)
-            self._until(lambda: not self._plugin, KILL_S)
-        self._until(lambda: not self._reap(), LINGER_S)
-        left = list(_descendants(os.getpid())) if self._reap() else []
-        _report(left=[_described(pid, self._session) for pid in left[:LEFT_MAX]])
+        os.kill(self._plugin, signal.SIGKILL)
+        self._until(self._notice_exit, KILL_S)
+        self._until(lambda: not _reap(), LINGER_S)
+        left = list(_descendants(os.getpid())) if _reap() else []
+        _report(left=[_described(pid, self._plugin) for pid in left[:LEFT_MAX]])
         deadline = time.monotonic() + KILL_S
-        while self._reap() and time.monotonic() < deadline:
+        while _reap() and time.monotonic() < deadline:
             # Only children of our own, whose ids cannot be anyone else's before we reap them.
             # Theirs become ours when they are gone.
             for pid in _children(os.getpid()):
@@ -119,26 +115,22 @@ class Keeper:
                 except OSError:
                     continue
             self._wait(0.05)
-        _report(gone=not self._reap())
+        _report(gone=not _reap())
 
-    def _reap(self) -> bool:
-        """Take the status of all children that have ended; whether any is left that has not."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if not pid:
-                return True
-            if pid == self._plugin:
-                self._plugin = 0
-                _report(exited=status)
+    def _notice_exit(self) -> bool:
+        """Report the plugin's exit, once; whether it has ended."""
+        if not self._exited:
+            found = os.waitid(os.P_PID, self._plugin, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if found is not None:
+                self._exited = True
+                status = found.si_status
+                _report(exited=status << 8 if found.si_code == os.CLD_EXITED else status)
+        return self._exited
 
     def _until(self, done: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while not done() and (remaining := deadline - time.monotonic()) > 0:
             self._wait(remaining)
-            self._reap()
 
     def _wait(self, seconds: float) -> None:
         """Wait for a child to end."""
@@ -153,8 +145,46 @@ class Keeper:
             pass
 
 
-def _children(parent: int) -> list[int]:
-    return [pid for pid, its_parent in _processes() if its_parent == parent]
+def _execute(path: bytes, argv: list[bytes], environment: dict[bytes, bytes]) -> int:
+    """Run a program as the leader of a session; returns its process id or raises `OSError`.
+
+    Not os.posix_spawn: many builds of Python cannot have it make a session.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.setsid()
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+                signal.signal(number, signal.SIG_DFL)
+            os.execve(path, argv, environment)
+        except OSError as error:
+            os.write(writing, str(error.errno).encode())
+        finally:
+            os._exit(127)
+    os.close(writing)
+    # It is closed by what is executed.
+    failed = os.read(reading, 100)
+    os.close(reading)
+    if failed:
+        os.waitpid(pid, 0)
+        raise OSError(int(failed), "")
+    return pid
+
+
+def _reap() -> bool:
+    """Take the status of all children that have ended; whether any is left that has not."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if not pid:
+            return True
+
+
+def _children(parent: int, *, ended: bool = False) -> list[int]:
+    return [pid for pid, its_parent in _processes(ended=ended) if its_parent == parent]
 
 
 def _descendants(ancestor: int) -> Iterator[int]:
@@ -168,12 +198,12 @@ def _descendants(ancestor: int) -> Iterator[int]:
         waiting += children.get(pid, [])
 
 
-def _processes() -> Iterator[tuple[int, int]]:
-    """The ids of all processes that have not ended, and of their parents."""
+def _processes(*, ended: bool = False) -> Iterator[tuple[int, int]]:
+    """The ids of all processes that have not ended, or of those that have, and of their parents."""
     for name in os.listdir("/proc"):
         if name.isdigit():
-            state, parent, *_ = _stat(int(name)) or ("Z", "0")
-            if state not in "ZX":
+            state, parent, *_ = _stat(int(name)) or ("", "0")
+            if state and (state in "ZX") is ended:
                 yield int(name), int(parent)
 
 
@@ -203,6 +233,11 @@ def _encoded(word: object) -> bytes:
     return word.encode("latin-1")
 
 
+def _variable(assignment: bytes) -> tuple[bytes, bytes]:
+    name, _, value = assignment.partition(b"=")
+    return name, value
+
+
 def _all_encoded(words: object) -> list[bytes]:
     assert isinstance(words, list)
     return [_encoded(word) for word in words]
@@ -218,6 +253,8 @@ def _report(**report: object) -> None:
 
 def main() -> None:
     """Run as the keeper of one plugin."""
+    # Not to be reached by what a terminal sends to the runtime.
+    os.setsid()
     for name in os.listdir("/proc/self/fd"):
         # What this process inherited is not for the plugin either.
         if int(name) > ORDER:
@@ -246,5 +283,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    sys.stdout.flush()
     os._exit(0)

@@ -62,7 +62,6 @@ class Process:
         self._command = command
         self._keeper = keeper
         self._pipes = dict(keeper.pipes)
-        self._descriptor = -1
         self._clean = False
         self._exited = asyncio.Event()
         self._gone = asyncio.Event()
@@ -71,7 +70,6 @@ class Process:
         for stream, pipe in self._pipes.items():
             self._loop.add_reader(pipe, self._read, stream)
         self._loop.add_reader(keeper.control, self._read_reports)
-        self._loop.add_reader(keeper.descriptor, self._keeper_ended)
 
     @classmethod
     async def start(
@@ -180,7 +178,7 @@ class Process:
             except OSError:
                 data = b""
             if not data:
-                self._loop.remove_reader(self._keeper.control)
+                self._keeper_ended()
                 return
             self._take(json.loads(data))
 
@@ -188,9 +186,6 @@ class Process:
         match report:
             case {"started": int(pid)}:
                 self.pid = pid
-                # It may be gone already.
-                with contextlib.suppress(ProcessLookupError):
-                    self._descriptor = os.pidfd_open(pid)
                 _settle(self._started)
             case {"failed": int(number), "step": str(step)}:
                 _settle(self._started, self._command.problem(number, step))
@@ -213,30 +208,25 @@ class Process:
         self._exited.set()
 
     def _kill_plugin(self) -> None:
-        if self._descriptor >= 0:
+        if self.pid and self.running:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+                os.kill(self.pid, signal.SIGKILL)
 
     def _keeper_ended(self) -> None:
-        self._read_reports()
-        self._read_rest()
+        self._loop.remove_reader(self._keeper.control)
+        self._keeper.control.close()
+        # Somebody who waits for any child of this process may have been faster.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._keeper.pid, 0)
         if self.pid and not self._clean:
             # Somebody killed the keeper. What the plugin started cannot be found any more.
             self.survived = True
             self._kill_plugin()
-            if self.running:
-                self._exit("exit status unknown, as the process that kept it was killed")
+        self._read_rest()
         for stream in Stream:
             self._close_pipe(stream)
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._loop.remove_reader(self._keeper.control)
-        self._keeper.control.close()
-        self._loop.remove_reader(self._keeper.descriptor)
-        os.close(self._keeper.descriptor)
-        # Somebody who waits for any child of this process may have been faster.
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._keeper.pid, 0)
+        if self.running:
+            self._exit("exit status unknown")
         words = " | ".join(self.output.last(Stream.STDERR, LAST_SHOWN))
         _settle(self._started, UsageError(f"plugins cannot be launched: {words or 'no reason'}"))
         self._gone.set()

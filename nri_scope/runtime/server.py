@@ -23,7 +23,7 @@ from nri_scope.errors import (
     RpcError,
 )
 from nri_scope.nri.events import Event
-from nri_scope.nri.identity import check_index, parse_plugin_file
+from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.transport import Server, listen_unix
 from nri_scope.wire import Code
@@ -181,7 +181,7 @@ class Runtime:
         as `adopt`, with the exit status and last words of a plugin that ended; it is the last one
         of `former` then.
         """
-        command = command_of(argv, check_index(index), name, environment, cwd)
+        command = command_of(argv, index, name, environment, cwd)
         process, connected = await launch(command, on_output)
         plugin = self._new_plugin((index, name))
         plugin.process = process

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +28,9 @@ class Keeper:
     """What we hold of a keeper that runs; see there for what it does and tells."""
 
     pid: int
-    descriptor: int
-    """A pidfd of it."""
     control: socket.socket
-    """Where it reports, one datagram each. It ends everything once this is shut down."""
+    """Where it reports, one datagram each, until it ends. It ends everything once this is shut
+    down."""
     pipes: Mapping[Stream, int]
     """To read what the plugin prints; they do not block."""
 
@@ -55,15 +55,12 @@ def spawn_keeper(command: Command, connection: socket.socket) -> Keeper:
                 os.set_blocking(reading, False)
                 pipes[stream] = reading
                 writing.append(end)
-            order = os.memfd_create("nri-scope-order")
-            passed.callback(os.close, order)
-            with open(order, "wb", closefd=False) as file:
-                file.write(_order(command))
-            os.lseek(order, 0, os.SEEK_SET)
+            order = passed.enter_context(tempfile.TemporaryFile())
+            order.write(_order(command))
+            order.seek(0)
             # In the order of the keeper's own: 1, 2, the plugin's 3, CONTROL, ORDER.
-            descriptors = [*writing, connection.fileno(), theirs.fileno(), order]
-            pid = _spawn(command.argv[0], descriptors, passed)
-            keeper = Keeper(pid, os.pidfd_open(pid), control, pipes)
+            descriptors = [*writing, connection.fileno(), theirs.fileno(), order.fileno()]
+            keeper = Keeper(_spawn(command.argv[0], descriptors, passed), control, pipes)
         except OSError as error:
             raise UsageError(
                 f"plugins cannot be launched: {(error.strerror or str(error)).lower()}"
@@ -90,8 +87,6 @@ def _spawn(plugin: str, descriptors: Sequence[int], passed: contextlib.ExitStack
         [sys.executable, "-I", "-S", str(KEEPER), plugin],
         os.environ,
         file_actions=actions,
-        # Not to be reached by what a terminal sends to us.
-        setsid=True,
         setsigmask=(),
         setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
     )

@@ -247,14 +247,15 @@ async def test_restarted_runtime_launches_the_same_command_again() -> None:
 
 async def test_command_that_cannot_be_run_is_a_usage_error(tmp_path: Path) -> None:
     async with Runtime(OLD) as runtime:
-        for argv, index, words in [
-            ([], "10", "an empty command"),
-            ([str(tmp_path)], "10", "it is a folder"),
-            (["no-such-program-here"], "10", "no such program in the folders of PATH"),
-            (["true"], "1", "'1' is no plugin index; write 01"),
+        for argv, index, name, words in [
+            ([], "10", "name", "an empty command"),
+            ([str(tmp_path)], "10", "name", "it is a folder"),
+            (["no-such-program-here"], "10", "name", "no such program in the folders of PATH"),
+            (["true"], "1", "name", "'1' is no plugin index; write 01"),
+            (["true"], "10", "", "a plugin needs a name"),
         ]:
             with pytest.raises(UsageError) as caught:
-                await runtime.launch_command(argv, index, "name")
+                await runtime.launch_command(argv, index, name)
             assert words in str(caught.value)
         assert not runtime.former
     assert not children()

@@ -115,7 +115,7 @@ async def test_it_handles_signals_as_if_nobody_had_changed_that() -> None:
         signal.signal(signal.SIGUSR1, former)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     status = dict(line.split(":\t", 1) for line in stdout(process.output) if ":\t" in line)
-    # Signals 32 and 33 are glibc's own: it has what it spawns ignore them.
+    # Signals 32 and 33 are glibc's own: it has what posix_spawn starts ignore them.
     found = {name: int(status[name], 16) & ~(0b11 << 31) for name in ("SigBlk", "SigIgn", "SigCgt")}
     assert found == {"SigBlk": 0, "SigIgn": 0, "SigCgt": 0}
 
