@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 
@@ -17,9 +20,15 @@ from .resources import adjust_resources
 from .spec import Json, Spec, drop_empty, entries, place, section
 from .unknown import keep_unknown, unknown_fields
 
+_M = TypeVar("_M", bound=Message)
+
 
 def adjust(spec: Spec, adjustment: api.ContainerAdjustment) -> Spec:
     """A new spec: `spec` with `adjustment` applied; parts that stay the same are shared.
+
+    A plugin's own adjustment may be given as well as a merged one: a removal beside a new value
+    replaces in whichever order the two came, as it does in merging, and the "" in front of
+    arguments, which lets a plugin replace those of another, is none of them.
 
     Nothing is refused here and nothing looked up: an unknown namespace is added as asked for, the
     propagation of a mount's source is taken to be as the mount needs it, CDI devices are listed
@@ -75,8 +84,11 @@ def _adjust_process(new: Spec, adjustment: api.ContainerAdjustment) -> None:
     process = section(new, "process")
     if adjustment.env:
         _adjust_env(process, adjustment.env)
-    if adjustment.args:
-        process["args"] = values.strings(adjustment.args)
+    args = values.strings(adjustment.args)
+    if args[:1] == [""]:
+        del args[0]
+    if args:
+        process["args"] = args
     # Appended even where the type is there already: the list then has it twice.
     if adjustment.rlimits:
         entries(process, "rlimits").extend(values.rlimit(each) for each in adjustment.rlimits)
@@ -96,7 +108,7 @@ def _adjust_env(process: Spec, changes: Iterable[api.KeyValue]) -> None:
     keeps its first place and its last value: even where the adjustment replaced the first.
     """
     pending: dict[str, api.KeyValue] = {}
-    for change in changes:
+    for change in _removals_first(changes, "key"):
         gone = marked(change.key)
         pending[change.key if gone is None else gone] = change
     env: dict[str, str] = {}
@@ -145,7 +157,7 @@ def _adjust_linux(new: Spec, message: api.LinuxContainerAdjustment) -> None:
 
 
 def _adjust_devices(linux: Spec, changes: Iterable[api.LinuxDevice]) -> None:
-    for change in changes:
+    for change in _removals_first(changes, "path"):
         gone = marked(change.path)
         devices = entries(linux, "devices")
         _remove_first(devices, "path", change.path if gone is None else gone)
@@ -166,7 +178,7 @@ def _adjust_devices(linux: Spec, changes: Iterable[api.LinuxDevice]) -> None:
 
 
 def _adjust_namespaces(linux: Spec, changes: Iterable[api.LinuxNamespace]) -> None:
-    for change in changes:
+    for change in _removals_first(changes, "type"):
         namespaces = entries(linux, "namespaces")
         gone = marked(change.type)
         if gone is None:
@@ -202,7 +214,7 @@ def _adjust_rdt(linux: Spec, message: api.LinuxContainerAdjustment) -> None:
 
 def _adjust_mounts(new: Spec, changes: Iterable[api.Mount]) -> None:
     mounts = entries(new, "mounts")
-    for change in changes:
+    for change in _removals_first(changes, "destination"):
         gone = marked(change.destination)
         _remove_first(mounts, "destination", change.destination if gone is None else gone)
         if gone is None:
@@ -232,6 +244,10 @@ def _depth_and_destination(mount: Json) -> tuple[int, str]:
     clean = posixpath.normpath(destination)
     # Two slashes in front stay two in POSIX and become one in Go.
     return (clean[1:] if clean.startswith("//") else clean).count("/"), destination
+
+
+def _removals_first(changes: Iterable[_M], key: str) -> list[_M]:
+    return sorted(changes, key=lambda change: marked(getattr(change, key)) is None)
 
 
 def _remove_first(items: list[Json], key: str, value: str) -> None:

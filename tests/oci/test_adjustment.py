@@ -47,6 +47,7 @@ def env_of(before: list[Json], *env: tuple[str, str]) -> Json:
         (["A=1", "B=2"], [("C", "x")], ["A=1", "B=2", "C=x"]),
         (["A=1", "B=2"], [("-A", "")], ["B=2"]),
         (["A=1", "B=2"], [("-A", ""), ("A", "x")], ["A=x", "B=2"]),
+        (["A=1", "B=2"], [("A", "x"), ("-A", "")], ["A=x", "B=2"]),
         (["B=2"], [("-A", ""), ("A", "x")], ["B=2", "A=x"]),
         (["A=1"], [("-A", "")], []),
         (["A=1"], [("-Z", "")], ["A=1"]),
@@ -78,8 +79,11 @@ def test_annotations_and_sysctl_are_set_removed_and_replaced() -> None:
 
 def test_arguments_are_replaced() -> None:
     spec: Spec = {"process": {"args": ["a", "b"], "cwd": "/"}}
-    adjustment = api.ContainerAdjustment(args=["x"])
-    assert adjust(spec, adjustment) == {"process": {"args": ["x"], "cwd": "/"}}
+    replaced = {"process": {"args": ["x", ""], "cwd": "/"}}
+    assert adjust(spec, api.ContainerAdjustment(args=["x", ""])) == replaced
+    # Marks the replacement of what another plugin set.
+    assert adjust(spec, api.ContainerAdjustment(args=["", "x", ""])) == replaced
+    assert adjust(spec, api.ContainerAdjustment(args=[""])) == spec
 
 
 def test_hooks_and_cdi_devices_are_appended() -> None:
@@ -120,6 +124,7 @@ def mounts_of(before: list[str], *destinations: str) -> list[Json]:
         (["/b", "/a"], ["-/a"], "/b"),
         (["/b", "/a"], ["/b"], "/a +/b"),
         (["/b", "/a"], ["-/b", "/b"], "/a +/b"),
+        (["/b", "/a"], ["/b", "-/b"], "/a +/b"),
         (["/a"], ["-/a"], ""),
         (["/b/c/..", "/z"], ["x"], "+x /b/c/.. /z"),
         (["/a/b/", "//z", "/y"], ["/"], "+/ //z /y /a/b/"),
@@ -213,6 +218,18 @@ def test_namespaces_and_net_devices() -> None:
         "namespaces": [{"type": "pid", "path": "/p"}, {"type": "user"}],
         "netDevices": {"eth1": {"name": "x"}},
     }
+
+
+def test_a_removal_beside_a_new_value_replaces_in_either_order() -> None:
+    spec: Spec = {"devices": [{"path": "/dev/a"}], "namespaces": [{"type": "pid"}]}
+    adjustment = api.LinuxContainerAdjustment(
+        devices=[api.LinuxDevice(path="/dev/a", type="c"), api.LinuxDevice(path="-/dev/a")],
+        namespaces=[api.LinuxNamespace(type="pid", path="/p"), api.LinuxNamespace(type="-pid")],
+    )
+    after = linux_of(spec, adjustment)
+    assert isinstance(after, dict)
+    assert after["devices"] == [{"path": "/dev/a", "type": "c", "major": 0, "minor": 0}]
+    assert after["namespaces"] == [{"type": "pid", "path": "/p"}]
 
 
 def test_values_without_a_policy_or_class_take_the_old_one_away() -> None:
