@@ -57,8 +57,9 @@ class Key(NamedTuple):
 def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str, Plain]]:
     """What each reply says, in the order of a golden; {} for one that says nothing.
 
-    A failure stands in the entry under its verdict: ``error: TEXT``, ``conflict: TEXT``; of a late
-    reply there is ``late: true``, as how late it was is never the same.
+    A failure stands in the entry under its verdict: ``error: TEXT``, ``conflict: TEXT``; just
+    ``late: true`` and ``crash: true``, as how late it was, or how the connection ended, may be
+    another every time.
     """
     found: dict[Key, dict[str, Plain]] = {}
     for reply in replies:
@@ -93,7 +94,7 @@ def _key(reply: Reply, times: int) -> Key:
 
 def _said(reply: Reply, name_of: NameOf) -> dict[str, Plain]:
     said = {} if reply.message is None else plain_reply(reply.message, name_of)
-    if reply.verdict is Verdict.LATE:
+    if reply.verdict in (Verdict.LATE, Verdict.CRASH):
         said[reply.verdict.value] = True
     elif reply.verdict is not Verdict.OK:
         said[reply.verdict.value] = reply.problem

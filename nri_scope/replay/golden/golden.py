@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,15 +108,17 @@ class Golden:
         try:
             # Through a link to the file itself, whose rights it keeps.
             target = target.resolve()
-            mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-            handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:80]}.")
+            old = target.stat() if target.exists() else None
+            new = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}")
+            handle = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(content)
-                    os.fchmod(file.fileno(), mode)
-                Path(name).replace(target)
+                    if old is not None:
+                        os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
+                new.replace(target)
             except BaseException:
-                Path(name).unlink(missing_ok=True)
+                new.unlink(missing_ok=True)
                 raise
         except (OSError, ValueError, RuntimeError) as error:
             why = error.strerror if isinstance(error, OSError) else error
@@ -149,7 +152,6 @@ class Golden:
         entries: dict[Key, Expected] = {}
         for key, said in _said(replies, name_of):
             old = self.entries.get(key)
-            # A matcher of a whole reply that says nothing may still ignore it.
             entries[key] = kept({} if old is None else old, said)
         for key, old in self.entries.items():
             if key not in entries and isinstance(old, Ignored):
@@ -170,9 +172,3 @@ def _head_of(text: str) -> str:
             break
         head.append(line)
     return "".join(head)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

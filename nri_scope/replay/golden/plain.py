@@ -14,7 +14,8 @@ Field names are those of the API. Beyond ``recorder.plain``, which shows a messa
 - Messages that only hold others are left out when nothing is in them, so that an adjustment of
   nothing is an empty reply.
 
-What does not fit (a key twice, fields unknown to us) is shown as the list that it was.
+What does not fit (a key twice, a namespace removed and set, fields unknown to us) is shown as the
+list that it was.
 """
 
 from __future__ import annotations
@@ -67,6 +68,9 @@ _REMOVABLE = frozenset(
         ("LinuxContainerAdjustment", "net_devices"),
     }
 )
+# A runtime goes through these one by one, so that removing and setting differs from the reverse; of
+# the others it takes all removals first, wherever they stand.
+_REMOVED_IN_TURN = frozenset({"LinuxNamespace"})
 # Their presence alone asks for nothing; that of all others does (pids {} is a limit of 0).
 _FRAMES = frozenset(
     {
@@ -169,7 +173,9 @@ class _Reading:
         told = [self._one(field, item) for item in items]
         if of in _KEYS:
             by_key = _by_key(told, _KEYS[of], removable)
-            return told if by_key is None else by_key
+            if by_key is None or (of in _REMOVED_IN_TURN and _both_ways(by_key)):
+                return told
+            return by_key
         if field.name in UNORDERED:
             return unordered([_bare_name(item) for item in told])
         return told
@@ -196,7 +202,6 @@ class _Reading:
                 removals[destination] = {MOUNT_KEY: destination}
             else:
                 others.append(told)
-        # A runtime takes all removals first, wherever they stand.
         return [removals[key] for key in sorted(removals)] + others
 
 
@@ -232,6 +237,10 @@ def _by_key(items: list[Plain], key_field: str, removable: bool) -> dict[str, Pl
             return None
         found[key] = rest
     return _in_order(found.items())
+
+
+def _both_ways(by_key: dict[str, Plain]) -> bool:
+    return any(_is_marker(key) and key.removeprefix(MARK) in by_key for key in by_key)
 
 
 def _in_order(entries: Iterable[tuple[str, Plain]]) -> dict[str, Plain]:

@@ -72,9 +72,13 @@ def parse_yaml(text: str) -> Node:
         mark = error.problem_mark or error.context_mark
         hint = "put a space behind a matcher" if "a tag" in str(error.context) else ""
         raise MalformedYaml(mark.line + 1 if mark else 0, _words(error.problem), hint) from None
+    except yaml.reader.ReaderError as error:
+        strange = yaml.reader.Reader.NON_PRINTABLE.search(text)
+        line = text.count("\n", 0, strange.start()) + 1 if strange else 0
+        raise MalformedYaml(line, _words(error.reason)) from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        # Among them: characters that YAML has not, numbers in directives that Python refuses.
-        raise MalformedYaml(0, _words(getattr(error, "reason", None) or error)) from None
+        # Among them numbers in directives that Python refuses.
+        raise MalformedYaml(0, _words(error)) from None
 
 
 def _words(problem: object) -> str:

@@ -162,7 +162,7 @@ def _argument(argument: str) -> str:
 def text(value: str) -> str:
     """A string on one line, in quotes where it needs them."""
     if _PLAIN.fullmatch(value) or _WORDS.fullmatch(value):
-        plain = not value.endswith(":") and not _NOT_TEXT.fullmatch(value) and len(value) < 200
+        plain = not value.endswith(":") and not _NOT_TEXT.fullmatch(value)
         if plain and _is_text(value):
             return value
     return _quoted(value)

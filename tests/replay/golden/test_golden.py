@@ -147,6 +147,12 @@ def test_a_failure_with_a_reply_has_both() -> None:
     }
 
 
+def test_how_late_or_how_a_connection_ended_is_in_no_golden() -> None:
+    late = a_reply(verdict=Verdict.LATE, problem="no answer within 2 s")
+    crash = a_reply(verdict=Verdict.CRASH, problem="connection reset by peer", occurrence=2)
+    assert [*golden_of(late, crash).entries.values()] == [{"late": True}, {"crash": True}]
+
+
 def edited(old: str, new: str) -> Golden:
     assert old in WRITTEN
     return Golden.parse(WRITTEN.replace(old, new), "g.yaml")

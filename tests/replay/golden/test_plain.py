@@ -258,6 +258,15 @@ def test_every_kind_of_removal_reads_alike() -> None:
     }
 
 
+def test_a_namespace_that_is_removed_and_set_keeps_its_order() -> None:
+    message, adjust = adjusting()
+    adjust.linux.namespaces.add(type="network", path="/run/ns")
+    adjust.linux.namespaces.add(type="-network")
+    assert adjusted(message)["linux"] == {
+        "namespaces": [{"type": "network", "path": "/run/ns"}, {"type": "-network"}]
+    }
+
+
 def test_a_dash_where_nothing_can_be_removed_is_a_dash() -> None:
     message, adjust = adjusting()
     adjust.linux.resources.unified["-memory.max"] = "1"

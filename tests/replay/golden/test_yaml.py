@@ -128,7 +128,7 @@ def test_a_value_knows_the_line_of_its_key() -> None:
         ("a: !!python/name:os.system x\n", 1, "no matcher"),
         ("a: !regex [x]\n", 1, "before a key, a list or a mapping"),
         ("a: !regex '('\n", 1, "bad regular expression"),
-        ("a: \x07\n", 0, "not YAML"),
+        ("a: 1\n\nb: \x07\n", 3, "not YAML"),
         ("%YAML 1." + "9" * 5000 + "\n---\na: 1\n", 0, "not YAML"),
         ("[" * 5000, 1, "nested deeper"),
         ("- " * 5000 + "a", 1, "nested deeper"),
