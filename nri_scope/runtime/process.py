@@ -48,7 +48,7 @@ class Process:
     def __init__(self, command: Command, keeper: Keeper, on_output: OnOutput | None) -> None:
         self.pid = 0
         self.command = command.argv
-        self.output = Output(on_output)
+        self.output = Output(self._tell if on_output is not None else None)
         self.exit_words = ""
         """``exit status 3`` or ``killed by SIGSEGV``; empty as long as it is running."""
         self.ending = False
@@ -59,6 +59,7 @@ class Process:
         """Complete when `wait_gone` returns."""
         self.survived = False
         """Something of it could not be killed."""
+        self._on_output = on_output
         self._command = command
         self._keeper = keeper
         self._pipes = dict(keeper.pipes)
@@ -139,6 +140,15 @@ class Process:
         return f"{reason}: the plugin ended, {self.exit_words}{said}"
 
     # -- following ----------------------------------------------------------------------------
+
+    def _tell(self, stream: Stream, line: str, mono_ns: int) -> None:
+        try:
+            if self._on_output is not None:
+                self._on_output(stream, line, mono_ns)
+        except Exception as error:  # noqa: BLE001 - it is somebody else's code
+            # We are in a callback of the loop, and what else it has to do must be done.
+            context = {"message": "on_output failed", "exception": error}
+            self._loop.call_exception_handler(context)
 
     def _read(self, stream: Stream) -> bool:
         """Read what is there once; whether there may be more."""

@@ -195,6 +195,27 @@ async def test_lines_come_while_it_runs() -> None:
             assert await came.get() == str(text)
 
 
+async def test_failing_listener_is_told_to_the_loop_and_changes_nothing() -> None:
+    failed: list[object] = []
+
+    def fail(stream: Stream, line: str, mono_ns: int) -> None:
+        raise ValueError(line)
+
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: failed.append(str(context["exception"])))
+    try:
+        async with launched(["sh", "-c", "echo one; echo two; exit 3"], on_output=fail) as (
+            process,
+            _,
+        ):
+            await process.wait_exit()
+    finally:
+        loop.set_exception_handler(None)
+    assert failed == ["one", "two"]
+    assert stdout(process.output) == ["one", "two"]
+    assert process.exit_words == "exit status 3"
+
+
 async def test_a_flood_of_output_neither_stalls_it_nor_is_kept_whole() -> None:
     count = 20_000_000
     process = await ended(["sh", "-c", f"yes | head -n {count}; echo the last words >&2"])
@@ -328,6 +349,16 @@ async def test_launch_that_is_cancelled_leaves_nothing() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert descriptors() == before
+    assert not children()
+
+
+async def test_its_keeper_ends_with_the_runtime_and_not_before() -> None:
+    async with launched(["sleep", "1000"]) as (process, _):
+        (keeper,) = children()
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            os.kill(keeper, number)
+    assert process.ended_by_us
+    assert not process.survived
     assert not children()
 
 
