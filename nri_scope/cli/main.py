@@ -17,7 +17,7 @@ import click
 from nri_scope import __version__
 from nri_scope.errors import NriScopeError
 
-COMMANDS = ("record", "log", "show", "sql", "stats", "doctor", "demo")
+COMMANDS = ("record", "log", "show", "sql", "stats", "doctor", "demo", "replay", "new-plugin")
 """In the order in which somebody new meets them. ``nri_scope.cli.NAME`` has the command."""
 
 EXIT_TROUBLE = 2
@@ -36,7 +36,8 @@ class LazyGroup(click.Group):
         """The command of that name; None when there is none."""
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"nri_scope.cli.{cmd_name}").command
+        module = cmd_name.replace("-", "_")
+        command = importlib.import_module(f"nri_scope.cli.{module}").command
         assert isinstance(command, click.Command)
         return command
 

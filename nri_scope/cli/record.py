@@ -97,7 +97,7 @@ def command(
     print_format: str | None,
     validate: bool,
 ) -> None:
-    """Record every NRI event of a running container runtime to a file.
+    """Record every NRI event of a container runtime to a file.
 
     Passive: each event is answered at once with "no change"; no container is altered or delayed.
     ^C ends it with a summary. The file holds all that the runtime says about its containers,

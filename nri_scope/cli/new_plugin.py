@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope new-plugin``: a plugin in Python to start from, with its tests."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+
+import click
+
+from nri_scope.cli.demo import RECORDING, bundled_path
+from nri_scope.cli.params import Index
+from nri_scope.errors import UsageError
+
+TEMPLATE = Path(__file__).parent.parent / "template"
+"""Real files: ``$name`` and so on are filled in, in their names too, and the suffix is dropped."""
+
+SUFFIX = ".tmpl"
+"""Keeps tools from taking the files for code of ours."""
+
+NAME_MAX = 50
+"""Characters; a longer one would not fit on the lines that are written."""
+
+_NAME = re.compile(r"[a-z]([a-z0-9._-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
+
+_TAKEN = frozenset({"conftest", "google", "nri_scope", "pytest", "tests"})
+"""Modules that the plugin's own would hide from it or from its tests."""
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--name", metavar="NAME", help="Plugin name.  [default: the folder's]")
+@click.option(
+    "--index",
+    type=Index(),
+    default="10",
+    show_default=True,
+    help="Two digits, the plugin's usual place in the chain.",
+)
+def command(folder: Path, name: str | None, index: str) -> None:
+    """Start a plugin of your own, in Python.
+
+    Writes a small plugin that works, tests that replay a recording into it, a README, a systemd
+    unit and what it takes to install it. DIR must be new or empty.
+    """
+    name = check_plugin_name(folder.resolve().name if name is None else name)
+    written = write_plugin(folder, name, index)
+    for path in written:
+        click.echo(path)
+    click.echo(f"next: cd {shlex.quote(str(folder))} and follow README.md", err=True)
+
+
+def check_plugin_name(name: str) -> str:
+    """Return ``name`` if runtimes, Python packages and modules can all be called so."""
+    if not _NAME.fullmatch(name) or len(name) > NAME_MAX:
+        raise UsageError(
+            f"{name!r} is no name for a plugin",
+            f"give --name: a letter, then letters, digits and . _ -, at most {NAME_MAX}",
+        )
+    module = module_name(name)
+    if keyword.iskeyword(module) or module in sys.stdlib_module_names | _TAKEN:
+        raise UsageError(
+            f"{name!r} is no name for a plugin: Python has a {module} already",
+            "give another with --name",
+        )
+    return name
+
+
+def module_name(name: str) -> str:
+    """The Python module of the plugin ``name``."""
+    return re.sub(r"[._-]+", "_", name).lower()
+
+
+def write_plugin(folder: Path, name: str, index: str) -> list[Path]:
+    """Write a new plugin into ``folder`` and return its files.
+
+    Raises `UsageError` where something is there already; nothing is ever overwritten.
+    """
+    if folder.exists() or folder.is_symlink():
+        if not folder.is_dir():
+            raise UsageError(f"{folder} exists and is no folder", "choose a new one")
+        if any(folder.iterdir()):
+            raise UsageError(f"{folder} is not empty", "choose a new folder")
+    values = {
+        "name": name,
+        "index": index,
+        "module": module_name(name),
+        "recording": RECORDING,
+    }
+    written: list[Path] = []
+    for source in _files(TEMPLATE):
+        relative = Template(source.relative_to(TEMPLATE).as_posix()).substitute(values)
+        path = folder / relative.removesuffix(SUFFIX)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = Template(source.read_text(encoding="utf-8")).substitute(values)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+        written.append(path)
+    recording = folder / "tests" / "recordings" / RECORDING
+    recording.parent.mkdir()
+    shutil.copyfile(bundled_path(), recording)
+    return sorted([*written, recording])
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    found = sorted(folder.rglob(f"*{SUFFIX}"))
+    if not found:
+        raise UsageError("the plugin template is missing from this installation", "reinstall it")
+    yield from found

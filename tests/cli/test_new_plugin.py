@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `new-plugin` writes is a plugin that works, and it writes over nothing."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.cli.main import run
+from nri_scope.cli.new_plugin import TEMPLATE
+from nri_scope.nri.events import Event, events_in
+from nri_scope.plugin import Adjustment
+from nri_scope.runtime import Runtime
+from tests.runtime_role.profiles import NEW
+
+ROOT = Path(__file__).parents[2]
+
+
+def installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def tool(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run one of the environment's programs as in a fresh shell of somebody who has a plugin."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MYPYPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    folder = tmp_path / "pod-owner"
+    assert run(["new-plugin", str(folder), "--index", "20"]) == 0
+    told = capsys.readouterr()
+    assert told.err == f"next: cd {folder} and follow README.md\n"
+    files = sorted(str(path) for path in folder.rglob("*") if path.is_file())
+    assert told.out.splitlines() == files
+    return folder
+
+
+def test_all_of_the_template_is_written_and_filled_in(written: Path) -> None:
+    files = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
+    assert files == {
+        "README.md",
+        "pod-owner.service",
+        "pod_owner.py",
+        "pyproject.toml",
+        "tests/test_pod_owner.py",
+        "tests/recordings/containerd-1.7.nriscope.db",
+    }
+    assert len(files) == 1 + sum(path.is_file() for path in TEMPLATE.rglob("*"))
+    for name in files - {"tests/recordings/containerd-1.7.nriscope.db"}:
+        assert "$" not in (written / name).read_text()
+    project = tomllib.loads((written / "pyproject.toml").read_text())["project"]
+    assert project["name"] == "pod-owner"
+    assert project["scripts"] == {"pod-owner": "pod_owner:main"}
+    assert 'index="20"' in (written / "pod_owner.py").read_text()
+    ast.parse((written / "tests" / "test_pod_owner.py").read_text())
+
+
+@pytest.mark.skipif(not installed("ruff"), reason="ruff is not installed")
+def test_written_code_is_clean(written: Path) -> None:
+    for words in (("ruff", "check", "."), ("ruff", "format", "--check", ".")):
+        checked = tool(*words, folder=written)
+        assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.skipif(not installed("mypy"), reason="mypy is not installed")
+def test_written_types_are_right(written: Path) -> None:
+    files = ["pod_owner.py"]
+    if installed("nri_scope.pytest_plugin"):
+        files.append("tests")
+    checked = tool("mypy", "--cache-dir", str(ROOT / ".mypy_cache"), *files, folder=written)
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.skipif(
+    not installed("nri_scope.pytest_plugin"), reason="there is no fixture to replay with"
+)
+def test_written_tests_pass(written: Path) -> None:
+    checked = tool("pytest", "-q", "-p", "no:cacheprovider", folder=written)
+    assert checked.returncode == 0, checked.stdout
+
+
+async def test_written_plugin_registers_and_adjusts(written: Path) -> None:
+    program = [sys.executable, str(written / "pod_owner.py")]
+    job = api.Container(id="c1", name="job")
+    async with Runtime(NEW) as runtime:
+        plugin = await runtime.launch_command(
+            program, "20", "pod-owner", environment={"PYTHONPATH": str(ROOT)}
+        )
+        assert events_in(plugin.mask) == (Event.CreateContainer,)
+        replies = []
+        for annotations in ({"example.com/owner": "night shift"}, {}):
+            pod = api.PodSandbox(id="p1", name="batch", annotations=annotations)
+            request = api.CreateContainerRequest(pod=pod, container=job)
+            (answer,) = await runtime.dispatch(Event.CreateContainer, request)
+            replies.append(answer.reply)
+    adjusted = Adjustment().add_env("POD_OWNER", "night shift").message
+    assert replies == [
+        api.CreateContainerResponse(adjust=adjusted),
+        api.CreateContainerResponse(),
+    ]
+
+
+def test_empty_folder_will_do(tmp_path: Path) -> None:
+    assert run(["new-plugin", str(tmp_path), "--name", "Fine-2.x"]) == 0
+    assert (tmp_path / "fine_2_x.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["full"], "full is not empty; choose a new folder"),
+        (["file"], "file exists and is no folder; choose a new one"),
+        (["dangling"], "dangling exists and is no folder; choose a new one"),
+        (["file/below"], "file/below: not a directory"),
+        (["new", "--name", "a b"], "'a b' is no name for a plugin; give --name: a letter, then"),
+        (["new", "--name", ""], "'' is no name for a plugin"),
+        (["new", "--name", "x" * 51], "at most 50"),
+        (["7-up"], "'7-up' is no name for a plugin"),
+        (["json"], "'json' is no name for a plugin: Python has a json already"),
+        (["nri-scope"], "Python has a nri_scope already; give another with --name"),
+        (["class"], "Python has a class already"),
+        (["new", "--index", "7"], "'7' is no plugin index; write 07"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line_and_nothing_is(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "of").write_text("mine")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    before = sorted(tmp_path.rglob("*"))
+    assert run(["new-plugin", *arguments]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert words in told.err and told.err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
