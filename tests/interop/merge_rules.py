@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import combinations
 
 from nri_scope._gen.nri import api_pb2 as api
 from tests.interop.merge_cases import CREATED, Case
@@ -154,6 +155,8 @@ def _field_rules() -> Iterator[Case]:
         yield create(f"{name} set by two plugins", (do,), (do,))
         yield create(f"{name} set by three plugins", (do,), (do,), (do,))
         yield create(f"{name} set twice by one plugin", (do, do))
+    for (name, do), (other, do_other) in combinations(FIELDS.items(), 2):
+        yield create(f"{name} and {other} in conflict", (do, do_other), (do, do_other))
     for name, remove in REMOVALS.items():
         do = FIELDS[name]
         yield create(f"{name} removed from the container", (remove,), ())

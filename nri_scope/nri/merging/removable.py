@@ -43,8 +43,6 @@ class KeyedMap:
             self.before_setting(turn)
             if key in removed:
                 turn.clear(self.field, key)
-                if key in seen:
-                    del seen[key]
                 _put(result, REMOVAL + key, self.empty)
                 removed.discard(key)
             turn.claim(self.field, key)
@@ -130,7 +128,7 @@ class KeyedList:
             if self.field is MOUNTS and turn.rules.passes_mount_removals:
                 result.append(removed[key])
             elif key not in taken_back:
-                reason = f"the runtime never hears that a plugin removes a {self.field.noun}"
+                reason = "removals of this kind never reach the runtime"
                 turn.drop(self.field.path_of(key), REMOVAL + key, reason)
         # Had one been added twice, that would have been a conflict.
         self._show(seen, list(added.values()), result, turn)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.merging import adjusted, updated, with_resources, without_effect
+
+from .chains import quota, shares, update
+
+
+def test_removals_and_values_are_applied() -> None:
+    container = api.Container(id="c", env=["A=1", "B=2", "C=3"], args=["sleep"])
+    container.annotations.update({"gone": "1", "kept": "2"})
+    for kind in ("pid", "network"):
+        container.linux.namespaces.add(type=kind)
+    container.linux.net_devices["eth0"].name = "eth0"
+    wanted = api.ContainerAdjustment(args=["sh"])
+    wanted.annotations.update({"-gone": "", "new": "3"})
+    wanted.env.add(key="B", value="new")
+    wanted.env.add(key="-A")
+    wanted.env.add(key="D", value="=")
+    wanted.hooks.poststart.add(path="/hook")
+    wanted.linux.namespaces.add(type="-pid")
+    wanted.linux.namespaces.add(type="network", path="/ns")
+    wanted.linux.net_devices["-eth0"].SetInParent()
+    wanted.linux.net_devices["eth1"].name = "net1"
+    wanted.linux.scheduler.nice = 5
+    result = adjusted(container, wanted)
+    assert result.annotations == {"kept": "2", "new": "3"}
+    assert result.env == ["B=new", "C=3", "D=="]
+    assert result.args == ["sh"]
+    assert [hook.path for hook in result.hooks.poststart] == ["/hook"]
+    assert [(one.type, one.path) for one in result.linux.namespaces] == [("network", "/ns")]
+    assert set(result.linux.net_devices) == {"eth1"}
+    assert result.linux.scheduler.nice == 5
+    assert container.args == ["sleep"], "what was given is left alone"
+
+
+def test_mounts_are_sorted_by_depth() -> None:
+    container = api.Container(id="c")
+    for destination in ("/z", "/a/b/c", "/gone", "/proc"):
+        container.mounts.add(destination=destination)
+    wanted = api.ContainerAdjustment()
+    wanted.mounts.add(destination="/a/b", source="/new")
+    wanted.mounts.add(destination="-/gone")
+    result = adjusted(container, wanted)
+    assert [one.destination for one in result.mounts] == ["/proc", "/z", "/a/b", "/a/b/c"]
+    untouched = adjusted(container, api.ContainerAdjustment())
+    assert untouched.mounts == container.mounts, "but only if one was adjusted"
+
+
+def test_a_device_comes_with_its_rule() -> None:
+    wanted = api.ContainerAdjustment()
+    wanted.linux.devices.add(path="/dev/sda", type="b", major=8, minor=1)
+    linux = adjusted(api.Container(id="c"), wanted).linux
+    assert [device.path for device in linux.devices] == ["/dev/sda"]
+    (rule,) = linux.resources.devices
+    assert (rule.allow, rule.type, rule.access) == (True, "b", "rwm")
+    assert (rule.major.value, rule.minor.value) == (8, 1)
+
+
+def test_a_memory_limit_limits_swap_and_the_rest_of_memory_has_no_effect() -> None:
+    wanted = api.ContainerAdjustment()
+    wanted.linux.resources.memory.limit.value = 5
+    wanted.linux.resources.memory.reservation.value = 3
+    wanted.linux.resources.cpu.realtime_period.value = 0
+    resources = adjusted(api.Container(id="c"), wanted).linux.resources
+    assert (resources.memory.limit.value, resources.memory.swap.value) == (5, 5)
+    assert not resources.memory.HasField("reservation")
+    assert resources.cpu.HasField("realtime_period")
+    lost = without_effect(wanted.linux.resources, update=False)
+    assert lost == ["/linux/resources/memory/reservation"]
+    assert without_effect(wanted.linux.resources, update=True) == [
+        "/linux/resources/memory/reservation",
+        "/linux/resources/cpu/realtimePeriod",
+    ]
+
+
+def test_rdt_members_are_replaced_or_all_removed() -> None:
+    container = api.Container(id="c")
+    container.linux.rdt.clos_id.value = "old"
+    container.linux.rdt.enable_monitoring.value = True
+    wanted = api.ContainerAdjustment()
+    wanted.linux.rdt.clos_id.value = "new"
+    rdt = adjusted(container, wanted).linux.rdt
+    assert rdt.clos_id.value == "new" and rdt.enable_monitoring.value
+    removal = api.ContainerAdjustment()
+    removal.linux.rdt.remove = True
+    assert not adjusted(container, removal).linux.HasField("rdt")
+
+
+def test_rlimits_show_where_the_runtime_tells_them() -> None:
+    wanted = api.ContainerAdjustment()
+    wanted.rlimits.add(type="RLIMIT_CORE")
+    assert adjusted(api.Container(), wanted).rlimits
+    assert not adjusted(api.Container(), wanted, shows_rlimits=False).rlimits
+
+
+def test_an_update_changes_what_is_not_zero() -> None:
+    container = api.Container(id="c")
+    container.linux.resources.cpu.quota.value = 7
+    container.linux.resources.memory.reservation.value = 9
+    asked = update("c", shares(5), quota(0))
+    asked.linux.resources.memory.limit.value = 3
+    asked.linux.resources.unified["cpu.idle"] = "1"
+    asked.linux.resources.cpu.mems = "0"
+    asked.linux.resources.hugepage_limits.add(page_size="2MB", limit=1)
+    resources = updated(container, asked).linux.resources
+    assert (resources.cpu.shares.value, resources.cpu.quota.value) == (5, 7)
+    assert (resources.memory.limit.value, resources.memory.swap.value) == (3, 3)
+    assert resources.memory.reservation.value == 9
+    assert resources.unified == {"cpu.idle": "1"}
+    assert resources.cpu.mems == "0"
+    assert [one.page_size for one in resources.hugepage_limits] == ["2MB"]
+    assert with_resources(container, api.LinuxResources()) == container
