@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from nri_scope._gen.nri import api_pb2 as api
@@ -11,8 +11,8 @@ from nri_scope._gen.nri import api_pb2 as api
 from .adjustment import marked
 from .paths import pointer
 from .resources import CPU, MEMORY
-from .spec import Json
-from .values import device_rule
+from .spec import Json, Spec
+from .values import device_rule, net_device
 
 RemarkKind: TypeAlias = Literal["dropped", "unresolved", "refused"]
 
@@ -24,7 +24,8 @@ class Remark(NamedTuple):
     value: Json
     """What was asked for."""
     kind: RemarkKind
-    """Dropped: the runtime takes no notice of it. Unresolved: what comes of it depends on the node.
+    """Dropped: the runtime takes no notice of it. Unresolved: what comes of it depends on the node,
+    or on chance.
     Refused: the runtime fails to create the container."""
     reason: str
 
@@ -51,6 +52,11 @@ def remarks(
 
 
 def _of_adjustment(message: api.ContainerAdjustment) -> Iterator[Remark]:
+    linux = message.linux
+    yield from _by_chance("/annotations", message.annotations)
+    yield from _by_chance("/linux/sysctl", linux.sysctl)
+    devices: Spec = {name: net_device(each) for name, each in linux.net_devices.items()}
+    yield from _by_chance("/linux/netDevices", devices)
     for variable in message.env:
         if not variable.key:
             yield Remark("/process/env/", variable.value, "dropped", "the variable has no name")
@@ -64,7 +70,6 @@ def _of_adjustment(message: api.ContainerAdjustment) -> Iterator[Remark]:
     for device in message.CDI_devices:
         reason = "only the node's CDI files tell what the device brings along"
         yield Remark(pointer("/cdiDevices", device.name), device.name, "unresolved", reason)
-    linux = message.linux
     if linux.seccomp_policy.HasField("default_errno"):
         errno = linux.seccomp_policy.default_errno.value
         reason = "the runtime does not copy it"
@@ -76,6 +81,14 @@ def _of_adjustment(message: api.ContainerAdjustment) -> Iterator[Remark]:
             reason = f'unrecognized namespace "{kind}"'
             yield Remark(pointer("/linux/namespaces", kind), namespace.type, "refused", reason)
     yield from _of_adjusted_resources(linux.resources)
+
+
+def _by_chance(path: str, keys: Mapping[str, Json]) -> Iterator[Remark]:
+    # Merging keeps both, as two entries of one Go map.
+    for key in sorted(keys):
+        if f"-{key}" in keys:
+            reason = "the runtime takes the removal and this value in random order: it may be gone"
+            yield Remark(pointer(path, key), keys[key], "unresolved", reason)
 
 
 def _of_adjusted_resources(message: api.LinuxResources) -> Iterator[Remark]:

@@ -102,6 +102,20 @@ def test_mounts_that_need_a_propagation_of_their_source() -> None:
     assert "/s" in remark.reason
 
 
+def test_a_removal_and_a_value_for_one_key_are_a_matter_of_luck() -> None:
+    keys = {"-a": "", "a": "1", "-b": "", "c": "2"}
+    adjustment = api.ContainerAdjustment(annotations=keys)
+    adjustment.linux.sysctl.update(keys)
+    for key in keys:
+        adjustment.linux.net_devices[key].name = keys[key]
+    found = remarks(adjustment)
+    assert [each[:3] for each in found] == [
+        ("/annotations/a", "1", "unresolved"),
+        ("/linux/sysctl/a", "1", "unresolved"),
+        ("/linux/netDevices/a", {"name": "1"}, "unresolved"),
+    ]
+
+
 def test_a_variable_without_a_name_is_dropped() -> None:
     adjustment = api.ContainerAdjustment(env=[api.KeyValue(value="x")])
     assert told(adjustment) == ["dropped /process/env/"]
