@@ -6,7 +6,7 @@ These occur in adjustments only, so there is always a merged message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,11 @@ class KeyedMap:
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
         """Claim and set each key, and pass removals on."""
         entries = getattr(source, self.name)
-        if not entries or not turn.knows(self.field, _keys(entries)):
+        if self.field in turn.rules.unknown:
+            for key in sorted(entries):
+                turn.knows(self.field, key if _removes(key) else entries[key], key)
+            return
+        if not entries:
             return
         removed = {key[1:] for key in entries if _removes(key)}
         seen, result = getattr(shown, self.name), getattr(merged, self.name)
@@ -76,10 +80,6 @@ class Sysctls(KeyedMap):
             turn.drop(SYSCTL.path_of(key), REMOVAL + key, reason)
         else:
             KeyedMap.remove(self, key, result, turn)
-
-
-def _keys(entries: Iterable[str]) -> str:
-    return ", ".join(sorted(entries))
 
 
 def _put(entries: Any, key: str, value: object) -> None:
