@@ -12,6 +12,7 @@ from .plugin import Plugin
 from .process import LeftBehind, Process
 from .profile import Profile, recorded_profile
 from .profiles import PROFILES, RECORDED, profile_named
+from .rejection import Rejection, Stage
 from .server import Runtime
 from .setup import ProfileSetUp, RecordedSetUp, SetUp, synchronize_parts
 
@@ -34,8 +35,10 @@ __all__ = [
     "Profile",
     "ProfileSetUp",
     "RecordedSetUp",
+    "Rejection",
     "Runtime",
     "SetUp",
+    "Stage",
     "Step",
     "Stored",
     "Stream",

@@ -8,19 +8,16 @@ from time import monotonic_ns
 
 from google.protobuf.message import DecodeError
 
-from nri_scope._gen.nri.api_pb2 import (
-    ConfigureResponse,
-    RegisterPluginRequest,
-    SynchronizeResponse,
-)
-from nri_scope.errors import DeadlineExceeded, RemoteProtocolError, UsageError
-from nri_scope.nri.identity import check_index, check_name
+from nri_scope._gen.nri.api_pb2 import ConfigureResponse, SynchronizeResponse
+from nri_scope.errors import DeadlineExceeded, RemoteProtocolError
+from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.session import Kind, check_part_reply
 from nri_scope.wire import Code
 
 from .plugin import Plugin
 from .profile import Profile
-from .setup import SetUp
+from .rejection import Stage, problem_of
+from .setup import SetUp, split_again
 
 
 async def register(plugin: Plugin, profile: Profile) -> int:
@@ -34,27 +31,19 @@ async def register(plugin: Plugin, profile: Profile) -> int:
     if not done:
         raise DeadlineExceeded("RegisterPlugin", timeout)
     stream_id, request = await plugin.registration
+    plugin.registered = plugin_id(request.plugin_idx, request.plugin_name)
     if plugin.identity is None:
-        try:
-            _check(request, profile)
-        except UsageError as error:
-            plugin.refused = True
-            plugin.end_reason = f"registration refused: {error.problem}"
+        refusal = problem_of(request, checks_names=profile.checks_names)
+        if refusal is not None:
+            problem, plugin.told = refusal
+            plugin.leave(f"registration refused: {problem}")
             # A Go handler's error has this code unless it asks for another.
-            plugin.link.respond_error(
-                stream_id, Code.UNKNOWN, f"invalid registration: {error.problem}"
-            )
-            raise RemoteProtocolError(plugin.end_reason) from error
+            plugin.link.respond_error(stream_id, Code.UNKNOWN, plugin.told)
+            raise RemoteProtocolError(plugin.end_reason)
         plugin.index, plugin.name = request.plugin_idx, request.plugin_name
     plugin.nri_version = request.NRI_version
     plugin.session.feed(Kind.REGISTER_REPLY)
     return stream_id
-
-
-def _check(request: RegisterPluginRequest, profile: Profile) -> None:
-    if profile.checks_names or not request.plugin_name:
-        check_name(request.plugin_name)
-    check_index(request.plugin_idx)
 
 
 async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
@@ -64,6 +53,7 @@ async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
     every reason to believe that all is well; and whatever the call itself raises.
     """
     profile = setup.profile
+    plugin.stage = Stage.CONFIGURATION
     payload = setup.configure(plugin.id, config)
     plugin.session.feed(Kind.CONFIGURE)
     data = await plugin.call("Configure", payload, profile.request_timeout_ms * 1_000_000)
@@ -81,14 +71,21 @@ async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
     plugin.session.feed(Kind.CONFIGURE_REPLY)
 
 
-async def synchronize(plugin: Plugin, setup: SetUp) -> SynchronizeResponse:
+async def synchronize(
+    plugin: Plugin, setup: SetUp, part_max: int | None = None
+) -> SynchronizeResponse:
     """Tell the plugin what exists already, and return its final reply.
+
+    ``part_max`` bytes are the most for one part, if that is not left to the set-up.
 
     One deadline covers all parts. Each part but the last has to be answered with ``more`` and
     without updates; `RemoteProtocolError` otherwise, since the plugin took it for the whole.
     """
     deadline_ns = monotonic_ns() + setup.profile.request_timeout_ms * 1_000_000
+    plugin.stage = Stage.SYNCHRONIZATION
     parts = setup.synchronize(plugin.id)
+    if part_max is not None:
+        parts = split_again(parts, part_max)
     reply = SynchronizeResponse()
     for number, part in enumerate(parts, 1):
         last = number == len(parts)

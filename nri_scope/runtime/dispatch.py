@@ -54,11 +54,12 @@ class Chain:
         *,
         service: str = PLUGIN_SERVICE,
         only: str = "",
+        whatever: bool = False,
     ) -> list[Answer]:
         """Ask every plugin that wants ``event``, each with a deadline of its own.
 
         A plugin that vanishes or is late is dropped and the next one is asked; an error status
-        ends the chain, and is the last answer.
+        ends the chain, and is the last answer, unless all are to be asked ``whatever`` comes.
         """
         answers: list[Answer] = []
         async with self.lock:
@@ -69,7 +70,7 @@ class Chain:
                     method, payload, event=event, timeout_ns=timeout_ns, service=service
                 )
                 answers.append(answer)
-                if answer.stops_chain:
+                if answer.stops_chain and not whatever:
                     break
         return answers
 

@@ -40,6 +40,7 @@ from nri_scope.wire import Code, Connection, RequestReceived
 from .answer import Answer
 from .exchange import Exchange
 from .process import Process
+from .rejection import Stage
 from .state_change import state_change_of
 
 NOTICES_KEPT = 100
@@ -70,9 +71,17 @@ class Plugin:
         self.nri_version = ""
         """As it said when registering; "" up to 0.11."""
         self.mask = 0
+        self.registered = ""
+        """``NN-name`` as it registered, right or wrong; "" as long as it did not."""
+        self.stage = Stage.REGISTRATION
+        """How far it has come on its way in."""
+        self.admitted = False
+        """It gets events, as long as it is connected."""
         self.refused = False
-        """Its registration was answered with an error. As real runtimes do, we leave it to the
+        """It will never get events, though it is connected: as real runtimes do, we leave it to the
         plugin to close the connection."""
+        self.told = ""
+        """The error that it got for its registration."""
         self.end_reason = ""
         self.process: Process | None = None
         """Of a plugin that the runtime launched; how it ended and what it printed stay known."""
@@ -104,11 +113,16 @@ class Plugin:
     @property
     def settled(self) -> bool:
         """Ready for events, or sure never to be."""
-        return self.session.ready or self.refused or self.session.state is SessionState.CLOSED
+        return self.admitted or self.refused or self.session.state is SessionState.CLOSED
 
     def subscribes(self, event: Event | None) -> bool:
         """Whether it wants ``event``. What is no event that we know goes to everyone."""
         return event is None or bool(self.mask & event.bit)
+
+    def leave(self, reason: str) -> None:
+        """Send nothing any more, and leave the connection open."""
+        self.refused = True
+        self.end_reason = self.end_reason or reason
 
     def drop(self, reason: str) -> None:
         """Close the connection at once, or as soon as it is made."""

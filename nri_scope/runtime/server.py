@@ -7,23 +7,28 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from google.protobuf.message import Message
 
-from nri_scope._gen.nri.api_pb2 import UpdateContainersRequest, UpdateContainersResponse
+from nri_scope._gen.nri.api_pb2 import (
+    SynchronizeResponse,
+    UpdateContainersRequest,
+    UpdateContainersResponse,
+)
 from nri_scope.errors import (
     ConnectError,
     ConnectionClosed,
     LocalProtocolError,
     NriScopeError,
     RpcError,
+    UsageError,
 )
 from nri_scope.nri.events import Event
-from nri_scope.nri.identity import parse_plugin_file
+from nri_scope.nri.identity import parse_plugin_file, plugin_id
 from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.transport import Server, listen_unix
 from nri_scope.wire import Code
@@ -39,6 +44,7 @@ from .output import OnOutput
 from .plugin import Plugin
 from .process import Process
 from .profile import Profile
+from .rejection import Rejection, Stage
 from .setup import ProfileSetUp, SetUp
 
 FORMER_KEPT = 1000
@@ -47,12 +53,27 @@ FORMER_KEPT = 1000
 ENDED = "the runtime has ended"
 """Why a plugin's connection ends with the runtime."""
 
+RESTARTS = "the runtime restarts"
+"""Why a plugin's connection ends while the runtime is away."""
+
+UNKNOWN_METHOD = "CheckpointContainer"
+UNKNOWN_EVENT = b"\x08\x63"
+"""An event that no NRI version knows: its RPC, and the request, which as a StateChange says 99."""
+
 EXIT_GRACE_S = 2.0
 """A launched plugin that closed its connection may be about to end, and to say why, before it is
 killed. (Real runtimes kill it when the next event comes.)"""
 
 Update = Callable[[Plugin, UpdateContainersRequest], UpdateContainersResponse]
 """Answers a plugin's UpdateContainers; `RpcError` answers with its status."""
+
+Synchronized = Callable[[Plugin, SynchronizeResponse], None]
+"""Takes a plugin's reply to Synchronize. Real runtimes carry out the updates in it one by one, as
+`nri.merging.unsolicited` tells: nothing is merged."""
+
+
+def _nothing_follows(plugin: Plugin, reply: SynchronizeResponse) -> None:
+    pass
 
 
 def _update_nothing_fails(
@@ -77,21 +98,33 @@ class Runtime:
         on_update: Update = _update_nothing_fails,
         on_new: Callable[[Plugin], None] = lambda plugin: None,
         on_ready: Callable[[Plugin], None] = lambda plugin: None,
+        on_synchronized: Synchronized = _nothing_follows,
         on_end: Callable[[Plugin], None] = lambda plugin: None,
         configure_first: bool = False,
+        sync_part_max: int | None = None,
     ) -> None:
         """``on_new`` hears of connections before anything is sent, to put hooks (`transit_ns`,
         `on_exchange`) into them, ``on_ready`` of plugins from which on they get events, ``on_end``
-        of connections that have ended, whether or not they ever came so far. With
-        ``configure_first`` Configure is sent before RegisterPlugin is answered, as a real runtime
-        may or may not do.
+        of connections that have ended, whether or not they ever came so far. ``on_synchronized``
+        gets replies to Synchronize before anything else is sent to anybody.
+
+        With ``configure_first`` Configure is sent before RegisterPlugin is answered, as a real
+        runtime may or may not do. Parts of Synchronize have at most ``sync_part_max`` bytes,
+        where an object is not larger by itself. Raises `UsageError` for a runtime without parts.
         """
         self._setup: SetUp = ProfileSetUp(setup) if isinstance(setup, Profile) else setup
         self._on_update = on_update
         self._on_new = on_new
         self._on_ready = on_ready
         self._on_end = on_end
+        self._on_synchronized = on_synchronized
         self._configure_first = configure_first
+        if sync_part_max is not None and not self.profile.split_sync:
+            raise UsageError(
+                f"{self.profile.title} never sends Synchronize in parts",
+                "take the profile of a runtime with NRI 0.7 or later",
+            )
+        self._sync_part_max = sync_part_max
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[Server] = []
@@ -99,7 +132,11 @@ class Runtime:
         self._chain = Chain(by_name=self._setup.profile.conduct.asks_by_name)
         self._connected: dict[Plugin, Process | None] = {}
         self._changed = asyncio.Event()
-        self._closing = False
+        self._away = ""
+        self._paths: list[str] = []
+        self._launches: dict[str, Callable[[], Awaitable[Plugin]]] = {}
+        self.rejections: deque[Rejection] = deque(maxlen=FORMER_KEPT)
+        """Who did not come so far as to get events, and why."""
         self.former: deque[Plugin] = deque(maxlen=FORMER_KEPT)
         """Plugins whose connection has ended; `Plugin.end_reason` says why."""
 
@@ -183,6 +220,9 @@ class Runtime:
         """
         command = command_of(argv, index, name, environment, cwd)
         process, connected = await launch(command, on_output)
+        self._launches[plugin_id(index, name)] = lambda: self.launch_command(
+            argv, index, name, config, environment, cwd, on_output
+        )
         plugin = self._new_plugin((index, name))
         plugin.process = process
         return await self._connect(connected, plugin, process, config)
@@ -199,12 +239,12 @@ class Runtime:
                 await process.kill()
             raise
         self._take(plugin, process, config)
-        if self._closing:
+        if self._away:
             if process is not None:
                 await process.kill()
-            raise ConnectionClosed(ENDED)
+            raise ConnectionClosed(self._away)
         await self.wait_for(lambda: plugin.settled)
-        if not plugin.session.ready:
+        if not plugin.admitted:
             raise ConnectionClosed(plugin.end_reason)
         return plugin
 
@@ -214,10 +254,10 @@ class Runtime:
         return plugin
 
     def _take(self, plugin: Plugin, process: Process | None = None, config: str = "") -> Plugin:
-        if self._closing:
+        if self._away:
             # Accepted just before the socket was closed: the event loop may make the link yet, or
             # may not, so nobody waits for it.
-            plugin.drop(ENDED)
+            plugin.drop(self._away)
             return plugin
         self._connected[plugin] = process
         self._spawn(self._admit(plugin, config))
@@ -236,14 +276,32 @@ class Runtime:
                     plugin.link.respond(stream_id)
                 await admission.configure(plugin, self._setup, config)
                 async with self._chain.lock:
-                    await admission.synchronize(plugin, self._setup)
+                    if plugin.identity is None or self.profile.synchronizes_launched:
+                        await self._synchronize(plugin)
                     self._chain.add(plugin)
         except NriScopeError as error:
+            reason = str(error)
+            if not self._away:
+                self.rejections.append(
+                    Rejection(plugin.registered, plugin.stage, reason, plugin.told)
+                )
             if not plugin.refused:
-                plugin.drop(str(error))
+                plugin.drop(reason)
         else:
+            plugin.admitted = True
             self._on_ready(plugin)
         self._notify()
+
+    async def _synchronize(self, plugin: Plugin) -> None:
+        try:
+            reply = await admission.synchronize(plugin, self._setup, self._sync_part_max)
+        except NriScopeError as error:
+            if not plugin.link.closed and self.profile.conduct.keeps_unsynchronized:
+                return
+            if not self.profile.closes_unsynchronized:
+                plugin.leave(str(error))
+            raise
+        self._on_synchronized(plugin, reply)
 
     async def _watch(self, plugin: Plugin, process: Process | None) -> None:
         try:
@@ -269,6 +327,57 @@ class Runtime:
         self.former.append(plugin)
         self._on_end(plugin)
         self._notify()
+
+    # -- what happens to runtimes -------------------------------------------------------------
+
+    async def restart(self) -> None:
+        """`go_down` and `come_back`."""
+        await self.go_down()
+        await self.come_back()
+
+    async def go_down(self) -> None:
+        """The runtime ends for a while: no socket, no connection, and no launched plugin is left.
+
+        Events that happen meanwhile reach nobody.
+        """
+        self._away = RESTARTS
+        self._paths += [server.path for server in self._servers]
+        for server in self._servers:
+            await server.close()
+        self._servers.clear()
+        for plugin in self._connected:
+            plugin.drop(RESTARTS)
+        await self.wait_for(lambda: not self._connected)
+
+    async def come_back(self) -> None:
+        """The runtime is there again: it launches its plugins first, and listens then.
+
+        External plugins have to connect by themselves. A launched one that does not come so far
+        again is among the `rejections`. Raises `ConnectError` for a socket that cannot be made.
+        """
+        self._away = ""
+        for plugin, launch_again in sorted(self._launches.items()):
+            try:
+                await launch_again()
+            except ConnectionClosed:
+                pass
+            except UsageError as error:
+                self.rejections.append(Rejection(plugin, Stage.LAUNCH, str(error)))
+        while self._paths:
+            await self.listen(self._paths.pop(0))
+
+    async def drop(self, plugin: str, reason: str = "closed by the runtime") -> None:
+        """Close the connection of ``plugin`` (``NN-name``); returns once it is gone.
+
+        Raises `UsageError` if there is none of that name.
+        """
+        found = [one for one in self._connected if one.id == plugin]
+        if not found:
+            there = ", ".join(one.id for one in self.plugins) or "nobody"
+            raise UsageError(f"no plugin {plugin!r} is connected", f"there is {there}")
+        for one in found:
+            one.drop(reason)
+        await self.wait_for(lambda: not any(one in self._connected for one in found))
 
     async def wait_for(self, predicate: Callable[[], bool]) -> None:
         """Wait until ``predicate`` holds; it is asked whenever a plugin becomes ready or ends."""
@@ -350,6 +459,29 @@ class Runtime:
             only=plugin,
         )
 
+    async def send_unknown(self) -> list[Answer]:
+        """Tell every plugin of an event that no NRI version has, as a later runtime might.
+
+        It comes as an RPC of its own and, to who does not know that, or on a runtime of before
+        NRI 0.12, as a StateChange; an error does not end the chain. (A real runtime would spare
+        those who did not subscribe to it: all but the ones with an empty mask.)
+        """
+        if not self.profile.dedicated_rpcs:
+            return await self._send_unknown("StateChange")
+        answers = await self._send_unknown(UNKNOWN_METHOD)
+        for position, answer in enumerate(answers):
+            if isinstance(answer.error, RpcError) and answer.error.code == Code.UNIMPLEMENTED:
+                answers[position : position + 1] = await self._send_unknown(
+                    "StateChange", answer.plugin
+                )
+        return answers
+
+    async def _send_unknown(self, method: str, plugin: str = "") -> list[Answer]:
+        timeout_ns = self._request_timeout_ns
+        return await self._chain.send(
+            method, UNKNOWN_EVENT, None, timeout_ns, only=plugin, whatever=True
+        )
+
     @property
     def _request_timeout_ns(self) -> int:
         return self.profile.request_timeout_ms * 1_000_000
@@ -362,7 +494,7 @@ class Runtime:
         task.add_done_callback(self._tasks.discard)
 
     async def _close(self) -> None:
-        self._closing = True
+        self._away = ENDED
         for server in self._servers:
             await server.close()
         for task in self._tasks:

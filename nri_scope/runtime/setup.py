@@ -146,3 +146,22 @@ def synchronize_parts(
             requests[-1].containers.append(item)
         room -= size
     return [request.SerializeToString() for request in requests]
+
+
+def split_again(parts: Iterable[bytes], limit: int) -> list[bytes]:
+    """The same state in parts of at most ``limit`` bytes.
+
+    Raises `UsageError` where the parts are no Synchronize requests.
+    """
+    pods: list[PodSandbox] = []
+    containers: list[Container] = []
+    for part in parts:
+        try:
+            request = SynchronizeRequest.FromString(part)
+        except DecodeError as error:
+            raise UsageError(
+                f"Synchronize cannot be split: it cannot be decoded: {error}"
+            ) from error
+        pods.extend(request.pods)
+        containers.extend(request.containers)
+    return synchronize_parts(pods, containers, limit=limit)

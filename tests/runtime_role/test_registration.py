@@ -19,10 +19,10 @@ from nri_scope._gen.nri.api_pb2 import (
 from nri_scope.errors import ConnectError, ConnectionClosed, RpcError
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE
-from nri_scope.runtime import PROFILES, Plugin, Profile, Runtime
+from nri_scope.runtime import PROFILES, Plugin, Profile, Rejection, Runtime, Stage
 from nri_scope.wire import Code, Connection, RequestReceived, ResponseReceived, WireEvent
 
-from .profiles import NEW, OLD
+from .profiles import NEW, OLD, SPLITTING, patient
 from .small_plugin import SmallPlugin
 
 
@@ -161,29 +161,54 @@ async def test_client_that_leaves_unregistered_makes_room_at_once(tmp_path: Path
 # -- refused ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("plugin_id", ["7-short", "123-long", "a1-letters", "-none", "10-"])
-@pytest.mark.parametrize("profile", [OLD, NEW], ids=lambda profile: profile.name)
-async def test_wrong_index_or_no_name_is_refused(profile: Profile, plugin_id: str) -> None:
-    await refuses(profile, SmallPlugin(plugin_id))
+BAD_INDEX = 'invalid plugin index: invalid plugin index "{}"{}'
+REFUSED = [
+    (OLD, "7-short", BAD_INDEX.format("7", ", must be 2 digits")),
+    (OLD, "123-long", BAD_INDEX.format("123", ", must be 2 digits")),
+    (OLD, "a1-letters", BAD_INDEX.format("a1", " (not [0-9][0-9])")),
+    (OLD, "-none", BAD_INDEX.format("", ", must be 2 digits")),
+    (OLD, "10-", "invalid (empty) plugin name"),
+    (NEW, "7-short", BAD_INDEX.format("7", ", must be 2 digits")),
+    (NEW, "10-", "invalid plugin name: invalid plugin name: name is empty"),
+    (NEW, "10-näme with/slash", "invalid plugin name: invalid plugin name "
+     '"näme with/slash": contains invalid character \'ä\''),
+    (NEW, "10-with blank", "invalid plugin name: invalid plugin name "
+     '"with blank": contains invalid character \' \''),
+    (NEW, "10-'", "invalid plugin name: invalid plugin name "
+     "\"'\": contains invalid character '\\''"),
+    (NEW, '10-"', "invalid plugin name: invalid plugin name "
+     "\"\\\"\": contains invalid character '\"'"),
+]  # fmt: skip
 
 
-async def test_names_are_checked_from_0_12_on() -> None:
+@pytest.mark.parametrize(("profile", "plugin_id", "words"), REFUSED)
+async def test_wrong_index_or_name_is_refused_in_the_runtimes_words(
+    profile: Profile, plugin_id: str, words: str
+) -> None:
+    await refuses(profile, SmallPlugin(plugin_id), words)
+
+
+async def test_names_are_not_checked_before_0_12() -> None:
     odd = "10-näme with/slash"
     async with Runtime(OLD) as runtime:
         assert (await SmallPlugin(odd).join(runtime)).id == odd
-    await refuses(NEW, SmallPlugin(odd))
+        assert not runtime.rejections
 
 
-async def refuses(profile: Profile, plugin: SmallPlugin) -> None:
+async def refuses(profile: Profile, plugin: SmallPlugin, words: str) -> None:
     async with Runtime(profile) as runtime:
         ours, theirs = socket.socketpair()
         await plugin.adopt(theirs.detach())
         adopting = asyncio.create_task(runtime.adopt(ours))
-        with pytest.raises(RpcError, match="invalid registration: ") as caught:
+        with pytest.raises(RpcError) as caught:
             await plugin.register()
-        assert caught.value.code == Code.UNKNOWN
+        assert (caught.value.code, caught.value.message) == (Code.UNKNOWN, words)
         with pytest.raises(ConnectionClosed, match="registration refused: "):
             await adopting
+        (rejection,) = runtime.rejections
+        assert rejection.plugin == f"{plugin.index}-{plugin.name}"
+        assert (rejection.stage, rejection.told) == (Stage.REGISTRATION, words)
+        assert rejection.reason.startswith("registration refused: ")
         assert not runtime.plugins and not plugin.requests
         assert not plugin.connected.closed
         # The next one is not kept waiting by the connection that is left open.
@@ -231,6 +256,9 @@ async def test_unknown_event_bit_is_dropped_after_its_configure_reply() -> None:
         assert former.end_reason == "subscribed to events 0x800 that containerd-1.7 does not know"
         assert plugin.methods == ["Configure"]
         assert isinstance(plugin.configured, ConfigureRequest)
+        assert list(runtime.rejections) == [
+            Rejection("10-small", Stage.CONFIGURATION, former.end_reason)
+        ]
 
 
 async def test_no_event_bit_means_every_event_and_validation_too() -> None:
@@ -259,12 +287,47 @@ async def test_mask_narrows_what_it_gets() -> None:
 async def test_bad_set_up_reply_drops_the_plugin(
     method: str, reply: bytes | RpcError | None, reason: str
 ) -> None:
-    async with Runtime(replace(OLD, request_timeout_ms=200)) as runtime:
+    async with Runtime(replace(SPLITTING, request_timeout_ms=200)) as runtime:
         plugin = SmallPlugin()
         plugin.on[method] = lambda request: reply
         former = await joins_and_is_dropped(runtime, plugin)
         assert reason in former.end_reason
         assert plugin.methods[-1] == method
+        (rejection,) = runtime.rejections
+        assert rejection.stage == ("configuration" if method == "Configure" else "synchronization")
+        assert (rejection.plugin, rejection.reason) == ("10-small", former.end_reason)
+
+
+async def test_failed_synchronize_up_to_nri_0_6_leaves_a_connection_without_events() -> None:
+    async with Runtime(OLD) as runtime:
+        plugin = SmallPlugin()
+        plugin.on["Synchronize"] = lambda request: RpcError(2, "no, thanks")
+        with pytest.raises(ConnectionClosed, match="no, thanks"):
+            await plugin.join(runtime)
+        assert not runtime.plugins and not plugin.connected.closed
+        assert [rejection.stage for rejection in runtime.rejections] == [Stage.SYNCHRONIZATION]
+        # The next one is not kept waiting.
+        await SmallPlugin("20-good").join(runtime)
+
+
+async def test_isulad_sends_events_though_synchronize_failed() -> None:
+    async with Runtime(patient("isulad")) as runtime:
+        plugin = SmallPlugin()
+        plugin.on["Synchronize"] = lambda request: RpcError(2, "no, thanks")
+        await plugin.join(runtime)
+        assert [one.id for one in runtime.plugins] == ["10-small"]
+        assert not runtime.rejections
+
+
+async def test_who_never_registers_is_rejected_without_a_name(tmp_path: Path) -> None:
+    async with Runtime(replace(OLD, registration_timeout_ms=200)) as runtime:
+        await runtime.listen(tmp_path / "s")
+        mute = SmallPlugin()
+        await mute.connect(tmp_path / "s")
+        await runtime.wait_for(lambda: bool(runtime.rejections))
+        (rejection,) = runtime.rejections
+        assert (rejection.plugin, rejection.stage) == ("", Stage.REGISTRATION)
+        assert rejection.reason == "RegisterPlugin: no answer within 0.2 s"
 
 
 # -- the end ------------------------------------------------------------------------------------
