@@ -12,7 +12,7 @@ from .adjustment import marked
 from .paths import pointer
 from .resources import CPU, MEMORY
 from .spec import Json, Spec
-from .values import device_rule, net_device
+from .values import device_rule, net_device, rlimit
 
 RemarkKind: TypeAlias = Literal["dropped", "unresolved", "refused"]
 
@@ -25,7 +25,7 @@ class Remark(NamedTuple):
     """What was asked for."""
     kind: RemarkKind
     """Dropped: the runtime takes no notice of it. Unresolved: what comes of it depends on the node,
-    or on chance.
+    on the OCI runtime or on chance.
     Refused: the runtime fails to create the container."""
     reason: str
 
@@ -40,13 +40,15 @@ _ZERO = "0 leaves it as it is"
 
 def remarks(
     change: api.ContainerAdjustment | api.ContainerUpdate | api.LinuxResources,
+    spec: Spec | None = None,
 ) -> tuple[Remark, ...]:
     """What containerd and CRI-O do with parts of `change` that its result does not show.
 
-    A merged adjustment, an update or the resources of one; facts as in `adjust` and `update`.
+    A merged adjustment, an update or the resources of one; facts as in `adjust` and `update`. With
+    the `spec` that it is for, also what clashes with that.
     """
     if isinstance(change, api.ContainerAdjustment):
-        return tuple(_of_adjustment(change))
+        return (*_of_adjustment(change), *_second_rlimits(change, spec or {}))
     resources = change.linux.resources if isinstance(change, api.ContainerUpdate) else change
     return tuple(_of_update(resources))
 
@@ -81,6 +83,20 @@ def _of_adjustment(message: api.ContainerAdjustment) -> Iterator[Remark]:
             reason = f'unrecognized namespace "{kind}"'
             yield Remark(pointer("/linux/namespaces", kind), namespace.type, "refused", reason)
     yield from _of_adjusted_resources(linux.resources)
+
+
+def _second_rlimits(message: api.ContainerAdjustment, spec: Spec) -> Iterator[Remark]:
+    process = spec.get("process")
+    old = process.get("rlimits") if isinstance(process, dict) else None
+    entries = old if isinstance(old, list) else []
+    kinds = [each.get("type") for each in entries if isinstance(each, dict)]
+    for limit in message.rlimits:
+        if limit.type in kinds:
+            # config.md of the runtime spec, on rlimits: duplicates MUST be an error.
+            reason = "the list has this type twice then, which OCI tells a runtime to refuse"
+            path = pointer("/process/rlimits", limit.type)
+            yield Remark(path, rlimit(limit), "unresolved", reason)
+        kinds.append(limit.type)
 
 
 def _by_chance(path: str, keys: Mapping[str, Json]) -> Iterator[Remark]:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Remark, adjust, remarks, update
+from nri_scope.oci import Remark, Spec, adjust, remarks, update
 
 from .examples import ADJUSTMENT, UPDATE, without_each_field
 
@@ -114,6 +114,24 @@ def test_a_removal_and_a_value_for_one_key_are_a_matter_of_luck() -> None:
         ("/linux/sysctl/a", "1", "unresolved"),
         ("/linux/netDevices/a", {"name": "1"}, "unresolved"),
     ]
+
+
+def test_a_limit_whose_type_is_there_already() -> None:
+    adjustment = api.ContainerAdjustment()
+    adjustment.rlimits.add(type="RLIMIT_CORE", hard=1)
+    adjustment.rlimits.add(type="RLIMIT_AS")
+    spec: Spec = {"process": {"rlimits": [{"type": "RLIMIT_CORE", "hard": 0, "soft": 0}]}}
+    (remark,) = remarks(adjustment, spec)
+    assert remark[:3] == (
+        "/process/rlimits/RLIMIT_CORE",
+        {"type": "RLIMIT_CORE", "hard": 1, "soft": 0},
+        "unresolved",
+    )
+    others: list[Spec | None] = [None, {}, {"process": 1}, {"process": {"rlimits": [1, {}]}}]
+    for other in others:
+        assert remarks(adjustment, other) == ()
+    adjustment.rlimits.add(type="RLIMIT_AS")
+    assert [each.path for each in remarks(adjustment)] == ["/process/rlimits/RLIMIT_AS"]
 
 
 def test_a_variable_without_a_name_is_dropped() -> None:
