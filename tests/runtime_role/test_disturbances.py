@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What real runtimes do to plugins now and then: restart, hang up, come with something new."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
+from nri_scope.errors import ConnectError, ConnectionClosed, RpcError, UsageError
+from nri_scope.nri.events import Event
+from nri_scope.runtime import Plugin, Profile, ProfileSetUp, RecordedSetUp, Runtime, Stage
+from nri_scope.wire import Code
+
+from .profiles import NEW, OLD, SPLITTING, patient
+from .scripts import executable
+from .scripts import plugin as plugin_program
+from .small_plugin import SmallPlugin
+from .test_dispatch import START, joined
+
+# -- restart --------------------------------------------------------------------------------------
+
+
+async def test_restart_takes_the_socket_away_and_brings_it_back(tmp_path: Path) -> None:
+    path = tmp_path / "nri.sock"
+    async with Runtime(NEW) as runtime:
+        await runtime.listen(path)
+        plugin, adopted = SmallPlugin("10-external"), SmallPlugin("20-adopted")
+        await plugin.connect(path)
+        await plugin.register()
+        await adopted.join(runtime)
+        await runtime.wait_plugins(2)
+        await runtime.go_down()
+        assert not path.exists() and not runtime.plugins
+        await asyncio.gather(plugin.connected.wait_closed(), adopted.connected.wait_closed())
+        assert {one.end_reason for one in runtime.former} == {"the runtime restarts"}
+        assert (await runtime.operate(Event.StartContainer, START)).answers == []
+        with pytest.raises(ConnectError):
+            await plugin.connect(path)
+        await runtime.come_back()
+        again = SmallPlugin("10-external")
+        await again.connect(path)
+        await again.register()
+        await runtime.wait_plugins(1)
+        assert again.methods == ["Configure", "Synchronize"]
+        (answer,) = (await runtime.operate(Event.StartContainer, START)).answers
+        assert answer.plugin == "10-external"
+        assert not runtime.rejections
+
+
+async def test_nobody_is_taken_in_while_the_runtime_is_away() -> None:
+    async with Runtime(NEW) as runtime:
+        await runtime.go_down()
+        # Its end of the connection is gone before it can register.
+        with pytest.raises(ConnectionClosed):
+            await SmallPlugin().join(runtime)
+        await runtime.come_back()
+        await SmallPlugin().join(runtime)
+
+
+async def test_plugin_on_its_way_in_is_lost_in_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "nri.sock"
+    async with Runtime(NEW) as runtime:
+        await runtime.listen(path)
+        plugin = SmallPlugin()
+        plugin.on["Synchronize"] = lambda request: None
+        await plugin.connect(path)
+        await plugin.register()
+        while "Synchronize" not in plugin.methods:
+            plugin.arrived.clear()
+            await plugin.arrived.wait()
+        await runtime.restart()
+        assert not runtime.plugins and path.exists()
+        await plugin.connected.wait_closed()
+
+
+async def test_state_after_a_restart_is_that_of_then() -> None:
+    setup = ProfileSetUp(NEW, [api.PodSandbox(id="first")])
+    async with Runtime(setup) as runtime:
+        await SmallPlugin().join(runtime)
+        await runtime.restart()
+        setup.pods[:] = [api.PodSandbox(id="second")]
+        plugin = SmallPlugin()
+        await plugin.join(runtime)
+    assert plugin.messages("Synchronize") == [SynchronizeRequest(pods=setup.pods)]
+
+
+async def test_runtime_that_is_away_can_end(tmp_path: Path) -> None:
+    async with Runtime(NEW) as runtime:
+        await runtime.listen(tmp_path / "s")
+        await runtime.go_down()
+    assert not (tmp_path / "s").exists()
+
+
+async def test_launched_plugins_are_launched_again_before_external_ones_may_come(
+    tmp_path: Path,
+) -> None:
+    ready: list[str] = []
+    async with Runtime(NEW, on_ready=lambda plugin: ready.append(plugin.id)) as runtime:
+        await runtime.listen(tmp_path / "s")
+        for index in ("20", "10"):
+            first = await runtime.launch_command(plugin_program(), index, "launched")
+        assert first.process is not None
+        await runtime.restart()
+        assert ready == ["20-launched", "10-launched", "10-launched", "20-launched"]
+        (now, _) = runtime.plugins
+        assert now.process is not None and now.process.pid != first.process.pid
+        assert not first.process.running
+        assert (tmp_path / "s").exists() and not runtime.rejections
+
+
+async def test_launched_plugin_that_does_not_come_again_is_told_of(tmp_path: Path) -> None:
+    """The others come all the same."""
+    path = executable(tmp_path / "10-gone", f"#!{sys.executable}\n{plugin_program()[-1]}")
+    async with Runtime(NEW) as runtime:
+        await runtime.launch(path)
+        await runtime.launch_command(plugin_program(), "20", "stays")
+        await runtime.go_down()
+        path.unlink()
+        await runtime.come_back()
+        assert [plugin.id for plugin in runtime.plugins] == ["20-stays"]
+        (rejection,) = runtime.rejections
+        assert (rejection.plugin, rejection.stage) == ("10-gone", Stage.LAUNCH)
+        assert "cannot be launched" in rejection.reason
+
+
+@pytest.mark.parametrize(
+    ("profile", "told"),
+    [(OLD, False), (SPLITTING, True), (NEW, True), (patient("isulad"), False)],
+    ids=lambda one: one.name if isinstance(one, Profile) else "",
+)
+async def test_launched_plugins_get_synchronize_from_nri_0_7_on_and_never_on_isulad(
+    profile: Profile, told: bool
+) -> None:
+    methods: list[str] = []
+
+    def listen(plugin: Plugin) -> None:
+        plugin.on_exchange = lambda plugin, exchange: methods.append(exchange.method)
+
+    async with Runtime(profile, on_new=listen) as runtime:
+        await runtime.launch_command(plugin_program(), "10", "launched")
+        external = SmallPlugin("20-external")
+        await external.join(runtime)
+        outcome = await runtime.operate(Event.StartContainer, START)
+        assert [answer.plugin for answer in outcome.answers] == ["10-launched", "20-external"][
+            :: -1 if profile.conduct.asks_by_name else 1
+        ]
+    own_way = ["Configure", "Synchronize"] if told else ["Configure"]
+    assert methods[: len(own_way) + 2] == [*own_way, "Configure", "Synchronize"]
+
+
+# -- one connection -------------------------------------------------------------------------------
+
+
+async def test_one_plugin_is_dropped_by_name() -> None:
+    async with Runtime(NEW) as runtime:
+        first, second = SmallPlugin("10-a"), SmallPlugin("20-b")
+        await joined(runtime, first, second)
+        await runtime.drop("10-a", "for a reason")
+        await first.connected.wait_closed()
+        assert [plugin.id for plugin in runtime.plugins] == ["20-b"]
+        assert [plugin.end_reason for plugin in runtime.former] == ["for a reason"]
+        with pytest.raises(UsageError, match="no plugin '10-a' is connected; there is 20-b"):
+            await runtime.drop("10-a")
+
+
+# -- Synchronize ----------------------------------------------------------------------------------
+
+PODS = [api.PodSandbox(id=f"pod-{number}") for number in range(3)]
+CONTAINERS = [api.Container(id=f"container-{number}") for number in range(4)]
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["profile", "recorded"])
+async def test_small_state_comes_in_parts_if_asked_to(recorded: bool) -> None:
+    setup = ProfileSetUp(SPLITTING, PODS, CONTAINERS)
+    whole = RecordedSetUp(SPLITTING, {}, {"10-small": setup.synchronize("")})
+    plugin = SmallPlugin()
+    async with Runtime(whole if recorded else setup, sync_part_max=40) as runtime:
+        await plugin.join(runtime)
+    parts = [one for one in plugin.messages("Synchronize") if isinstance(one, SynchronizeRequest)]
+    assert len(parts) > 2
+    assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
+    assert all(part.ByteSize() <= 40 for part in parts)
+    together = SynchronizeRequest()
+    for part in parts:
+        together.MergeFrom(part)
+    assert (list(together.pods), list(together.containers)) == (PODS, CONTAINERS)
+
+
+def test_runtime_without_parts_cannot_be_asked_for_them() -> None:
+    with pytest.raises(UsageError, match="never sends Synchronize in parts"):
+        Runtime(OLD, sync_part_max=40)
+
+
+async def test_updates_in_a_reply_to_synchronize_are_heard_before_anything_else() -> None:
+    heard: list[tuple[str, str]] = []
+
+    def synchronized(plugin: Plugin, reply: api.SynchronizeResponse) -> None:
+        assert not runtime.plugins
+        heard.extend((plugin.id, update.container_id) for update in reply.update)
+
+    runtime = Runtime(
+        NEW,
+        on_synchronized=synchronized,
+        on_ready=lambda plugin: heard.append((plugin.id, "ready")),
+    )
+    async with runtime:
+        plugin = SmallPlugin()
+        plugin.on["Synchronize"] = lambda request: api.SynchronizeResponse(
+            update=[api.ContainerUpdate(container_id=one) for one in ("b", "a", "b")]
+        )
+        await plugin.join(runtime)
+    assert heard == [("10-small", one) for one in ("b", "a", "b", "ready")]
+
+
+# -- something new --------------------------------------------------------------------------------
+
+
+async def test_unknown_event_comes_as_its_own_rpc_and_then_as_state_change() -> None:
+    async with Runtime(NEW) as runtime:
+        knows, falls_back, fails = SmallPlugin("10-a"), SmallPlugin("20-b"), SmallPlugin("30-c")
+        falls_back.on["CheckpointContainer"] = lambda request: RpcError(Code.UNIMPLEMENTED, "no")
+        fails.on["CheckpointContainer"] = lambda request: RpcError(Code.UNKNOWN, "no")
+        await joined(runtime, fails, falls_back, knows)
+        answers = await runtime.send_unknown()
+        assert [(one.plugin, one.method, one.error is None) for one in answers] == [
+            ("10-a", "CheckpointContainer", True),
+            ("20-b", "StateChange", True),
+            ("30-c", "CheckpointContainer", False),
+        ]
+        (change,) = falls_back.messages("StateChange")
+        assert change.event == 99  # type: ignore[attr-defined]
+        assert not falls_back.events[0].payload.strip(b"\x08\x63")
+        assert len(runtime.plugins) == 3
+        # The events that it knows still come as RPCs of their own.
+        await runtime.operate(Event.StartContainer, START)
+        assert falls_back.events[-1].method == "StartContainer"
+
+
+async def test_unknown_event_on_an_older_runtime_is_a_state_change_to_everyone() -> None:
+    async with Runtime(OLD) as runtime:
+        failing, last = SmallPlugin("10-a"), SmallPlugin("20-b", Event.StartContainer.bit)
+        failing.on["StateChange"] = lambda request: RpcError(Code.UNKNOWN, "unhandled event")
+        await joined(runtime, failing, last)
+        answers = await runtime.send_unknown()
+        assert [(one.plugin, one.method) for one in answers] == [
+            ("10-a", "StateChange"),
+            ("20-b", "StateChange"),
+        ]
