@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// ulimit-adjuster is an NRI plugin that sets the resource limits which a pod's
+// annotations ask for:
+//
+//	ulimits.example.com/cache: nofile=65536, memlock=67108864:134217728
+//
+// asks for the container called cache. NAME=N sets the soft and the hard limit,
+// NAME=SOFT:HARD each of them. What cannot be understood fails the container.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+)
+
+const prefix = "ulimits.example.com/"
+
+type plugin struct{}
+
+// CreateContainer is all that this plugin wants to be asked: the stub
+// subscribes to the events for which there are methods.
+func (plugin) CreateContainer(
+	_ context.Context, pod *api.PodSandbox, container *api.Container,
+) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	wanted, ok := pod.GetAnnotations()[prefix+container.GetName()]
+	if !ok {
+		return nil, nil, nil
+	}
+	limits, err := parseLimits(wanted)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s%s: %w", prefix, container.GetName(), err)
+	}
+	adjustment := &api.ContainerAdjustment{}
+	for _, one := range limits {
+		adjustment.AddRlimit(one.kind, one.hard, one.soft)
+	}
+	return adjustment, nil, nil
+}
+
+func main() {
+	// Launched by a runtime it has no arguments: name and index are in its
+	// environment, and there the stub finds them.
+	index := flag.String("index", "", "two digits, the place in the chain")
+	socket := flag.String("socket", "", "the runtime's NRI socket")
+	flag.Parse()
+
+	options := []stub.Option{}
+	if os.Getenv(api.PluginIdxEnvVar) == "" {
+		if *index == "" {
+			*index = "30"
+		}
+		options = append(options, stub.WithPluginName("ulimit-adjuster"))
+	}
+	if *index != "" {
+		options = append(options, stub.WithPluginIdx(*index))
+	}
+	if *socket != "" {
+		options = append(options, stub.WithSocketPath(*socket))
+	}
+	if err := serve(options); err != nil {
+		fmt.Fprintln(os.Stderr, "ulimit-adjuster:", err)
+		os.Exit(1)
+	}
+}
+
+func serve(options []stub.Option) error {
+	connection, err := stub.New(plugin{}, options...)
+	if err != nil {
+		return err
+	}
+	return connection.Run(context.Background())
+}
