@@ -104,9 +104,19 @@ def _adjust_linux(linux: api.LinuxContainer, wanted: api.LinuxContainerAdjustmen
     _adjust_resources(linux.resources, wanted.resources)
     if wanted.cgroups_path:
         linux.cgroups_path = wanted.cgroups_path
-    for name in ("oom_score_adj", "io_priority", "seccomp_policy", "scheduler"):
-        if wanted.HasField(name):
-            getattr(linux, name).CopyFrom(getattr(wanted, name))
+    if wanted.HasField("oom_score_adj"):
+        linux.oom_score_adj.CopyFrom(wanted.oom_score_adj)
+    if wanted.HasField("io_priority"):
+        linux.io_priority.CopyFrom(wanted.io_priority)
+    if wanted.HasField("seccomp_policy"):
+        linux.seccomp_policy.CopyFrom(wanted.seccomp_policy)
+        # The one member that the generator leaves out.
+        linux.seccomp_policy.ClearField("default_errno")
+    if wanted.HasField("scheduler"):
+        if wanted.scheduler.policy == api.SCHED_NONE:
+            linux.ClearField("scheduler")
+        else:
+            linux.scheduler.CopyFrom(wanted.scheduler)
     _adjust_namespaces(linux.namespaces, wanted.namespaces)
     _adjust_keys(linux.sysctl, wanted.sysctl)
     for key in (key for key in wanted.net_devices if key.startswith("-")):

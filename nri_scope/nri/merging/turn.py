@@ -14,6 +14,9 @@ from .fields import Field
 from .owners import Owners
 from .rules import Rules
 
+LONGEST = 200
+"""Characters of a dropped value that are kept: a reply may hold 4 MiB of seccomp policy."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
@@ -25,7 +28,7 @@ class Dropped:
     path: str
     """JSON pointer into the OCI spec, as in ``nri.changes``; ``/evict`` for an eviction."""
     value: str
-    """In short, as text."""
+    """As text on one line, cut after ``LONGEST`` characters."""
     reason: str
 
 
@@ -64,7 +67,8 @@ class Turn:
 
 
 def text_of(value: object) -> str:
-    """A value on one line, for people."""
+    """A value on one line, for people; what is cut off is an ellipsis."""
     if isinstance(value, Message):
-        return text_format.MessageToString(value, as_one_line=True, print_unknown_fields=False)
-    return str(value)
+        value = text_format.MessageToString(value, as_one_line=True)
+    text = str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -117,3 +117,9 @@ def test_unsolicited_updates_are_not_merged() -> None:
         ("/linux/resources/pids/limit", "6"),
     ]
     assert updates[0].linux.resources.pids.limit == 5, "what was given is left alone"
+
+
+def test_a_long_value_is_cut() -> None:
+    reply = adjusting(lambda to: to.args.append("x" * 1000))
+    (lost,) = creating(version="0.8.0", a=reply).dropped
+    assert lost.value == "x" * 199 + "…"

@@ -23,7 +23,7 @@ def test_removals_and_values_are_applied() -> None:
     wanted.linux.namespaces.add(type="network", path="/ns")
     wanted.linux.net_devices["-eth0"].SetInParent()
     wanted.linux.net_devices["eth1"].name = "net1"
-    wanted.linux.scheduler.nice = 5
+    wanted.linux.scheduler.CopyFrom(api.LinuxScheduler(policy=api.SCHED_BATCH, nice=5))
     result = adjusted(container, wanted)
     assert result.annotations == {"kept": "2", "new": "3"}
     assert result.env == ["B=new", "C=3", "D=="]
@@ -112,3 +112,19 @@ def test_an_update_changes_what_is_not_zero() -> None:
     assert resources.cpu.mems == "0"
     assert [one.page_size for one in resources.hugepage_limits] == ["2MB"]
     assert with_resources(container, api.LinuxResources()) == container
+
+
+def test_a_scheduler_without_policy_removes_the_one_there_was() -> None:
+    container = api.Container(id="c")
+    container.linux.scheduler.CopyFrom(api.LinuxScheduler(policy=api.SCHED_BATCH))
+    wanted = api.ContainerAdjustment()
+    wanted.linux.scheduler.nice = 5
+    assert not adjusted(container, wanted).linux.HasField("scheduler")
+
+
+def test_a_seccomp_policy_loses_its_default_errno() -> None:
+    wanted = api.ContainerAdjustment()
+    wanted.linux.seccomp_policy.default_action = "SCMP_ACT_ERRNO"
+    wanted.linux.seccomp_policy.default_errno.value = 38
+    policy = adjusted(api.Container(id="c"), wanted).linux.seccomp_policy
+    assert policy == api.LinuxSeccomp(default_action="SCMP_ACT_ERRNO")
