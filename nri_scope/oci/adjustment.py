@@ -17,7 +17,7 @@ from nri_scope._gen.nri import api_pb2 as api
 
 from . import values
 from .resources import adjust_resources
-from .spec import Json, Spec, drop_empty, entries, place, section
+from .spec import Json, Spec, drop_empty, entries, place, section, settle
 from .unknown import keep_unknown, unknown_fields
 
 _M = TypeVar("_M", bound=Message)
@@ -39,11 +39,13 @@ def adjust(spec: Spec, adjustment: api.ContainerAdjustment) -> Spec:
     new = dict(spec)
     if adjustment.annotations:
         _set_texts(new, "annotations", adjustment.annotations)
-    _adjust_process(new, adjustment)
+    _adjust_process(section(new, "process"), adjustment)
+    settle(new, "process", spec)
     _add_hooks(new, adjustment.hooks)
     if adjustment.CDI_devices:
         entries(new, "cdiDevices").extend(values.cdi_device(d) for d in adjustment.CDI_devices)
-    _adjust_linux(new, adjustment.linux)
+    _adjust_linux(section(new, "linux"), adjustment.linux)
+    settle(new, "linux", spec)
     if adjustment.mounts:
         _adjust_mounts(new, adjustment.mounts)
     keep_unknown(new, unknown_fields(adjustment, "adjustment"))
@@ -56,8 +58,8 @@ def sort_mounts(spec: Spec) -> Spec:
     `changes` from this spec to an adjusted one leave out what moved by the sorting alone.
     """
     new = dict(spec)
-    entries(new, "mounts").sort(key=_depth_and_destination)
-    drop_empty(new, "mounts")
+    if isinstance(spec.get("mounts"), list):
+        entries(new, "mounts").sort(key=_depth_and_destination)
     return new
 
 
@@ -79,9 +81,8 @@ def _set_texts(parent: Spec, name: str, changes: Mapping[str, str]) -> None:
     drop_empty(parent, name)
 
 
-def _adjust_process(new: Spec, adjustment: api.ContainerAdjustment) -> None:
+def _adjust_process(process: Spec, adjustment: api.ContainerAdjustment) -> None:
     linux = adjustment.linux
-    process = section(new, "process")
     if adjustment.env:
         _adjust_env(process, adjustment.env)
     args = values.strings(adjustment.args)
@@ -98,7 +99,6 @@ def _adjust_process(new: Spec, adjustment: api.ContainerAdjustment) -> None:
         place(process, "ioPriority", values.io_priority(linux.io_priority))
     if linux.HasField("scheduler"):
         place(process, "scheduler", values.scheduler(linux.scheduler))
-    drop_empty(new, "process")
 
 
 def _adjust_env(process: Spec, changes: Iterable[api.KeyValue]) -> None:
@@ -134,8 +134,7 @@ def _add_hooks(new: Spec, message: api.Hooks) -> None:
         entries(section(new, "hooks"), name).extend(added)
 
 
-def _adjust_linux(new: Spec, message: api.LinuxContainerAdjustment) -> None:
-    linux = section(new, "linux")
+def _adjust_linux(linux: Spec, message: api.LinuxContainerAdjustment) -> None:
     _adjust_devices(linux, message.devices)
     if message.cgroups_path:
         linux["cgroupsPath"] = message.cgroups_path
@@ -153,7 +152,6 @@ def _adjust_linux(new: Spec, message: api.LinuxContainerAdjustment) -> None:
     if message.HasField("resources"):
         adjust_resources(linux, message.resources)
     _adjust_rdt(linux, message)
-    drop_empty(new, "linux")
 
 
 def _adjust_devices(linux: Spec, changes: Iterable[api.LinuxDevice]) -> None:

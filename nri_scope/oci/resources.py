@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
 
-from .spec import Spec, drop_empty, entries, place, section
+from .spec import Spec, entries, place, section, settle
 from .values import device_rule, texts
 
 MEMORY = {
@@ -70,9 +70,11 @@ def adjust_resources(linux: Spec, message: api.LinuxResources) -> None:
     As the generator of containerd/nri does up to 0.12.5: of the memory settings the limit counts
     alone, and sets the swap limit too; a limit of 0 is none. `remarks` lists the rest.
     """
+    before = dict(linux)
     parts = section(linux, "resources")
-    section(parts, "cpu").update(_cpu(message.cpu))
-    drop_empty(parts, "cpu")
+    cpu = _cpu(message.cpu)
+    if cpu:
+        section(parts, "cpu").update(cpu)
     _limit_memory(parts, message.memory.limit.value)
     _set_hugepages_and_unified(parts, message)
     if message.HasField("pids"):
@@ -85,7 +87,7 @@ def adjust_resources(linux: Spec, message: api.LinuxResources) -> None:
     if message.HasField("blockio_class"):
         name = message.blockio_class.value
         place(parts, "blockIO", {UNRESOLVED_CLASS: name} if name else None)
-    drop_empty(linux, "resources")
+    settle(linux, "resources", before)
 
 
 def update_resources(linux: Spec, message: api.LinuxResources) -> None:
@@ -94,20 +96,18 @@ def update_resources(linux: Spec, message: api.LinuxResources) -> None:
     As containerd and CRI-O do, which turn the update into the CRI's LinuxContainerResources: that
     has no other fields than these, and takes 0 and "" for "leave it as it is".
     """
+    before = dict(linux)
     parts = section(linux, "resources")
-    cpu = section(parts, "cpu")
-    for name in ("shares", "quota", "period"):
-        value = getattr(message.cpu, name).value
-        if value:
-            cpu[name] = value
-    if message.cpu.cpus:
-        cpu["cpus"] = message.cpu.cpus
-    if message.cpu.mems:
-        cpu["mems"] = message.cpu.mems
-    drop_empty(parts, "cpu")
+    cpu: Spec = {
+        name: value
+        for name, value in _cpu(message.cpu).items()
+        if value and name in ("shares", "quota", "period", "cpus", "mems")
+    }
+    if cpu:
+        section(parts, "cpu").update(cpu)
     _limit_memory(parts, message.memory.limit.value)
     _set_hugepages_and_unified(parts, message)
-    drop_empty(linux, "resources")
+    settle(linux, "resources", before)
 
 
 def _cpu(message: api.LinuxCPU) -> Spec:

@@ -40,3 +40,17 @@ def drop_empty(parent: Spec, name: str) -> None:
     """Take `name` away if it is an empty object or array."""
     if parent.get(name) in ({}, []):
         del parent[name]
+
+
+def settle(parent: Spec, name: str, before: Spec) -> None:
+    """End the editing of the `section` `name`: what did not change is what it was in `before`.
+
+    `before` is what `parent` was. A section that was emptied is taken away.
+    """
+    old = before.get(name)
+    if parent[name] != (old if isinstance(old, dict) else {}):
+        drop_empty(parent, name)
+    elif name in before:
+        parent[name] = old
+    else:
+        del parent[name]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from nri_scope._gen.nri import api_pb2 as api
 
 from .resources import update_resources
-from .spec import Spec, drop_empty, section
+from .spec import Spec, section, settle
 from .unknown import keep_unknown, unknown_fields
 
 
@@ -20,6 +20,6 @@ def update(spec: Spec, change: api.LinuxResources | api.ContainerUpdate) -> Spec
     new = dict(spec)
     message = change.linux.resources if isinstance(change, api.ContainerUpdate) else change
     update_resources(section(new, "linux"), message)
-    drop_empty(new, "linux")
+    settle(new, "linux", spec)
     keep_unknown(new, unknown_fields(change, "update"))
     return new

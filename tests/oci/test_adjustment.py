@@ -4,11 +4,13 @@ from __future__ import annotations
 import copy
 
 import pytest
+from hypothesis import given
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Json, Spec, adjust, sort_mounts, spec_of
+from nri_scope.oci import Json, Spec, adjust, changes, same, sort_mounts, spec_of
 
 from .examples import ADJUSTMENT, ADJUSTMENT_SPEC, CONTAINER, unset_fields
+from .specs import SPECS
 
 
 def test_every_field_of_an_adjustment_reaches_the_spec() -> None:
@@ -22,8 +24,26 @@ def test_no_adjustment_changes_nothing() -> None:
     hollow.linux.resources.cpu.SetInParent()
     hollow.linux.resources.memory.SetInParent()
     for adjustment in (api.ContainerAdjustment(), hollow):
-        assert adjust(spec, adjustment) == spec
+        after = adjust(spec, adjustment)
+        assert after == spec
+        assert all(after[name] is spec[name] for name in spec)
         assert adjust({}, adjustment) == {}
+
+
+@given(SPECS)
+def test_no_adjustment_changes_nothing_of_any_spec(spec: Spec) -> None:
+    hollow = api.ContainerAdjustment(linux=api.LinuxContainerAdjustment(rdt=api.LinuxRdt()))
+    hollow.linux.resources.cpu.SetInParent()
+    hollow.linux.resources.memory.SetInParent()
+    for adjustment in (api.ContainerAdjustment(), hollow):
+        assert same(adjust(spec, adjustment), spec)
+
+
+@given(SPECS)
+def test_sorting_mounts_moves_mounts_and_nothing_else(spec: Spec) -> None:
+    moved = changes(spec, sort_mounts(spec))
+    assert {change.path.split("/")[1] for change in moved} <= {"mounts"}
+    assert same(sort_mounts(sort_mounts(spec)), sort_mounts(spec))
 
 
 def test_the_given_spec_stays_as_it_was() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 import copy
 
 import pytest
+from hypothesis import given
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Json, Spec, spec_of, update
+from nri_scope.oci import Json, Spec, same, spec_of, update
 
 from .examples import CONTAINER, UPDATE, UPDATE_SPEC, unset_fields
+from .specs import SPECS
 
 
 def test_an_update_reaches_the_spec_as_far_as_the_cri_goes() -> None:
@@ -68,6 +70,11 @@ def test_zero_and_nothing_leave_all_as_it_is() -> None:
     for resources in (zeros, api.LinuxResources()):
         assert update(spec, resources) == spec
         assert update({}, resources) == {}
+
+
+@given(SPECS)
+def test_no_update_changes_nothing_of_any_spec(spec: Spec) -> None:
+    assert same(update(spec, api.LinuxResources()), spec)
 
 
 def test_fields_of_a_newer_api_are_kept_raw() -> None:
