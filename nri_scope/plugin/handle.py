@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.errors import ConnectionClosed, NriScopeError, UsageError
 from nri_scope.nri.introduction import Introduction
 
 from .request import unanswered
@@ -58,12 +58,15 @@ class RuntimeHandle:
     def update_soon(self, updates: Iterable[Update], evictions: Iterable[Eviction] = ()) -> None:
         """The same without waiting, from anywhere: handlers and other threads too.
 
-        What fails is logged.
+        What fails is logged. Raises `ConnectionClosed` only once everything has ended.
         """
         request = _request(updates, evictions)
         # A context of its own: this one may be a handler's.
         context = contextvars.Context()
-        self._loop.call_soon_threadsafe(self._start, request, context=context)
+        try:
+            self._loop.call_soon_threadsafe(self._start, request, context=context)
+        except RuntimeError as error:
+            raise ConnectionClosed("the plugin's event loop has ended") from error
 
     def _start(self, request: api.UpdateContainersRequest) -> None:
         task = self._loop.create_task(self._send_and_log(request))

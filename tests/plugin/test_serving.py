@@ -13,11 +13,13 @@ from dataclasses import replace
 
 import pytest
 from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, RpcError, UsageError
 from nri_scope.nri.events import Event, events_in
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE
 from nri_scope.plugin import (
     Adjustment,
     BasePlugin,
@@ -33,9 +35,11 @@ from nri_scope.plugin import (
     serve,
     time_left,
 )
-from nri_scope.plugin.handlers import EVENT_HANDLERS
+from nri_scope.plugin.handlers import EVENT_HANDLERS, Handlers
+from nri_scope.plugin.serving import HandlerSession
 from nri_scope.runtime import Answer, Profile, Runtime
 from nri_scope.runtime import Plugin as TakenPlugin
+from nri_scope.wire import RequestReceived
 
 from .attached import NEW, OLD, SPLITTING, attached
 
@@ -527,3 +531,29 @@ async def test_what_nobody_knows_is_unimplemented_and_unreadable_bytes_are_refus
         unknown = api.StateChangeEvent(event=99).SerializeToString()  # type: ignore[arg-type]
         (answer,) = await runtime.send("StateChange", unknown)
         assert answer.error is None
+
+
+@given(st.sampled_from([*METHODS, "Unheard", ""]), st.binary(max_size=64))
+def test_any_bytes_are_answered_or_refused(method: str, payload: bytes) -> None:
+    if method == "Configure":
+        # The session itself reads these bytes.
+        return
+    session = HandlerSession(Handlers.of(Everything()), Identity("10", "written"))
+    try:
+        reply = session.answer(RequestReceived(1, PLUGIN_SERVICE, method, payload, 0, ()))
+    except RpcError:
+        return
+    METHODS[method].reply.FromString(reply)
+
+
+async def test_update_soon_after_the_end_is_told_to_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    plugin = Updating()
+    async with Runtime(NEW) as runtime, attached(runtime, plugin):
+        pass
+    plugin.runtime.update_soon([UPDATE])
+    # Two turns of the loop: one starts the task, one runs it.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert "update_containers: there is no connection to a runtime" in caplog.text
