@@ -12,13 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from google.protobuf.message import Message
-
-from nri_scope._gen.nri.api_pb2 import (
-    SynchronizeResponse,
-    UpdateContainersRequest,
-    UpdateContainersResponse,
-)
+from nri_scope._gen.nri.api_pb2 import UpdateContainersRequest
 from nri_scope.errors import (
     ConnectError,
     ConnectionClosed,
@@ -27,19 +21,15 @@ from nri_scope.errors import (
     RpcError,
     UsageError,
 )
-from nri_scope.nri.events import Event
 from nri_scope.nri.identity import parse_plugin_file, plugin_id
-from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.transport import Server, listen_unix
 from nri_scope.wire import Code
 
 from . import admission
-from .answer import Answer
+from .callbacks import Synchronized, Update, nothing_follows, update_nothing
 from .command import command_of
-from .dispatch import Chain, event_of, request_for
+from .dispatcher import Dispatcher
 from .launch import launch
-from .operations import Operation
-from .outcome import Outcome
 from .output import OnOutput
 from .plugin import Plugin
 from .process import Process
@@ -56,33 +46,12 @@ ENDED = "the runtime has ended"
 RESTARTS = "the runtime restarts"
 """Why a plugin's connection ends while the runtime is away."""
 
-UNKNOWN_METHOD = "CheckpointContainer"
-UNKNOWN_EVENT = b"\x08\x63"
-"""An event that no NRI version knows: its RPC, and the request, which as a StateChange says 99."""
-
 EXIT_GRACE_S = 2.0
 """A launched plugin that closed its connection may be about to end, and to say why, before it is
 killed. (Real runtimes kill it when the next event comes.)"""
 
-Update = Callable[[Plugin, UpdateContainersRequest], UpdateContainersResponse]
-"""Answers a plugin's UpdateContainers; `RpcError` answers with its status."""
 
-Synchronized = Callable[[Plugin, SynchronizeResponse], None]
-"""Takes a plugin's reply to Synchronize. Real runtimes carry out the updates in it one by one, as
-`nri.merging.unsolicited` tells: nothing is merged."""
-
-
-def _nothing_follows(plugin: Plugin, reply: SynchronizeResponse) -> None:
-    pass
-
-
-def _update_nothing_fails(
-    plugin: Plugin, request: UpdateContainersRequest
-) -> UpdateContainersResponse:
-    return UpdateContainersResponse()
-
-
-class Runtime:
+class Runtime(Dispatcher):
     """The runtime's role. Use it as an async context manager; leaving it ends every plugin.
 
     Everything that goes to plugins after their registration is serial, under one lock, as in real
@@ -95,10 +64,10 @@ class Runtime:
         self,
         setup: SetUp | Profile,
         *,
-        on_update: Update = _update_nothing_fails,
+        on_update: Update = update_nothing,
         on_new: Callable[[Plugin], None] = lambda plugin: None,
         on_ready: Callable[[Plugin], None] = lambda plugin: None,
-        on_synchronized: Synchronized = _nothing_follows,
+        on_synchronized: Synchronized = nothing_follows,
         on_end: Callable[[Plugin], None] = lambda plugin: None,
         configure_first: bool = False,
         sync_part_max: int | None = None,
@@ -113,6 +82,7 @@ class Runtime:
         where an object is not larger by itself. Raises `UsageError` for a runtime without parts.
         """
         self._setup: SetUp = ProfileSetUp(setup) if isinstance(setup, Profile) else setup
+        super().__init__(self._setup.profile)
         self._on_update = on_update
         self._on_new = on_new
         self._on_ready = on_ready
@@ -129,7 +99,6 @@ class Runtime:
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[Server] = []
         self._registering = asyncio.Lock()
-        self._chain = Chain(by_name=self._setup.profile.conduct.asks_by_name)
         self._connected: dict[Plugin, Process | None] = {}
         self._changed = asyncio.Event()
         self._away = ""
@@ -139,16 +108,6 @@ class Runtime:
         """Who did not come so far as to get events, and why."""
         self.former: deque[Plugin] = deque(maxlen=FORMER_KEPT)
         """Plugins whose connection has ended; `Plugin.end_reason` says why."""
-
-    @property
-    def profile(self) -> Profile:
-        """The manners of this runtime."""
-        return self._setup.profile
-
-    @property
-    def plugins(self) -> tuple[Plugin, ...]:
-        """The plugins that get events, in the order in which they are asked."""
-        return self._chain.plugins
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -414,77 +373,6 @@ class Runtime:
                 plugin.link.respond_error(stream_id, error.code, error.message)
             except LocalProtocolError as error:
                 plugin.link.respond_error(stream_id, Code.INTERNAL, error.problem)
-
-    # -- what plugins are asked ---------------------------------------------------------------
-
-    async def dispatch(self, event: Event, request: Message) -> list[Answer]:
-        """Send ``request``, the event's own request message, to all that subscribe to ``event``.
-
-        It travels as this runtime would send it, as the event's own RPC or as StateChange. There
-        is an answer for each plugin that was asked; an error status ends the list.
-        """
-        method, payload = request_for(event, request, dedicated=self.profile.dedicated_rpcs)
-        return await self._chain.send(method, payload, event, self._request_timeout_ns)
-
-    async def operate(self, event: Event, request: Message, *, timeout_ns: int = 0) -> Outcome:
-        """Let ``event`` happen as on this runtime, with all that follows from the answers.
-
-        ``request`` is the event's own request message, of the container as it is before any plugin
-        adjusts it now. Replies are merged on the way; validators are asked where there are any.
-        ``timeout_ns`` is each plugin's deadline (0: the profile's).
-        """
-        timeout_ns = timeout_ns or self._request_timeout_ns
-        return await Operation(self._chain, self.profile, event, request, timeout_ns).perform()
-
-    async def send(
-        self,
-        method: str,
-        payload: bytes,
-        *,
-        timeout_ns: int = 0,
-        service: str = PLUGIN_SERVICE,
-        plugin: str = "",
-    ) -> list[Answer]:
-        """Send a request byte for byte, with the deadline ``timeout_ns`` (0: the profile's).
-
-        It goes to those that subscribe to its event, of these only to ``plugin`` (``NN-name``) if
-        one is given. What is no event that we know goes to everyone.
-        """
-        return await self._chain.send(
-            method,
-            payload,
-            event_of(method, payload, service),
-            timeout_ns or self._request_timeout_ns,
-            service=service,
-            only=plugin,
-        )
-
-    async def send_unknown(self) -> list[Answer]:
-        """Tell every plugin of an event that no NRI version has, as a later runtime might.
-
-        It comes as an RPC of its own and, to who does not know that, or on a runtime of before
-        NRI 0.12, as a StateChange; an error does not end the chain. (A real runtime would spare
-        those who did not subscribe to it: all but the ones with an empty mask.)
-        """
-        if not self.profile.dedicated_rpcs:
-            return await self._send_unknown("StateChange")
-        answers = await self._send_unknown(UNKNOWN_METHOD)
-        for position, answer in enumerate(answers):
-            if isinstance(answer.error, RpcError) and answer.error.code == Code.UNIMPLEMENTED:
-                answers[position : position + 1] = await self._send_unknown(
-                    "StateChange", answer.plugin
-                )
-        return answers
-
-    async def _send_unknown(self, method: str, plugin: str = "") -> list[Answer]:
-        timeout_ns = self._request_timeout_ns
-        return await self._chain.send(
-            method, UNKNOWN_EVENT, None, timeout_ns, only=plugin, whatever=True
-        )
-
-    @property
-    def _request_timeout_ns(self) -> int:
-        return self.profile.request_timeout_ms * 1_000_000
 
     # -- inside -------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import pytest
 from nri_scope.errors import ConnectionClosed, UsageError
 from nri_scope.runtime import Runtime, read_config
 
-from .profiles import OLD, patient
+from .profiles import NEW, OLD, patient
 from .scripts import ROOT, children, descriptors, executable, is_running
 from .scripts import plugin as plugin_program
 
@@ -230,7 +230,8 @@ async def test_restarted_runtime_launches_the_same_command_again() -> None:
     counts: list[tuple[int, set[int]]] = []
     told: list[str] = []
     for _ in range(3):
-        async with Runtime(OLD) as runtime:
+        # One that synchronizes them: it has printed when it answers that.
+        async with Runtime(NEW) as runtime:
             for index in ("10", "20"):
                 await runtime.launch_command(
                     command,

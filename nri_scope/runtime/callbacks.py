@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the owner of an emulated runtime is asked and told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nri_scope._gen.nri.api_pb2 import (
+    SynchronizeResponse,
+    UpdateContainersRequest,
+    UpdateContainersResponse,
+)
+
+from .plugin import Plugin
+
+Update = Callable[[Plugin, UpdateContainersRequest], UpdateContainersResponse]
+"""Answers a plugin's UpdateContainers; `RpcError` answers with its status."""
+
+Synchronized = Callable[[Plugin, SynchronizeResponse], None]
+"""Takes a plugin's reply to Synchronize. Real runtimes carry out the updates in it one by one, as
+`nri.merging.unsolicited` tells: nothing is merged."""
+
+
+def nothing_follows(plugin: Plugin, reply: SynchronizeResponse) -> None:
+    """Ignore what plugins ask for in reply to Synchronize."""
+
+
+def update_nothing(plugin: Plugin, request: UpdateContainersRequest) -> UpdateContainersResponse:
+    """Say that all went well."""
+    return UpdateContainersResponse()

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a runtime asks its plugins: whole operations, single events, stored and unknown requests."""
+
+from __future__ import annotations
+
+from google.protobuf.message import Message
+
+from nri_scope.errors import RpcError
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import PLUGIN_SERVICE
+from nri_scope.wire import Code
+
+from .answer import Answer
+from .dispatch import Chain, event_of, request_for
+from .operations import Operation
+from .outcome import Outcome
+from .plugin import Plugin
+from .profile import Profile
+
+UNKNOWN_METHOD = "CheckpointContainer"
+UNKNOWN_EVENT = b"\x08\x63"
+"""An event that no NRI version knows: its RPC, and the request, which as a StateChange says 99."""
+
+
+class Dispatcher:
+    """The half of a runtime that asks; plugins have to be there."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        """The manners of this runtime."""
+        self._chain = Chain(by_name=profile.conduct.asks_by_name)
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The plugins that get events, in the order in which they are asked."""
+        return self._chain.plugins
+
+    async def dispatch(self, event: Event, request: Message) -> list[Answer]:
+        """Send ``request``, the event's own request message, to all that subscribe to ``event``.
+
+        It travels as this runtime would send it, as the event's own RPC or as StateChange. There
+        is an answer for each plugin that was asked; an error status ends the list.
+        """
+        method, payload = request_for(event, request, dedicated=self.profile.dedicated_rpcs)
+        return await self._chain.send(method, payload, event, self._request_timeout_ns)
+
+    async def operate(self, event: Event, request: Message, *, timeout_ns: int = 0) -> Outcome:
+        """Let ``event`` happen as on this runtime, with all that follows from the answers.
+
+        ``request`` is the event's own request message, of the container as it is before any plugin
+        adjusts it now. Replies are merged on the way; validators are asked where there are any.
+        ``timeout_ns`` is each plugin's deadline (0: the profile's).
+        """
+        timeout_ns = timeout_ns or self._request_timeout_ns
+        return await Operation(self._chain, self.profile, event, request, timeout_ns).perform()
+
+    async def send(
+        self,
+        method: str,
+        payload: bytes,
+        *,
+        timeout_ns: int = 0,
+        service: str = PLUGIN_SERVICE,
+        plugin: str = "",
+    ) -> list[Answer]:
+        """Send a request byte for byte, with the deadline ``timeout_ns`` (0: the profile's).
+
+        It goes to those that subscribe to its event, of these only to ``plugin`` (``NN-name``) if
+        one is given. What is no event that we know goes to everyone.
+        """
+        return await self._chain.send(
+            method,
+            payload,
+            event_of(method, payload, service),
+            timeout_ns or self._request_timeout_ns,
+            service=service,
+            only=plugin,
+        )
+
+    async def send_unknown(self) -> list[Answer]:
+        """Tell every plugin of an event that no NRI version has, as a later runtime might.
+
+        It comes as an RPC of its own and, to who does not know that, or on a runtime of before
+        NRI 0.12, as a StateChange; an error does not end the chain. (A real runtime would spare
+        those who did not subscribe to it: all but the ones with an empty mask.)
+        """
+        if not self.profile.dedicated_rpcs:
+            return await self._send_unknown("StateChange")
+        answers: list[Answer] = []
+        for answer in await self._send_unknown(UNKNOWN_METHOD):
+            if isinstance(answer.error, RpcError) and answer.error.code == Code.UNIMPLEMENTED:
+                answers += await self._send_unknown("StateChange", answer.plugin) or [answer]
+            else:
+                answers.append(answer)
+        return answers
+
+    async def _send_unknown(self, method: str, plugin: str = "") -> list[Answer]:
+        timeout_ns = self._request_timeout_ns
+        return await self._chain.send(
+            method, UNKNOWN_EVENT, None, timeout_ns, only=plugin, whatever=True
+        )
+
+    @property
+    def _request_timeout_ns(self) -> int:
+        return self.profile.request_timeout_ms * 1_000_000
