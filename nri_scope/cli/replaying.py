@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``replay`` does once its options are read: run, compare, print."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nri_scope.cli.output import Output
+from nri_scope.errors import UsageError
+from nri_scope.recorder.escape import safe
+from nri_scope.recorder.records import to_json
+from nri_scope.replay.golden import Golden, Key, Mismatch, Origin, as_data, lines
+from nri_scope.replay.report import Report, change_record, differing, document, junit
+from nri_scope.replay.run import Job, replay
+from nri_scope.transport.loop import run
+
+if TYPE_CHECKING:
+    from nri_scope.recorder.plain import Plain
+    from nri_scope.replay.pace import Wait
+    from nri_scope.replay.result import PlayedEvent, Replayed
+    from nri_scope.replay.script import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is to be done with the result."""
+
+    json: bool = False
+    junit: Path | None = None
+    golden: Path | None = None
+    update_golden: bool = False
+    other: Job | None = None
+    """The same replay to another chain, to compare with."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """SIGTERM came; ends the replay as ^C does."""
+
+
+def perform(job: Job, wishes: Wishes) -> bool:
+    """Replay and tell; returns whether all is well, which it is when nobody reads any more."""
+    # A golden that cannot be read is better found before the plugins have done anything.
+    golden = _load(wishes)
+    well = True
+    with Output() as output:
+        well = _perform(output, job, golden, wishes)
+    return well
+
+
+def _perform(output: Output, job: Job, golden: Golden | None, wishes: Wishes) -> bool:
+    chain = len(job.casting.plugins) + job.casting.expect > 1
+    text = Report(chain=chain, colour=output.colour, width=output.width)
+
+    def show(event: PlayedEvent) -> None:
+        if not wishes.json:
+            for line in text.event(event):
+                output.line(line)
+            output.flush()
+
+    replayed = _run(job, show)
+    mismatches = _compare(replayed, golden, wishes)
+    other = None if wishes.other is None else _run(wishes.other, lambda event: None)
+    if wishes.junit is not None:
+        _write(wishes.junit, junit(replayed, _by_key(mismatches, wishes)))
+    if wishes.json:
+        output.line(to_json(_document(replayed, mismatches, other, wishes)))
+    else:
+        _tell(output, text, replayed, mismatches, other, wishes)
+    if other is not None and next(differing(replayed, other), None) is not None:
+        return False
+    if wishes.golden is None or wishes.update_golden:
+        return replayed.ok
+    return not mismatches and not any(plugin.left_behind for plugin in replayed.plugins)
+
+
+def _run(job: Job, on_event: Callable[[PlayedEvent], None]) -> Replayed:
+    async def main() -> Replayed:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await replay(job, on_event)
+
+    try:
+        return run(main())
+    except asyncio.CancelledError:
+        raise Interrupted from None
+
+
+# -- goldens ----------------------------------------------------------------------------------
+
+
+def _load(wishes: Wishes) -> Golden | None:
+    if wishes.golden is None or (wishes.update_golden and not wishes.golden.exists()):
+        return None
+    return Golden.load(wishes.golden)
+
+
+def _compare(replayed: Replayed, golden: Golden | None, wishes: Wishes) -> list[Mismatch]:
+    if wishes.golden is None:
+        return []
+    origin = origin_of(replayed)
+    if wishes.update_golden:
+        new = (
+            Golden.of(replayed.replies(), origin, replayed.name_of)
+            if golden is None
+            else golden.updated(replayed.replies(), origin, replayed.name_of)
+        )
+        new.save(wishes.golden)
+        return []
+    assert golden is not None
+    golden.check_origin(origin)
+    return golden.compare(replayed.replies(), replayed.name_of)
+
+
+def origin_of(replayed: Replayed) -> Origin:
+    """What a golden of this replay belongs to."""
+    events = sum(event.event_id > 0 for event in replayed.events)
+    return Origin(
+        recording=f"{replayed.source}, {events} events",
+        fingerprint=replayed.fingerprint,
+        profile=replayed.profile,
+    )
+
+
+def _by_key(mismatches: Sequence[Mismatch], wishes: Wishes) -> dict[Key, list[str]]:
+    return {one.key: list(lines([one], str(wishes.golden))) for one in mismatches}
+
+
+# -- telling ----------------------------------------------------------------------------------
+
+
+def _tell(
+    output: Output,
+    text: Report,
+    replayed: Replayed,
+    mismatches: Sequence[Mismatch],
+    other: Replayed | None,
+    wishes: Wishes,
+) -> None:
+    for line in text.containers(replayed):
+        output.line(line)
+    if other is not None:
+        for line in text.differences(replayed, other):
+            output.line(line)
+    if mismatches:
+        output.line("")
+        for line in lines(mismatches, str(wishes.golden)):
+            output.line(line)
+    for line in text.summary(replayed):
+        output.line(line)
+    if wishes.golden is not None:
+        file = safe(str(wishes.golden))
+        if wishes.update_golden:
+            output.line(f"wrote golden {file}")
+        elif not mismatches:
+            output.line(f"as golden {file} wants it")
+
+
+def _document(
+    replayed: Replayed,
+    mismatches: Sequence[Mismatch],
+    other: Replayed | None,
+    wishes: Wishes,
+) -> dict[str, Plain]:
+    found = document(replayed)
+    times = found.pop("times")
+    if wishes.golden is not None:
+        found["golden"] = {
+            "file": str(wishes.golden),
+            "updated": wishes.update_golden,
+            "mismatches": [as_data(one) for one in mismatches],
+        }
+    if other is not None:
+        found["compared_with"] = {
+            "plugins": [plugin.plugin for plugin in other.plugins],
+            "containers": {
+                name: [one if isinstance(one, str) else change_record(one) for one in changed]
+                for name, changed in differing(replayed, other)
+            },
+        }
+    return {**found, "times": times}
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be written: {(error.strerror or str(error)).lower()}",
+            "name another file after --junit",
+        ) from error
+
+
+def stepped() -> Wait:
+    """Wait for Enter before each event; the end of the input goes on without waiting."""
+    if not sys.stdin.isatty() and sys.stdin.closed:
+        raise UsageError("--step waits for Enter, and there is no standard input")
+    ended = False
+
+    async def wait(step: Step) -> None:
+        nonlocal ended
+        if ended:
+            return
+        safe(f"{step.recorded.event} {step.subject}".strip())
+        ended = not await asyncio.to_thread(sys.stdin.readline)
+
+    return wait

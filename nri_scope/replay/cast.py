@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugins of a replay: started or awaited, observed, and accounted for in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nri_scope.errors import ConnectionClosed, NriScopeError, UsageError
+from nri_scope.nri.identity import plugin_id
+from nri_scope.plugin import Identity, inherited, serve
+from nri_scope.runtime import Plugin, Runtime, Stream
+
+from .chain import Command
+from .result import Line, PluginResult
+
+COMES_BACK = 10.0
+"""Seconds for plugins of their own to be back after their connections were closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class InProcess:
+    """A plugin that is an object with handlers (`nri_scope.plugin.BasePlugin`)."""
+
+    index: str
+    name: str
+    handlers: object
+
+    @property
+    def id(self) -> str:
+        """``NN-name``."""
+        return plugin_id(self.index, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Casting:
+    """Which plugins are asked, and how they come."""
+
+    plugins: tuple[Command | InProcess, ...] = ()
+    """Started by us, in the order of their indices."""
+    configs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Configuration of launched plugins by their index; "" for all others."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Added to the three variables that launched plugins get."""
+    listen: Path | None = None
+    """A socket for plugins that come by themselves."""
+    expect: int = 0
+    """How many of these have to come before anything is played."""
+    patience: float = 30.0
+    """Seconds to wait for them."""
+
+    def config(self, index: str) -> str:
+        """The configuration of the plugin with this index."""
+        return self.configs.get(index, self.configs.get("", ""))
+
+
+class Cast:
+    """Brings the plugins of one replay on stage, again after each restart, and off it."""
+
+    def __init__(
+        self,
+        casting: Casting,
+        on_output: Callable[[Line], None],
+        last_event: Callable[[], int],
+    ) -> None:
+        """``last_event`` tells the number of the event that is played."""
+        self._casting = casting
+        self._on_output = on_output
+        self._last_event = last_event
+        self._results: dict[str, PluginResult] = {}
+        self._ended: list[Plugin] = []
+        self._serving: set[asyncio.Task[None]] = set()
+        self._failed_setups: set[str] = set()
+        self._closing = False
+
+    def results(self) -> list[PluginResult]:
+        """How each fared, in the order of their indices."""
+        self._take_stock()
+        return sorted(self._results.values(), key=lambda one: one.plugin)
+
+    def _take_stock(self) -> None:
+        """Note how processes ended, which is known for sure once the runtime is down."""
+        for plugin in self._ended:
+            process, result = plugin.process, self._results.get(plugin.id)
+            if process is not None and result is not None:
+                result.left_behind += tuple(one.command for one in process.left_behind)
+                if process.exit_words and not process.ended_by_us:
+                    result.exit = process.exit_words
+        self._ended.clear()
+
+    # -- what the runtime tells ---------------------------------------------------------------
+
+    def ready(self, plugin: Plugin) -> None:
+        """A plugin gets events from now on."""
+        self._results.setdefault(plugin.id, PluginResult(plugin.id, "")).gone = ""
+
+    def failed_setup(self, plugin: Plugin) -> None:
+        """Its Synchronize failed, which is a result as any other."""
+        self._results.setdefault(plugin.id, PluginResult(plugin.id, ""))
+        self._failed_setups.add(plugin.id)
+
+    def ended(self, plugin: Plugin) -> None:
+        """Its connection is gone."""
+        self._ended.append(plugin)
+        result = self._results.get(plugin.id)
+        if result is not None and not self._closing:
+            result.gone = plugin.end_reason
+            result.gone_after = self._last_event()
+
+    # -- coming and going ---------------------------------------------------------------------
+
+    async def enter(self, runtime: Runtime) -> None:
+        """Start everybody who is to be started, and wait for the others.
+
+        Raises `UsageError` where one of them does not come up.
+        """
+        if self._casting.listen is not None:
+            await runtime.listen(self._casting.listen)
+        for plugin in self._in_order():
+            command = str(plugin) if isinstance(plugin, Command) else "in this process"
+            self._results[plugin.id] = PluginResult(plugin.id, command)
+            if isinstance(plugin, Command):
+                await self._launch(runtime, plugin)
+            else:
+                await self._adopt(runtime, plugin)
+        await self._await_others(runtime, self._casting.patience, "start it now")
+
+    async def restarted(self, runtime: Runtime) -> None:
+        """The runtime was down and is back, with the plugins that it launches itself."""
+        self._take_stock()
+        for plugin in self._in_order():
+            if isinstance(plugin, InProcess):
+                await self._adopt(runtime, plugin)
+        await self.come_back(runtime)
+
+    async def come_back(self, runtime: Runtime) -> None:
+        """Wait for those that have to connect again by themselves."""
+        await self._await_others(runtime, COMES_BACK, "a plugin has to connect again by itself")
+
+    def leave(self) -> None:
+        """What ends from now on ends because the replay does."""
+        self._closing = True
+
+    def _in_order(self) -> list[Command | InProcess]:
+        return sorted(self._casting.plugins, key=lambda one: one.index)
+
+    async def _launch(self, runtime: Runtime, plugin: Command) -> None:
+        def printed(stream: Stream, text: str, mono_ns: int) -> None:
+            self._on_output(Line(plugin.id, str(stream), text, mono_ns))
+
+        try:
+            await runtime.launch_command(
+                plugin.argv,
+                plugin.index,
+                plugin.name,
+                config=self._casting.config(plugin.index),
+                environment=self._casting.environment,
+                on_output=printed,
+            )
+        except ConnectionClosed as error:
+            if plugin.id not in self._failed_setups:
+                raise UsageError(f"{plugin.id} did not come up: {error}") from error
+
+    async def _adopt(self, runtime: Runtime, plugin: InProcess) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+
+        async def session() -> None:
+            with suppress(NriScopeError):
+                await serve(
+                    plugin.handlers,
+                    Identity(index=plugin.index, name=plugin.name),
+                    inherited(theirs.detach()),
+                )
+
+        task = asyncio.create_task(session())
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        try:
+            await runtime.adopt(ours)
+        except ConnectionClosed as error:
+            if plugin.id not in self._failed_setups:
+                raise UsageError(f"{plugin.id} did not come up: {error}") from error
+
+    async def _await_others(self, runtime: Runtime, seconds: float, hint: str) -> None:
+        expected = self._casting.expect
+        if not expected or self._casting.listen is None:
+            return
+        started = {plugin.id for plugin in self._casting.plugins}
+
+        def there() -> bool:
+            return sum(plugin.id not in started for plugin in runtime.plugins) >= expected
+
+        try:
+            async with asyncio.timeout(seconds):
+                await runtime.wait_for(there)
+        except TimeoutError:
+            refused = [one.end_reason for one in runtime.former if one.end_reason]
+            why = f" (one was refused: {refused[-1]})" if refused else ""
+            count = "no plugin" if expected == 1 else f"fewer than {expected} plugins"
+            raise UsageError(
+                f"{count} came to {self._casting.listen} within {seconds:g} s{why}", hint
+            ) from None

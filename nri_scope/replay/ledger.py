@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What plugins made of each container, in OCI terms and event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+
+from .result import Attributed, ContainerResult
+from .world import World
+
+
+class Ledger:
+    """Keeps every container's OCI spec, with the plugins' doing and without it.
+
+    ``containers`` is the result, in the order in which containers were first heard of.
+    """
+
+    def __init__(self, world: World, containers: dict[str, ContainerResult]) -> None:
+        self._world = world
+        self._containers = containers
+        self._by_id: dict[str, ContainerResult] = {}
+
+    def created(
+        self,
+        container: api.Container,
+        pod: api.PodSandbox | None,
+        asked: Iterable[tuple[str, api.ContainerAdjustment]],
+        merged: api.ContainerAdjustment | None,
+    ) -> list[Attributed]:
+        """A container was to be created; ``merged`` is None where that failed.
+
+        Returns what each plugin of ``asked`` wanted of it, in their order.
+        """
+        spec = oci.spec_of(container, pod)
+        result = self._new(container, spec)
+        changes: list[Attributed] = []
+        for plugin, adjustment in asked:
+            after = oci.adjust(spec, adjustment)
+            changes += self._attribute(result, plugin, spec, after)
+            spec = after
+        result.created = merged is not None
+        if merged is not None:
+            result.spec = oci.adjust(result.before, merged)
+        return changes
+
+    def resources(
+        self,
+        container_id: str,
+        wanted: api.LinuxResources,
+        asked: Iterable[tuple[str, api.ContainerUpdate]],
+        merged: api.LinuxResources,
+    ) -> list[Attributed]:
+        """The kubelet ``wanted`` a container to be updated, and ``merged`` was done.
+
+        Returns what each plugin of ``asked`` made of that.
+        """
+        result = self._of(container_id)
+        if result is None:
+            return []
+        result.before = oci.update(result.before, wanted)
+        spec = oci.update(result.spec, wanted)
+        changes: list[Attributed] = []
+        for plugin, update in asked:
+            after = oci.update(spec, update.linux.resources)
+            changes += self._attribute(result, plugin, spec, after)
+            spec = after
+        result.spec = oci.update(result.spec, merged)
+        return changes
+
+    def updated(
+        self,
+        asked: Iterable[tuple[str, api.ContainerUpdate]],
+        merged: Iterable[api.ContainerUpdate],
+    ) -> list[Attributed]:
+        """Plugins asked for updates of containers by themselves, and ``merged`` was done."""
+        changes: list[Attributed] = []
+        specs: dict[str, oci.Spec] = {}
+        for plugin, update in asked:
+            result = self._of(update.container_id)
+            if result is None:
+                continue
+            spec = specs.get(update.container_id, result.spec)
+            after = oci.update(spec, update.linux.resources)
+            changes += self._attribute(result, plugin, spec, after)
+            specs[update.container_id] = after
+        for update in merged:
+            result = self._of(update.container_id)
+            if result is not None:
+                result.spec = oci.update(result.spec, update.linux.resources)
+        return changes
+
+    def _attribute(
+        self, result: ContainerResult, plugin: str, before: oci.Spec, after: oci.Spec
+    ) -> list[Attributed]:
+        found = [Attributed(plugin, result.name, change) for change in oci.changes(before, after)]
+        for one in found:
+            result.own(one.change.path, plugin)
+        return found
+
+    def _of(self, container_id: str) -> ContainerResult | None:
+        """A container that is there; one that is known from Synchronize is heard of now."""
+        result = self._by_id.get(container_id)
+        container = self._world.containers.get(container_id)
+        if result is None and container is not None:
+            pod = self._world.pods.get(container.pod_sandbox_id)
+            result = self._new(container, oci.spec_of(container, pod))
+        return result
+
+    def _new(self, container: api.Container, spec: oci.Spec) -> ContainerResult:
+        name = first = self._world.name_of(container.id)
+        number = 1
+        while name in self._containers:
+            number += 1
+            name = f"{first}#{number}"
+        result = ContainerResult(name, before=spec, spec=spec)
+        self._containers[name] = self._by_id[container.id] = result
+        return result

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When the next event comes: at once, as it once did, or when somebody says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from math import inf
+
+from nri_scope.runtime import Pace
+
+from .script import Step
+
+Wait = Callable[[Step], Awaitable[None]]
+"""Returns when the event may be sent."""
+
+
+async def at_once(step: Step) -> None:
+    """No waiting at all."""
+
+
+def paced(speed: float, max_idle: float = inf) -> Wait:
+    """As far apart as they were once, ``speed`` times as fast, and at most ``max_idle`` seconds."""
+    pace = Pace(speed)
+    before_ns: int | None = None
+
+    async def wait(step: Step) -> None:
+        nonlocal before_ns
+        at_ns = step.recorded.at_ns
+        if before_ns is not None:
+            await asyncio.sleep(min(pace.pause(before_ns, at_ns), max_idle))
+        before_ns = at_ns
+
+    return wait

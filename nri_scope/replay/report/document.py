@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A replay's result as one JSON object.
+
+Two replays of the same events to the same plugins give the same bytes, but for what is below the
+key ``times``: how long everything took, and what the plugins printed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nri_scope.oci import Change
+from nri_scope.recorder.plain import Plain
+from nri_scope.recorder.records import SCHEMA_VERSION
+from nri_scope.replay.golden import plain_reply
+from nri_scope.replay.model import Reply
+from nri_scope.replay.result import ContainerResult, PlayedEvent, PluginResult, Replayed
+
+
+def document(replayed: Replayed) -> dict[str, Plain]:
+    """The whole result."""
+    name_of = replayed.name_of
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "source": replayed.source,
+        "fingerprint": replayed.fingerprint,
+        "profile": replayed.profile,
+        "ok": replayed.ok,
+        "failures": list(replayed.failures()),
+        "plugins": [_plugin(plugin) for plugin in replayed.plugins],
+        "events": [_event(event, name_of) for event in replayed.events],
+        "containers": {name: _container(one) for name, one in replayed.containers.items()},
+        "times": {
+            "total_ms": replayed.took_ns // 1_000_000,
+            "playing_ms": replayed.playing_ns // 1_000_000,
+            "events": [_times(event) for event in replayed.events],
+        },
+    }
+
+
+def _plugin(plugin: PluginResult) -> dict[str, Plain]:
+    return {
+        "plugin": plugin.plugin,
+        "command": plugin.command,
+        "gone": plugin.gone,
+        "gone_after": plugin.gone_after,
+        "exit": plugin.exit,
+        "left_behind": list(plugin.left_behind),
+    }
+
+
+def _event(event: PlayedEvent, name_of: Callable[[str], str]) -> dict[str, Plain]:
+    return {
+        "id": event.event_id,
+        "event": event.event,
+        "subject": event.subject,
+        "skipped": event.skipped,
+        "fault": event.fault,
+        "failure": event.failure,
+        "replies": [_reply(reply, name_of) for reply in event.replies],
+        "changes": [
+            {"plugin": one.plugin, "container": one.container, **change_record(one.change)}
+            for one in event.changes
+        ],
+        "dropped": [
+            {
+                "plugin": one.plugin,
+                "container": name_of(one.container_id),
+                "path": one.path,
+                "reason": one.reason,
+            }
+            for one in event.dropped
+        ],
+    }
+
+
+def _reply(reply: Reply, name_of: Callable[[str], str]) -> dict[str, Plain]:
+    return {
+        "plugin": reply.plugin,
+        "verdict": str(reply.verdict),
+        "problem": reply.problem,
+        "reply": None if reply.message is None else plain_reply(reply.message, name_of),
+    }
+
+
+def _container(container: ContainerResult) -> dict[str, Plain]:
+    return {
+        "created": container.created,
+        "changes": [
+            {**change_record(change), "plugin": container.owner(change.path)}
+            for change in container.changes
+        ],
+        "spec": container.spec,
+    }
+
+
+def change_record(change: Change) -> dict[str, Plain]:
+    """One change of an OCI spec."""
+    return {
+        "kind": change.kind,
+        "path": change.path,
+        "before": change.before,
+        "after": change.after,
+    }
+
+
+def _times(event: PlayedEvent) -> dict[str, Plain]:
+    return {
+        "id": event.event_id,
+        "replies": [
+            {
+                "plugin": reply.plugin,
+                "took_us": reply.took_ns // 1000,
+                "deadline_ms": reply.deadline_ns // 1_000_000,
+                "slow": reply.slow,
+            }
+            for reply in event.replies
+        ],
+        "output": [
+            {"plugin": one.plugin, "stream": one.stream, "text": one.text} for one in event.output
+        ],
+    }

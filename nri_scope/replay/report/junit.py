@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A replay's result as JUnit XML, which CI systems show as tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from xml.etree import ElementTree
+
+from nri_scope.recorder.escape import safe
+from nri_scope.replay.golden import SESSION, Key
+from nri_scope.replay.model import Reply, Verdict
+from nri_scope.replay.result import PlayedEvent, Replayed
+
+
+def junit(replayed: Replayed, mismatches: Mapping[Key, Sequence[str]]) -> str:
+    """One suite a plugin, one case a reply.
+
+    ``mismatches`` are a golden's, in lines; what is about none of the replies becomes a case of
+    its own.
+    """
+    left = dict(mismatches)
+    root = ElementTree.Element("testsuites", name="nri-scope replay")
+    for plugin in replayed.plugins:
+        suite = ElementTree.SubElement(root, "testsuite", name=safe(plugin.plugin))
+        for event in replayed.events:
+            for reply in event.replies:
+                if reply.plugin == plugin.plugin:
+                    _case(suite, event, reply, left.pop(_key(reply), ()))
+    if left:
+        suite = ElementTree.SubElement(root, "testsuite", name="golden")
+        for key, lines in left.items():
+            case = ElementTree.SubElement(
+                suite, "testcase", classname="golden", name=safe(str(key))
+            )
+            _failure(case, "golden", lines)
+    for suite in root:
+        suite.set("tests", str(len(suite)))
+        suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(
+    suite: ElementTree.Element, event: PlayedEvent, reply: Reply, mismatch: Sequence[str]
+) -> None:
+    case = ElementTree.SubElement(
+        suite,
+        "testcase",
+        classname=safe(reply.plugin),
+        name=safe(_title(_key(reply))),
+        time=f"{reply.took_ns / 1e9:.6f}",
+    )
+    if reply.verdict is not Verdict.OK:
+        _failure(case, str(reply.verdict), [reply.problem])
+    if mismatch:
+        _failure(case, "golden", mismatch)
+    printed = [line.text for line in event.output if line.plugin == reply.plugin]
+    if printed:
+        ElementTree.SubElement(case, "system-out").text = "\n".join(map(safe, printed))
+
+
+def _failure(case: ElementTree.Element, kind: str, lines: Sequence[str]) -> None:
+    failure = ElementTree.SubElement(
+        case, "failure", type=kind, message=safe(lines[0] if lines else kind)
+    )
+    failure.text = "\n".join(map(safe, lines))
+
+
+def _title(key: Key) -> str:
+    return f"{key.event} {key.subject}"
+
+
+def _key(reply: Reply) -> Key:
+    """The reply's entry in a golden."""
+    number = f"#{reply.occurrence}" if reply.occurrence > 1 else ""
+    return Key(reply.plugin, reply.subject or SESSION, f"{reply.event}{number}")

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A replay's result as lines for people."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+from nri_scope.oci import Change, Json, changes
+from nri_scope.recorder.display import duration
+from nri_scope.recorder.escape import safe
+from nri_scope.replay.model import Reply, Verdict
+from nri_scope.replay.result import ContainerResult, Line, PlayedEvent, Replayed
+
+_EVENT_WIDTH = len("PostUpdatePodSandbox")
+_SUBJECT_WIDTH = 28
+_VALUE_MAX = 60
+"""Columns of one value; what is longer is in ``--format json``."""
+_PATHS_TOLD = 3
+_DIM, _BOLD, _RED, _YELLOW, _GREEN, _END = (
+    "\x1b[2m",
+    "\x1b[1m",
+    "\x1b[31m",
+    "\x1b[33m",
+    "\x1b[32m",
+    "\x1b[0m",
+)
+_SIGNS = {"added": ("+", _GREEN), "removed": ("-", _RED), "changed": ("~", _YELLOW)}
+
+
+class Report:
+    """Makes the lines. ``chain`` says that there are several plugins to tell apart.
+
+    ``width`` cuts the lines; None leaves them as long as they get.
+    """
+
+    def __init__(
+        self, *, chain: bool = False, colour: bool = False, width: int | None = None
+    ) -> None:
+        self._colour = colour
+        self._width = width
+        self._chain = chain
+
+    # -- events -------------------------------------------------------------------------------
+
+    def event(self, event: PlayedEvent) -> Iterator[str]:
+        """A line for each reply, and what plugins printed meanwhile below it."""
+        yield from self._event(event, _SUBJECT_WIDTH)
+        for line in event.output:
+            yield self._paint(_DIM, safe(_printed(line, chain=self._chain), self._width))
+
+    def _event(self, event: PlayedEvent, wide: int) -> Iterator[str]:
+        number = str(event.event_id) if event.event_id else "+"
+        start = f"{number:>6}  {event.event:<{_EVENT_WIDTH}} {event.subject:<{wide}}"
+        if event.fault:
+            yield self._paint(_YELLOW, safe(f"        fault: {event.fault}", self._width))
+        if event.skipped:
+            yield self._paint(_DIM, safe(f"{start}  not sent: {event.skipped}", self._width))
+        for reply in event.replies:
+            yield self._reply(start, event, reply)
+        if event.failure:
+            yield self._paint(_RED, safe(f"        fails: {event.failure}", self._width))
+        for dropped in event.dropped:
+            text = f"        {dropped.plugin} requested {dropped.path}: {dropped.reason}"
+            yield self._paint(_YELLOW, safe(text, self._width))
+
+    def _reply(self, start: str, event: PlayedEvent, reply: Reply) -> str:
+        plugin = f"  {reply.plugin}" if self._chain else ""
+        took = f"{duration(reply.took_ns):>6}"
+        good = reply.verdict is Verdict.OK
+        words = _in_short(event, reply) if good else f"{reply.verdict}: {reply.problem}"
+        slow = f"  more than half of {duration(reply.deadline_ns)}" if reply.slow else ""
+        text = safe(f"{start}{plugin}  {took}  {words}{slow}".rstrip(), self._width)
+        return self._paint("" if good and not slow else _YELLOW if good else _RED, text)
+
+    # -- containers ---------------------------------------------------------------------------
+
+    def containers(self, replayed: Replayed) -> Iterator[str]:
+        """What each container became, where that is not what it was."""
+        for container in replayed.containers.values():
+            made = container.changes
+            if not made and container.created:
+                continue
+            yield ""
+            yield self._paint(_BOLD, safe(container.name, self._width))
+            if not container.created:
+                yield self._paint(_RED, "  was not created")
+                continue
+            for change in made:
+                yield self._change(container, change)
+
+    def _change(self, container: ContainerResult, change: Change) -> str:
+        owner = container.owner(change.path) if self._chain else ""
+        return self.change(change, f"  ({owner})" if owner else "")
+
+    def change(self, change: Change, note: str = "") -> str:
+        """One change in a line."""
+        sign, colour = _SIGNS.get(str(change.kind), (">", _YELLOW))
+        return self._paint(
+            colour, safe(f"  {sign} {change.path}{_values(change)}{note}", self._width)
+        )
+
+    def differences(self, ours: Replayed, other: Replayed) -> Iterator[str]:
+        """What the other chain would make of each container, as changes from ours to its."""
+        found = False
+        for name, lines in differing(ours, other):
+            found = True
+            yield ""
+            yield self._paint(_BOLD, safe(f"{name} with the other chain", self._width))
+            for line in lines:
+                yield self.change(line) if isinstance(line, Change) else f"  {line}"
+        if not found:
+            yield ""
+            yield "every container is the same with the other chain"
+
+    # -- the sum ------------------------------------------------------------------------------
+
+    def summary(self, replayed: Replayed) -> Iterator[str]:
+        """How many replies there were of which kind, and who did not see the end."""
+        verdicts = Counter(reply.verdict for reply in replayed.replies())
+        slow = sum(reply.slow for reply in replayed.replies())
+        counts = [f"{count} {verdict}" for verdict, count in sorted(verdicts.items())]
+        counts += [f"{slow} slow"] if slow else []
+        yield ""
+        for plugin in replayed.plugins:
+            if plugin.gone:
+                text = f"{plugin.plugin} was gone after event {plugin.gone_after}: {plugin.gone}"
+                yield self._paint(_RED, safe(text, self._width))
+            for process in plugin.left_behind:
+                text = f"{plugin.plugin} left a process behind, ended now: {process}"
+                yield self._paint(_RED, safe(text, self._width))
+        replies = sum(verdicts.values())
+        text = (
+            f"{len(replayed.events)} events, {replies} replies"
+            f"{': ' if counts else ''}{', '.join(counts)}"
+            f" in {duration(replayed.playing_ns)}"
+        )
+        yield self._paint(_GREEN if replayed.ok else _RED, safe(text, self._width))
+
+    def _paint(self, colour: str, text: str) -> str:
+        return f"{colour}{text}{_END}" if self._colour and colour and text else text
+
+
+def _in_short(event: PlayedEvent, reply: Reply) -> str:
+    own = [one for one in event.changes if one.plugin == reply.plugin]
+    here = [one.change.path for one in own if one.container == event.subject]
+    others = sorted({one.container for one in own if one.container != event.subject})
+    parts: list[str] = []
+    if here:
+        more = f" and {len(here) - _PATHS_TOLD} more" if len(here) > _PATHS_TOLD else ""
+        parts.append(f"changes {', '.join(here[:_PATHS_TOLD])}{more}")
+    if others:
+        parts.append(f"updates {', '.join(others)}")
+    if not parts and reply.message is not None and reply.message.ByteSize():
+        parts.append(f"a reply of {reply.message.ByteSize()} bytes that changes nothing")
+    return "; ".join(parts) or "ok"
+
+
+def _values(change: Change) -> str:
+    match str(change.kind):
+        case "added":
+            return f" = {value(change.after)}"
+        case "removed":
+            return f" (was {value(change.before)})"
+        case "moved":
+            return " moved"
+    return f" {value(change.before)} → {value(change.after)}"
+
+
+def value(json_value: Json) -> str:
+    """A JSON value in one line, cut where it is long."""
+    text = json.dumps(json_value, ensure_ascii=False)
+    return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
+
+
+def _printed(line: Line, *, chain: bool) -> str:
+    plugin = f"{line.plugin} " if chain else ""
+    return f"        {plugin}{line.stream}: {line.text}"
+
+
+def differing(ours: Replayed, other: Replayed) -> Iterator[tuple[str, list[Change | str]]]:
+    """Containers that two chains make differently, and in what."""
+    for name in dict.fromkeys([*ours.containers, *other.containers]):
+        one, two = ours.containers.get(name), other.containers.get(name)
+        if one is None or two is None or one.created != two.created:
+            there = two is not None and two.created
+            yield name, ["is created there, not here" if there else "is created here, not there"]
+        elif one.created and (found := changes(one.spec, two.spec)):
+            yield name, list(found)

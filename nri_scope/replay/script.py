@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is played: one session of a recording, from a state through its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import (
+    DEFAULT_REGISTRATION_TIMEOUT_MS,
+    DEFAULT_REQUEST_TIMEOUT_MS,
+    METHODS,
+    PLUGIN_SERVICE,
+)
+from nri_scope.nri.subject import decode_request
+from nri_scope.recorder.filter import Filter, parse
+from nri_scope.recorder.model import Event as Recorded
+from nri_scope.recorder.model import Session
+from nri_scope.recorder.reader import Recording
+from nri_scope.runtime import Profile
+
+SETUP = frozenset({"Configure", "Synchronize"})
+"""Part of every plugin's way in, and therefore never played as events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One recorded event."""
+
+    recorded: Recorded
+    event: Event | None
+    """None for what is no event that we know: it is sent as it is, or not at all."""
+    message: Message | None
+    """The event's own request message, out of its StateChange if it came in one; None with
+    `event`."""
+    request: bytes
+    """As it was on the wire."""
+    service: str = PLUGIN_SERVICE
+
+    @property
+    def subject(self) -> str:
+        """``namespace/pod`` or ``namespace/pod/container``; "" where it is about neither."""
+        return subject_of(self.recorded)
+
+
+def subject_of(event: Recorded) -> str:
+    """Whom a recorded event is about, by names."""
+    pod = f"{event.namespace}/{event.pod}" if event.pod or event.namespace else event.pod_id
+    if not event.container and not event.container_id:
+        return pod
+    return f"{pod}/{event.container or event.container_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A place in a recording: an event's number or a moment."""
+
+    event_id: int | None = None
+    at_ns: int | None = None
+
+    def reached(self, event: Recorded) -> bool:
+        """The event is at this place or behind it."""
+        if self.event_id is not None:
+            return event.id >= self.event_id
+        return self.at_ns is None or event.at_ns >= self.at_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which part of a recording is played."""
+
+    session: int | None = None
+    """None for the session of the plugin that was asked first."""
+    where: Filter | None = None
+    only: str = ""
+    """``namespace/pod`` or ``namespace/pod/container``: events of this one, and of its pod."""
+    begin: Bound | None = None
+    end: Bound | None = None
+    """The first event that is not played any more."""
+
+
+class Script:
+    """One session of a recording, ready to be played again and again."""
+
+    def __init__(self, recording: Recording, choice: Choice) -> None:
+        """Raises `UsageError` where the recording has no such session, or one without a state."""
+        self._recording = recording
+        self._choice = choice
+        self.session = _choose(recording, choice.session)
+        state = recording.state(self.session.id)
+        if not state.complete:
+            raise UsageError(
+                f"{recording.path}: session {self.session.id} holds no complete Synchronize, so "
+                "nobody knows what existed when it began",
+                "choose another one with --session, or record without --where",
+            )
+        try:
+            self.pods = [api.PodSandbox.FromString(data) for data in state.pods]
+            self.containers = [api.Container.FromString(data) for data in state.containers]
+        except DecodeError as error:
+            raise RecordingError(
+                recording.path, f"Synchronize cannot be decoded: {error}"
+            ) from error
+        if choice.only:
+            self._check_only(choice.only)
+
+    @property
+    def profile(self) -> Profile:
+        """The manners of the runtime that was recorded."""
+        session = self.session
+        profile = Profile.of(
+            "recorded", session.runtime_name, session.runtime_version, session.nri_version
+        )
+        return replace(
+            profile,
+            registration_timeout_ms=session.registration_timeout_ms
+            or DEFAULT_REGISTRATION_TIMEOUT_MS,
+            request_timeout_ms=session.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS,
+            # The one that was recorded was told; so is the one in its place, however it comes.
+            synchronizes_launched=True,
+        )
+
+    def steps(self) -> Iterator[tuple[Step, bool]]:
+        """Every event of the session up to the end, and whether it is to be played.
+
+        What is not played happened nevertheless: the state that plugins are told follows it.
+        """
+        choice = self._choice
+        begun = choice.begin is None
+        for recorded in self._recording.events(where=parse(f"session:{self.session.id}")):
+            if recorded.method in SETUP:
+                continue
+            begun = begun or (choice.begin is not None and choice.begin.reached(recorded))
+            if choice.end is not None and choice.end.reached(recorded):
+                return
+            wanted = begun and (choice.where is None or choice.where.matches(recorded))
+            wanted = wanted and (not choice.only or concerns(choice.only, recorded))
+            yield self._step(recorded), wanted
+
+    def before(self) -> Iterator[Step]:
+        """The events before the first one to be played."""
+        for step, wanted in self.steps():
+            if wanted:
+                return
+            yield step
+
+    def _step(self, recorded: Recorded) -> Step:
+        request = self._recording.request(recorded.id)
+        decoded = decode_request(recorded.method, request)
+        method = METHODS.get(decoded.event)
+        if decoded.message is None or method is None or method.event is None:
+            return Step(recorded, None, None, request)
+        message = decoded.message
+        if isinstance(message, api.StateChangeEvent):
+            message = _own_request(method.request, message)
+        return Step(recorded, method.event, message, request)
+
+    def _check_only(self, only: str) -> None:
+        names = {subject_of(step.recorded) for step, _ in self._all_steps()}
+        if only not in names and not any(name.startswith(f"{only}/") for name in names):
+            raise UsageError(
+                f"{self._recording.path}: session {self.session.id} has no event of {only}",
+                "`log` shows what it has; write ns/pod or ns/pod/container",
+            )
+
+    def _all_steps(self) -> Iterator[tuple[Step, bool]]:
+        for recorded in self._recording.events(where=parse(f"session:{self.session.id}")):
+            yield Step(recorded, None, None, b""), True
+
+
+def concerns(only: str, event: Recorded) -> bool:
+    """``event`` is about ``only`` or, where that is a container, about its pod."""
+    subject = subject_of(event)
+    return subject == only or subject.startswith(f"{only}/") or _is_pod_of(subject, only)
+
+
+def _is_pod_of(subject: str, only: str) -> bool:
+    return bool(subject) and subject.count("/") == 1 and only.startswith(f"{subject}/")
+
+
+def _own_request(kind: Callable[[], Message], change: api.StateChangeEvent) -> Message:
+    request = kind()
+    fields = request.DESCRIPTOR.fields_by_name
+    for name in ("pod", "container"):
+        if name in fields and change.HasField(name):
+            getattr(request, name).CopyFrom(getattr(change, name))
+    return request
+
+
+def _choose(recording: Recording, wanted: int | None) -> Session:
+    sessions = recording.sessions()
+    if not sessions:
+        raise UsageError(f"{recording.path}: it has no session to replay", "record something first")
+    if wanted is None:
+        # Its plugin was asked before all others: it saw containers as the runtime made them.
+        return min(sessions, key=lambda session: (session.plugin_index, session.id))
+    for session in sessions:
+        if session.id == wanted:
+            return session
+    there = ", ".join(f"{session.id} ({session.plugin})" for session in sessions[:20])
+    raise UsageError(f"{recording.path}: it has no session {wanted}", f"there is: {there}")

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What exists at some point of a replay: the recording's pods and containers, as the plugins under
+test have made them.
+
+A recording tells which pods and containers came and went, and what became of them: their states,
+process ids and times. What a container is made of is decided by the plugins of this replay. So each
+message that is shown has its adjustable fields (`ADJUSTABLE`) from what was merged here, and all
+others from the recording. In a recording made on a node with plugins of its own, the containers of
+Synchronize hold what these had adjusted before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event
+from nri_scope.nri.merging import adjusted, with_resources
+from nri_scope.nri.subject import container_of, pod_of
+
+ADJUSTABLE = ("annotations", "args", "env", "mounts", "hooks", "linux", "rlimits", "CDI_devices")
+"""Fields of a Container that an adjustment or an update can change."""
+
+_OTHERS = tuple(
+    field.name for field in api.Container.DESCRIPTOR.fields if field.name not in ADJUSTABLE
+)
+
+
+class _AboutContainer(Protocol):
+    @property
+    def container(self) -> api.Container: ...
+
+
+@dataclass(slots=True)
+class World:
+    """Pods and containers by id, in the order of their arrival.
+
+    With ``effects`` off it only follows the recording.
+    """
+
+    effects: bool = True
+    pods: dict[str, api.PodSandbox] = field(default_factory=dict)
+    containers: dict[str, api.Container] = field(default_factory=dict)
+    _ended_containers: set[str] = field(default_factory=set)
+    _names: dict[str, str] = field(default_factory=dict)
+    """Of all containers that ever came, even where they were not created here."""
+
+    @classmethod
+    def of(
+        cls,
+        pods: Iterable[api.PodSandbox],
+        containers: Iterable[api.Container],
+        *,
+        effects: bool = True,
+    ) -> World:
+        """The world as Synchronize told it."""
+        world = cls(effects)
+        world.arrive(pods, containers)
+        return world
+
+    def arrive(self, pods: Iterable[api.PodSandbox], containers: Iterable[api.Container]) -> None:
+        """Pods and containers that were there already, and that only Synchronize tells of."""
+        self.pods.update((pod.id, pod) for pod in pods)
+        for container in containers:
+            self.containers[container.id] = container
+            self._named(container)
+
+    # -- what plugins are told ----------------------------------------------------------------
+
+    def state(self) -> tuple[list[api.PodSandbox], list[api.Container]]:
+        """What a Synchronize tells now: containerd leaves out containers that have ended."""
+        return (
+            list(self.pods.values()),
+            [
+                container
+                for key, container in self.containers.items()
+                if key not in self._ended_containers
+            ],
+        )
+
+    def shown(self, event: Event, recorded: Message) -> Message:
+        """The request of ``event`` as plugins get it here; ``recorded`` itself is not changed."""
+        container = container_of(event.name, recorded)
+        if not self.effects or container is None or event is Event.CreateContainer:
+            return recorded
+        ours = self.containers.get(container.id)
+        if ours is None:
+            return recorded
+        request = type(recorded)()
+        request.CopyFrom(recorded)
+        cast("_AboutContainer", request).container.CopyFrom(_overlaid(container, ours))
+        return request
+
+    def knows(self, event: Event, recorded: Message) -> bool:
+        """Whether the container of ``event`` is one that ever came here."""
+        container = container_of(event.name, recorded)
+        return container is None or event is Event.CreateContainer or container.id in self._names
+
+    def name_of(self, container_id: str) -> str:
+        """``namespace/pod/container`` of a container that ever came; else the id itself."""
+        return self._names.get(container_id, container_id)
+
+    def _named(self, container: api.Container) -> None:
+        pod = self.pods.get(container.pod_sandbox_id)
+        whose = f"{pod.namespace}/{pod.name}" if pod is not None else container.pod_sandbox_id
+        self._names[container.id] = f"{whose}/{container.name}"
+
+    # -- what happens -------------------------------------------------------------------------
+
+    def happened(self, event: Event, request: Message) -> None:
+        """``event`` happened; ``request`` is what plugins were, or would have been, shown."""
+        if event is Event.RemovePodSandbox:
+            pod = pod_of(event.name, request)
+            if pod is not None:
+                self.pods.pop(pod.id, None)
+            return
+        pod = pod_of(event.name, request)
+        if pod is not None and pod.id and (pod.name or pod.id not in self.pods):
+            self.pods[pod.id] = pod
+        container = container_of(event.name, request)
+        if container is None:
+            return
+        if event is Event.RemoveContainer:
+            self.containers.pop(container.id, None)
+            return
+        self.containers[container.id] = container
+        if event is Event.CreateContainer:
+            self._named(container)
+            self._ended_containers.discard(container.id)
+        if event is Event.StopContainer:
+            self._ended_containers.add(container.id)
+        if event is Event.UpdateContainer:
+            self.update(container.id, cast("api.UpdateContainerRequest", request).linux_resources)
+
+    def created(self, container: api.Container, adjustment: api.ContainerAdjustment) -> None:
+        """A container came into being as the plugins adjusted it."""
+        self.containers[container.id] = adjusted(container, adjustment)
+
+    def not_created(self, container: api.Container) -> None:
+        """Its creation failed."""
+        self._named(container)
+        self.containers.pop(container.id, None)
+
+    def update(self, container_id: str, resources: api.LinuxResources) -> None:
+        """A container's resources changed; one that is not there is left alone."""
+        container = self.containers.get(container_id)
+        if container is not None and self.effects:
+            self.containers[container_id] = with_resources(container, resources)
+
+
+def _overlaid(recorded: api.Container, ours: api.Container) -> api.Container:
+    """``recorded`` with the adjustable fields of ``ours``."""
+    result = api.Container()
+    result.CopyFrom(recorded)
+    _clear(result, ADJUSTABLE)
+    adjustable = api.Container()
+    adjustable.CopyFrom(ours)
+    _clear(adjustable, _OTHERS)
+    result.MergeFrom(adjustable)
+    return result
+
+
+def _clear(message: Message, names: Iterable[str]) -> None:
+    for name in names:
+        message.ClearField(name)
