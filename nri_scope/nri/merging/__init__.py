@@ -6,7 +6,7 @@ tests/interop proves it. The facts come from reading and running that package.
 """
 
 from .creation import Creation
-from .effects import adjusted, updated, with_resources, without_effect
+from .effects import adjusted, updated, with_resources
 from .turn import Dropped
 from .updating import Stopping, Updating, unsolicited
 
@@ -19,5 +19,4 @@ __all__ = [
     "unsolicited",
     "updated",
     "with_resources",
-    "without_effect",
 ]

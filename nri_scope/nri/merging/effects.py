@@ -2,9 +2,9 @@
 """How later events show a container, after a runtime did what the merged replies say.
 
 Runtimes apply an adjustment to the OCI spec with upstream's generator, and an update by way of the
-CRI's resources; later events show what then is in the spec. So some fields have no effect at all
-(``without_effect``), and a limit of memory becomes the limit of swap too. What a CDI device, a
-block I/O or an RDT class does to the container is in no message, and NRI shows no memory policy.
+CRI's resources; later events show what then is in the spec. So of memory only the limit has an
+effect, and becomes the limit of swap too. What a CDI device, a block I/O or an RDT class does to
+the container is in no message, and NRI shows no memory policy.
 
 From the sources of NRI's runtime-tools/generate, containerd 1.7 to 2.4 and CRI-O 1.37, and equal to
 what these sent (tests/data/captures).
@@ -19,8 +19,6 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-
-from .fields import BLOCKIO_CLASS, CPU, MEMORY, RDT_CLASS
 
 _Entry = TypeVar("_Entry", bound=Message)
 
@@ -77,26 +75,6 @@ def with_resources(container: api.Container, resources: api.LinuxResources) -> a
     for key, value in resources.unified.items():
         target.unified[key] = value
     return result
-
-
-_NO_CRI_RESOURCES = ("realtime_runtime", "realtime_period")
-
-
-def without_effect(resources: api.LinuxResources, *, update: bool) -> list[str]:
-    """OCI paths of what is set in merged resources, and that runtimes pass on to nobody.
-
-    `update`: in an update rather than in an adjustment.
-    """
-    lost = [MEMORY[member.name] for member, _ in resources.memory.ListFields()]
-    lost = [field for field in lost if field is not MEMORY["limit"]]
-    if update:
-        members = [member.name for member, _ in resources.cpu.ListFields()]
-        lost += (CPU[name] for name in members if name in _NO_CRI_RESOURCES)
-        if resources.HasField("blockio_class"):
-            lost.append(BLOCKIO_CLASS)
-        if resources.HasField("rdt_class"):
-            lost.append(RDT_CLASS)
-    return [field.path for field in lost]
 
 
 def _adjust_linux(linux: api.LinuxContainer, wanted: api.LinuxContainerAdjustment) -> None:
@@ -216,7 +194,10 @@ def _adjust_resources(target: api.LinuxResources, wanted: api.LinuxResources) ->
     for key, value in wanted.unified.items():
         target.unified[key] = value
     if wanted.HasField("pids"):
-        target.pids.CopyFrom(wanted.pids)
+        target.pids.SetInParent()
+        # A negative one means no limit; but the generator leaves one that is there already.
+        if wanted.pids.limit >= 0:
+            target.pids.limit = wanted.pids.limit
     target.devices.extend(wanted.devices)
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.merging import adjusted, updated, with_resources, without_effect
+from nri_scope.nri.merging import adjusted, updated, with_resources
 
 from .chains import quota, shares, update
 
@@ -67,12 +67,6 @@ def test_a_memory_limit_limits_swap_and_the_rest_of_memory_has_no_effect() -> No
     assert (resources.memory.limit.value, resources.memory.swap.value) == (5, 5)
     assert not resources.memory.HasField("reservation")
     assert resources.cpu.HasField("realtime_period")
-    lost = without_effect(wanted.linux.resources, update=False)
-    assert lost == ["/linux/resources/memory/reservation"]
-    assert without_effect(wanted.linux.resources, update=True) == [
-        "/linux/resources/memory/reservation",
-        "/linux/resources/cpu/realtimePeriod",
-    ]
 
 
 def test_rdt_members_are_replaced_or_all_removed() -> None:

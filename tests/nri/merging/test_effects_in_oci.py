@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container after its replies looks in OCI's terms like its spec after the same replies.
+
+The latter is proven against upstream's generator; these are two independent ways to one result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import AdjustmentRefused
+from nri_scope.nri.merging import Creation, Updating, adjusted, with_resources
+from nri_scope.oci import Spec, adjust, spec_of, update
+from tests.interop.merge_cases import PLUGINS, Case, generated
+from tests.interop.merging import apply
+
+CASES = 1000
+
+
+def merged(case: Case) -> Creation | Updating | None:
+    """The case after its chain; None where that is refused, or the event has no effect of its own.
+
+    Classes are left out: what they stand for is in no message, and a spec only keeps their names.
+    """
+    merging: Creation | Updating
+    if isinstance(case.request, api.CreateContainerRequest):
+        merging = Creation(case.request)
+    elif isinstance(case.request, api.UpdateContainerRequest):
+        merging = Updating(case.request)
+    else:
+        return None
+    try:
+        for reply, plugin in zip(case.replies, PLUGINS, strict=False):
+            apply(merging, reply, plugin)
+    except AdjustmentRefused:
+        return None
+    return merging
+
+
+def without_classes(resources: api.LinuxResources) -> None:
+    for name in ("rdt_class", "blockio_class"):
+        resources.ClearField(name)
+
+
+def comparable(spec: Spec) -> Spec:
+    """Without what NRI cannot show; of several huge page limits of a size, only the last."""
+    spec.pop("cdiDevices", None)
+    linux = spec.get("linux")
+    if isinstance(linux, dict):
+        linux.pop("memoryPolicy", None)
+        resources = linux.get("resources")
+        if isinstance(resources, dict) and isinstance(resources.get("hugepageLimits"), list):
+            limits = resources["hugepageLimits"]
+            assert isinstance(limits, list)
+            resources["hugepageLimits"] = {
+                str(limit["pageSize"]): limit for limit in limits if isinstance(limit, dict)
+            }
+        if not linux:
+            del spec["linux"]
+    return spec
+
+
+def pairs() -> Iterator[tuple[str, Spec, Spec]]:
+    for case in generated(CASES):
+        merging = merged(case)
+        if merging is None:
+            continue
+        container = api.Container()
+        container.CopyFrom(case.request.container)
+        without_classes(container.linux.resources)
+        if isinstance(merging, Creation):
+            adjustment = merging.response().adjust
+            without_classes(adjustment.linux.resources)
+            shown, made = adjusted(container, adjustment), adjust(spec_of(container), adjustment)
+        else:
+            resources = merging.resources
+            without_classes(resources)
+            shown, made = (
+                with_resources(container, resources),
+                update(spec_of(container), resources),
+            )
+        yield case.name, comparable(spec_of(shown)), comparable(made)
+
+
+def test_both_ways_lead_to_the_same_spec() -> None:
+    compared = 0
+    for name, shown, made in pairs():
+        assert shown == made, name
+        compared += 1
+    assert compared > CASES / 2
