@@ -196,7 +196,7 @@ async def test_plugin_does_not_notice_the_end_of_its_connection_before_its_own()
     command = plugin_program(
         registered='print("in", flush=True)', ended='print("noticed", flush=True); os._exit(5)'
     )
-    async with Runtime(OLD) as runtime:
+    async with Runtime(NEW) as runtime:
         plugins = [await runtime.launch_command(command, f"1{n}", "name") for n in range(4)]
     for plugin in plugins:
         assert plugin.process is not None
