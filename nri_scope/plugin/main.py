@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from nri_scope.errors import NriScopeError, RpcError, UsageError
-from nri_scope.nri.identity import check_index, check_name, plugin_id
+from nri_scope.nri.identity import check_index, check_name
 from nri_scope.nri.methods import DEFAULT_SOCKET
 from nri_scope.transport.loop import run as run_loop
 
@@ -71,8 +71,10 @@ def _run(plugin: object, name: str, index: str, arguments: Sequence[str] | None)
     parser.add_argument("-v", "--verbose", action="store_true", help="log with tracebacks")
     options = parser.parse_args(arguments)
 
-    _log_to_stderr(options.name, verbose=options.verbose)
     how = launched()
+    # That it comes and goes is not news to the runtime that launched it.
+    usual = logging.INFO if how is None else logging.WARNING
+    _log_to_stderr(logging.DEBUG if options.verbose else usual)
     if how is not None:
         life = _Life(handlers, how.identity, inherited(how.descriptor), once=True, wait=False)
     else:
@@ -129,7 +131,6 @@ class _Life:
             sessions.cancel()
 
     async def _one_session(self) -> SessionEnd:
-        log.info("connecting as %s", plugin_id(self._identity.index, self._identity.name))
         session = self._session = HandlerSession(self._handlers, self._identity)
         try:
             return await session.run(self._connect)
@@ -150,13 +151,13 @@ class _OneLine(logging.Formatter):
         return text
 
 
-def _log_to_stderr(name: str, *, verbose: bool) -> None:
+def _log_to_stderr(level: int) -> None:
     if logging.getLogger().handlers:
         # The plugin has arranged for its own.
         return
     handler = logging.StreamHandler()
     handler.setFormatter(_OneLine())
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
+    logging.basicConfig(level=level, handlers=[handler])
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 

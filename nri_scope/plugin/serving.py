@@ -16,6 +16,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.introduction import ConfigureRequest, introduction
 from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
 from nri_scope.nri.negotiation import negotiate
+from nri_scope.nri.versions import runtime_title
 from nri_scope.wire import Code, RequestReceived
 
 from .endpoint import Connect, Identity
@@ -108,12 +109,17 @@ class HandlerSession:
         events = self._handlers.events
         validate = Event.ValidateContainerAdjustment in events
         negotiated = negotiate(request, events or {QUIET}, validate=validate)
+        told = introduction(request)
+        log.info(
+            "connected to %s %s, NRI %s",
+            *(runtime_title(told.runtime_name), told.runtime_version, told.version or "unknown"),
+        )
         for warning in negotiated.warnings:
             log.warning("%s", warning)
         self._mask = negotiated.mask
         if self._runtime is not None:
             self._runtime.end()
-        self._runtime = RuntimeHandle(self._session, introduction(request))
+        self._runtime = RuntimeHandle(self._session, told)
         self._parts.Clear()
         try:
             # Its own deadline is not told to the session; the runtime's is the same for all.

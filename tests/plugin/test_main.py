@@ -115,8 +115,9 @@ async def test_connecting_it_reconnects_until_it_is_told_to_end(
             await runtime.listen(socket)
             await runtime.wait_plugins(1)
             process.send_signal(signal.SIGTERM)
-            status, out, _ = await said(process)
+            status, out, err = await said(process)
     assert status == 0
+    assert err.splitlines().count("info: connected to CRI-O 1.37.0, NRI 0.12.0") == 3
     assert out.splitlines() == ["closed: closed by the runtime"] * 2 + ["closed: terminated"]
 
 
