@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
@@ -145,6 +147,50 @@ def test_stop_after_its_pod_is_gone_tells_only_the_pods_id_on_containerd() -> No
     sent(course, *LIFE[:5], Event.StopPodSandbox, Event.RemovePodSandbox)
     (step,) = course.happens(Event.StopContainer, about(Event.StopContainer))
     assert step.request == about(Event.StopContainer)
+
+
+HAPPENING = st.lists(
+    st.tuples(st.sampled_from(LIFE), st.sampled_from(["app", "sidecar"]), st.booleans()),
+    max_size=30,
+)
+"""What happens to which container, and whether the CRI request fails."""
+
+
+@pytest.mark.parametrize("name", PROFILES)
+@given(happening=HAPPENING)
+def test_whatever_happens_no_books_are_broken(
+    name: str, happening: list[tuple[Event, str, bool]]
+) -> None:
+    """Each container has one stop, and a removal after it; nothing is ever undone twice."""
+    profile = PROFILES[name]
+    course = Course(profile)
+    live: set[str] = set()
+    for event, container_id, fails in happening:
+        container = api.Container(id=container_id, pod_sandbox_id="pod")
+        request = about(event, container)
+        steps = course.happens(event, request)
+        # What was given is there once, sent or not, and comes last.
+        assert [(step.event, step.own) for step in steps][-1] == (event, False)
+        assert sum(not step.own for step in steps) == 1
+        if not steps[-1].skipped and fails and event in profile.conduct.failing:
+            steps += course.failed(event, request)
+        if not profile.habits.books_containers:
+            continue
+        for step in steps:
+            if step.skipped:
+                continue
+            match step.event:
+                case Event.CreateContainer | Event.StartContainer:
+                    live.add(container_id)
+                case Event.StopContainer:
+                    assert container_id in live
+                    live.remove(container_id)
+                case Event.RemoveContainer:
+                    assert container_id not in live
+                case _:
+                    pass
+        if fails and event is Event.CreateContainer:
+            live.discard(container_id)
 
 
 # -- failures -------------------------------------------------------------------------------------

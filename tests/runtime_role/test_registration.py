@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nri_scope._gen.nri.api_pb2 import (
     ConfigureRequest,
@@ -20,6 +22,7 @@ from nri_scope.errors import ConnectError, ConnectionClosed, RpcError
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE
 from nri_scope.runtime import PROFILES, Plugin, Profile, Rejection, Runtime, Stage
+from nri_scope.runtime.rejection import problem_of
 from nri_scope.wire import Code, Connection, RequestReceived, ResponseReceived, WireEvent
 
 from .profiles import NEW, OLD, SPLITTING, patient
@@ -186,6 +189,20 @@ async def test_wrong_index_or_name_is_refused_in_the_runtimes_words(
     profile: Profile, plugin_id: str, words: str
 ) -> None:
     await refuses(profile, SmallPlugin(plugin_id), words)
+
+
+@given(name=st.text(max_size=9), index=st.text(max_size=4), checks_names=st.booleans())
+def test_any_registration_is_accepted_or_refused_in_words(
+    name: str, index: str, checks_names: bool
+) -> None:
+    problem = problem_of(
+        RegisterPluginRequest(plugin_name=name, plugin_idx=index), checks_names=checks_names
+    )
+    if problem is None:
+        assert name and len(index) == 2 and index.isascii() and index.isdigit()
+    else:
+        ours, theirs = problem
+        assert ours and theirs.startswith("invalid ") and "\n" not in theirs
 
 
 async def test_names_are_not_checked_before_0_12() -> None:
