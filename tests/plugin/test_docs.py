@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/writing-plugins.md says what there is, and its code works."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event
+from nri_scope.plugin import Adjustment, BasePlugin, Update
+from nri_scope.plugin.handlers import _NAMES, Handlers
+from nri_scope.runtime import Plugin, Runtime
+
+from .attached import NEW, attached
+
+PAGE = (Path(__file__).parents[2] / "docs" / "writing-plugins.md").read_text()
+UTC, VALUES, WARM = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def defined(code: str) -> dict[str, object]:
+    names: dict[str, object] = {"__name__": "page"}
+    exec(compile(code, "writing-plugins.md", "exec"), names)
+    return names
+
+
+def made(code: str, name: str) -> object:
+    kind = defined(code)[name]
+    assert isinstance(kind, type)
+    return kind()
+
+
+def test_table_has_each_handler_with_its_arguments() -> None:
+    calls = re.findall(r"^\| `(\w+)\(([^)]*)\)`", PAGE, re.MULTILINE)
+    assert {name for name, _ in calls} == _NAMES
+    for name, arguments in calls:
+        names = getattr(BasePlugin, name).__code__.co_varnames[1:]
+        assert arguments == ", ".join(names)
+
+
+async def test_whole_plugin_is_one() -> None:
+    async with Runtime(NEW) as runtime, attached(runtime, made(UTC, "Utc")):
+        (answer,) = await runtime.dispatch(Event.CreateContainer, api.CreateContainerRequest())
+    assert answer.reply == api.CreateContainerResponse(
+        adjust=Adjustment().add_env("TZ", "UTC").message
+    )
+
+
+def test_values_are_accepted() -> None:
+    values = defined(VALUES)
+    assert isinstance(values["adjustment"], Adjustment) and isinstance(values["update"], Update)
+
+
+async def test_updates_outside_of_events_arrive() -> None:
+    requests: asyncio.Queue[api.UpdateContainersRequest] = asyncio.Queue()
+
+    def update(
+        plugin: Plugin, request: api.UpdateContainersRequest
+    ) -> api.UpdateContainersResponse:
+        requests.put_nowait(request)
+        return api.UpdateContainersResponse()
+
+    warm = made(WARM, "Warm")
+    assert set(Handlers.of(warm).by_name) == {"configure", "post_start_container"}
+    started = api.PostStartContainerRequest(container=api.Container(id="c1"))
+    async with Runtime(NEW, on_update=update) as runtime, attached(runtime, warm):
+        await runtime.dispatch(Event.PostStartContainer, started)
+        assert (await requests.get()).update[0].linux.resources.cpu.shares.value == 4096
