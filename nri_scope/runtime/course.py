@@ -54,7 +54,11 @@ _AFTERMATH = {
 
 
 class Course:
-    """The books of one run of a runtime. Feed it with what happens, in order."""
+    """The books of one run of a runtime.
+
+    Feed it with all that happens, in order, also with what no plugin is to hear of: what a runtime
+    sends later depends on it.
+    """
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -64,10 +68,19 @@ class Course:
         self._gone_pods: set[str] = set()
         self._without_aftermath: set[tuple[Event, str]] = set()
 
+    def ran(self, pods: Iterable[api.PodSandbox]) -> None:
+        """This runtime has run these pods before its plugins came.
+
+        Say so of what a plugin that came late finds, and not of what is left after a restart: of
+        the pods from before its start containerd tells no stop and no removal.
+        """
+        for pod in pods:
+            self._pods[pod.id] = _Stage.LIVE
+
     def synchronized(self, containers: Iterable[api.Container]) -> None:
         """A plugin was told of these containers: now the runtime's books have them.
 
-        Of the pods that a plugin is told, no runtime takes note.
+        (It takes no note of the pods that it tells.)
         """
         for container in containers:
             stopped = container.state == api.ContainerState.CONTAINER_STOPPED

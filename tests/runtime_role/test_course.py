@@ -138,6 +138,13 @@ def test_containerd_is_silent_about_pods_from_before_its_start_and_cri_o_is_not(
     ]  # fmt: skip
 
 
+def test_pods_that_were_run_before_the_plugins_came_are_told_of() -> None:
+    course = Course(CONTAINERD)
+    course.ran([POD])
+    ends = (Event.StopPodSandbox, Event.StopPodSandbox, Event.RemovePodSandbox)
+    assert sent(course, *ends) == ["StopPodSandbox", "(StopPodSandbox)", "RemovePodSandbox"]
+
+
 def test_stop_after_its_pod_is_gone_tells_only_the_pods_id_on_containerd() -> None:
     course = Course(CONTAINERD)
     sent(course, *LIFE[:5], Event.StopPodSandbox, Event.RemovePodSandbox)
