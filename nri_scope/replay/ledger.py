@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.merging import Dropped
 
 from .result import Attributed, ContainerResult
 from .world import World
@@ -38,6 +40,10 @@ class Ledger:
         result = self._new(container, spec)
         changes: list[Attributed] = []
         for plugin, adjustment in asked:
+            if adjustment.mounts:
+                # One adjusted mount makes the runtime sort all of them: no change of that plugin's.
+                spec = oci.sort_mounts(spec)
+                result.before = oci.sort_mounts(result.before)
             after = oci.adjust(spec, adjustment)
             changes += self._attribute(result, plugin, spec, after)
             spec = after
@@ -45,6 +51,20 @@ class Ledger:
         if merged is not None:
             result.spec = oci.adjust(result.before, merged)
         return changes
+
+    def remarks(
+        self,
+        container: api.Container,
+        pod: api.PodSandbox | None,
+        asked: Iterable[tuple[str, api.ContainerAdjustment]],
+    ) -> list[Dropped]:
+        """What plugins asked for, and the runtime does not do, or not as it says."""
+        spec = oci.spec_of(container, pod)
+        return [
+            Dropped(plugin, container.id, one.path, json.dumps(one.value), one.reason)
+            for plugin, adjustment in asked
+            for one in oci.remarks(adjustment, spec)
+        ]
 
     def resources(
         self,

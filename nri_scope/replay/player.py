@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from google.protobuf.message import Message
 
+from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused, UsageError
 from nri_scope.nri.events import Event
@@ -25,11 +26,6 @@ from .pace import Wait, at_once
 from .result import PlayedEvent
 from .script import Script, Step
 from .world import World
-
-FUTURE_METHOD = "CheckpointContainer"
-"""An RPC that no NRI version has; an event of a later version looks like it."""
-FUTURE_EVENT = 99
-"""Likewise, for runtimes that send events as StateChange."""
 
 
 class _Asking(Protocol):
@@ -155,6 +151,8 @@ class Player:
             name = Event.ValidateContainerAdjustment.name
             judged = self._reply(played, answer, _refusal(outcome, answer), name)
             played.replies.append(judged)
+        if event is Event.CreateContainer and not outcome.failure:
+            played.failure = outcome.failure = _refused_by_runtime(outcome, request)
         self._take_effect(played, event, request, outcome)
         if outcome.failure:
             for part in self._course.failed(event, request):
@@ -193,6 +191,7 @@ class Player:
                 world.happened(event, request)
                 world.created(container, merged.adjustment)
                 played.changes += ledger.created(container, pod, wanted, merged.adjustment)
+                played.dropped += ledger.remarks(container, pod, wanted)
             else:
                 world.not_created(container)
                 played.changes += ledger.created(container, pod, wanted, None)
@@ -219,15 +218,9 @@ class Player:
         played.replies = [self._reply(played, answer, None) for answer in answers]
 
     async def _unknown_event(self) -> None:
-        self._note("unknown-event", "an event of a later NRI version")
-        if self._stage.runtime.profile.dedicated_rpcs:
-            method, payload = FUTURE_METHOD, b""
-        else:
-            change = api.StateChangeEvent(event=cast("api.Event.ValueType", FUTURE_EVENT))
-            method, payload = "StateChange", change.SerializeToString()
-        answers = await self._stage.runtime.send(method, payload)
-        played = PlayedEvent(0, "unknown event", "", 0)
+        played = PlayedEvent(0, "unknown event", "", 0, fault="an event of a later NRI version")
         self._stage.begin(played)
+        answers = await self._stage.runtime.send_unknown()
         played.replies = [self._reply(played, answer, None) for answer in answers]
 
     async def _drop_connections(self) -> None:
@@ -245,6 +238,15 @@ def _refusal(outcome: Outcome, answer: Answer) -> AdjustmentRefused | None:
     if outcome.refused and outcome.culprit == answer.plugin and answer.error is None:
         return AdjustmentRefused(outcome.failure or outcome.error)
     return None
+
+
+def _refused_by_runtime(outcome: Outcome, request: Message) -> str:
+    """Why the runtime cannot make a spec of what was merged, in its words; "" where it can."""
+    container = container_of(Event.CreateContainer.name, request)
+    if not isinstance(outcome.merged, Creation) or container is None:
+        return ""
+    found = oci.remarks(outcome.merged.adjustment, oci.spec_of(container))
+    return next((one.reason for one in found if one.kind == "refused"), "")
 
 
 def _asked(outcome: Outcome) -> Iterable[tuple[str, api.ContainerUpdate]]:

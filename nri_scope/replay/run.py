@@ -84,8 +84,6 @@ async def replay(
 
 
 def _check(job: Job, profile: Profile) -> None:
-    if not job.casting.plugins and job.casting.listen is None:
-        raise UsageError("there is no plugin to replay to", "name its command after --")
     if not job.manner.effects and job.profile != RECORDED:
         raise UsageError(
             f"--no-effects plays what was recorded as it was, not as {job.profile} would send it",
@@ -130,7 +128,7 @@ class _Performance:
         self._runtime = Runtime(
             self._setup,
             on_new=self._new_plugin,
-            on_ready=self._cast.ready,
+            on_ready=self._ready,
             on_end=self._ended,
             on_update=self._unsolicited,
             sync_part_max=self._part_max() if job.manner.faults.split_sync else None,
@@ -196,6 +194,12 @@ class _Performance:
                 return int(slow.get(event, 0) * 1e9) if event is not None else 0
 
             plugin.transit_ns = transit_ns
+
+    def _ready(self, plugin: Plugin) -> None:
+        self._cast.ready(plugin)
+        if plugin.process is not None and not self._setup.profile.synchronizes_launched:
+            why = f"{self._setup.profile.title} does not synchronize plugins that it launches"
+            self._begin(PlayedEvent(0, "Synchronize", "", 0, skipped=why))
 
     def _exchanged(self, plugin: Plugin, exchange: Exchange) -> None:
         if self._tape is not None:
