@@ -192,9 +192,7 @@ class PluginSession:
             else:
                 reply = self._plugin.answer(request)
         except AnswerLater as later:
-            later.done.add_done_callback(
-                lambda _: None if link.closed else self._on_request(link, request, arrived_ns)
-            )
+            self._ask_again(later, link, request, arrived_ns)
             return
         except RpcError as error:
             code, message = error.code, error.message
@@ -211,6 +209,14 @@ class PluginSession:
                 self._follow(request.method, reply, code)
         except Exception as error:  # noqa: BLE001 - the answer is given; the session must go on
             self._tell_failure(request.method, error)
+
+    def _ask_again(
+        self, later: AnswerLater, link: Link, request: RequestReceived, arrived_ns: int
+    ) -> None:
+        # Not in _on_request: a closure there would make each of its accesses to these slower.
+        later.done.add_done_callback(
+            lambda _: None if link.closed else self._on_request(link, request, arrived_ns)
+        )
 
     def _tell_failure(self, method: str, error: Exception) -> None:
         text = f"internal error after {method}: {type(error).__name__}: {error}"
