@@ -69,7 +69,7 @@ class Course:
         self._without_aftermath: set[tuple[Event, str]] = set()
 
     def ran(self, pods: Iterable[api.PodSandbox]) -> None:
-        """This runtime has run these pods before its plugins came.
+        """The runtime had run these pods before its plugins came.
 
         Say so of what a plugin that came late finds, and not of what is left after a restart: of
         the pods from before its start containerd tells no stop and no removal.

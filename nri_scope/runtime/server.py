@@ -237,6 +237,9 @@ class Runtime(Dispatcher):
                 async with self._chain.lock:
                     if plugin.identity is None or self.profile.synchronizes_launched:
                         await self._synchronize(plugin)
+                    if plugin.link.closed:
+                        # It left while others had their turn.
+                        raise ConnectionClosed(await plugin.link.wait_closed())
                     self._chain.add(plugin)
         except NriScopeError as error:
             reason = str(error)
@@ -312,7 +315,8 @@ class Runtime(Dispatcher):
         """The runtime is there again: it launches its plugins first, and listens then.
 
         External plugins have to connect by themselves. A launched one that does not come so far
-        again is among the `rejections`. Raises `ConnectError` for a socket that cannot be made.
+        again is among the `rejections`. (Up to NRI 0.6 a real runtime would not start without it.)
+        Raises `ConnectError` for a socket that cannot be made.
         """
         self._away = ""
         for plugin, launch_again in sorted(self._launches.items()):

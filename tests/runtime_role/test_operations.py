@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import RpcError
+from nri_scope.errors import ConnectionClosed, RpcError
 from nri_scope.nri.changes import path_of_field
 from nri_scope.nri.events import PASSIVE_EVENTS, Event
 from nri_scope.nri.merging import Creation, Updating
@@ -17,6 +17,7 @@ from nri_scope.runtime import PROFILES, Profile, Runtime
 from nri_scope.wire import RequestReceived
 
 from .profiles import patient
+from .scripts import plugin as plugin_program
 from .small_plugin import Handler, Reply, SmallPlugin
 from .test_dispatch import CONTAINER, CREATE, POD, START, joined, request_of
 
@@ -436,3 +437,47 @@ async def test_operations_are_serial() -> None:
             runtime.operate(Event.StartContainer, START),
         )
     assert order == ["CreateContainer", "ValidateContainerAdjustment", "StartContainer"]
+
+
+# -- what plugins were sent -----------------------------------------------------------------------
+
+
+async def test_answer_tells_what_its_plugin_was_really_sent() -> None:
+    """An older plugin gets a StateChange, and that is what its answer has."""
+    async with Runtime(NEW) as runtime:
+        older = answering("10-older", StartContainer=RpcError(12, "unknown method"))
+        await joined(runtime, older, SmallPlugin("20-newer"))
+        outcome = await runtime.operate(Event.StartContainer, START)
+        first, second = outcome.answers
+        assert isinstance(first.request, api.StateChangeEvent)
+        assert isinstance(second.request, api.StartContainerRequest)
+        assert [first.sent, second.sent] == [
+            older.events[-1].payload,
+            second.request.SerializeToString(),
+        ]
+        (unknown,) = await runtime.send("Other", b"\xff", plugin="10-older")
+        (rubbish,) = await runtime.send("StartContainer", b"\xff", plugin="20-newer")
+        assert (unknown.request, rubbish.request) == (None, None)
+        assert (unknown.sent, rubbish.sent) == (b"\xff", b"\xff")
+
+
+async def test_plugin_that_ends_while_others_have_their_turn_never_becomes_ready() -> None:
+    """A launched one, on NRI 0.6: it is told nothing more before it would get events."""
+    ready: list[str] = []
+    command = plugin_program(registered="await plugin.arrived.wait(); os._exit(3)")
+    async with Runtime(OLD, on_ready=lambda plugin: ready.append(plugin.id)) as runtime:
+        first = SmallPlugin("10-first")
+        first.on["StateChange"] = lambda request: None
+        await first.join(runtime)
+        operation = asyncio.create_task(runtime.operate(Event.StartContainer, START))
+        while not first.events:
+            first.arrived.clear()
+            await first.arrived.wait()
+        launching = asyncio.create_task(runtime.launch_command(command, "20", "second"))
+        await runtime.wait_for(lambda: bool(runtime.former))
+        first.answer(first.events[0], b"")
+        await operation
+        with pytest.raises(ConnectionClosed, match="exit status 3"):
+            await launching
+        assert ready == ["10-first"]
+        assert [plugin.id for plugin in runtime.plugins] == ["10-first"]
