@@ -101,7 +101,9 @@ def command_of(
         if not sound:
             raise UsageError(f"{text!r} cannot be given to a program")
     folder = os.fspath(cwd) if cwd is not None else str(Path.cwd())
-    return Command(_program(argv[0]), tuple(argv), complete, folder)
+    program = _program(argv[0])
+    # A program that looks for itself (Python does, for its virtual environment) has no PATH to.
+    return Command(program, (program, *argv[1:]), complete, folder)
 
 
 def _program(word: str) -> str:

@@ -29,7 +29,7 @@ def test_program_is_looked_up_as_a_shell_does(
         ("bin/tool", in_path),
     ]:
         command = command_of([word, "-v"], "10", "name")
-        assert (command.path, command.argv) == (str(path), (word, "-v"))
+        assert (command.path, command.argv) == (str(path), (str(path), "-v"))
     monkeypatch.setenv("PATH", "bin")
     assert command_of(["tool"], "10", "name").path == str(in_path)
 
