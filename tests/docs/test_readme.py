@@ -131,7 +131,9 @@ def test_table_has_every_command_with_its_arguments() -> None:
         command = cli.get_command(root, name)
         assert command is not None
         arguments = [one for one in command.params if isinstance(one, click.Argument)]
-        expected.append(" ".join([name, *(one.metavar or str(one.name).upper() for one in arguments)]))
+        expected.append(
+            " ".join([name, *(one.metavar or str(one.name).upper() for one in arguments)])
+        )
     assert rows == expected
 
 

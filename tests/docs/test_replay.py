@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/replay.md says what is true: its commands run, its tables and lists are complete."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from nri_scope.cli.main import cli
+from nri_scope.replay.faults import FORMS
+from nri_scope.replay.model import Verdict
+from nri_scope.runtime import PROFILES
+from tests.cli.command import NRI_SCOPE
+from tests.docs.readme import ROOT
+
+TEXT = (ROOT / "docs" / "replay.md").read_text()
+RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
+PLUGIN = """#!{python}
+from nri_scope.plugin import Adjustment, run
+
+class Plugin:
+    def create_container(self, pod, container):
+        return Adjustment().add_env("{variable}", "1")
+
+run(Plugin(), name="plugin")
+"""
+WAITS = ["nri-scope replay FILE --listen /tmp/nri.sock"]
+"""Commands that wait for somebody else; that they exist is all that is checked."""
+
+
+def commands() -> list[str]:
+    blocks = re.findall(r"^```\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
+    for name, variable in (("my-plugin", "MINE"), ("a", "A"), ("b", "B")):
+        file = tmp_path / name
+        file.write_text(PLUGIN.format(python=Path(NRI_SCOPE).parent / "python", variable=variable))
+        file.chmod(0o755)
+    ran = 0
+    for line in commands():
+        if line in WAITS:
+            continue
+        text = re.sub(r"\bFILE\b", shlex.quote(str(RECORDING)), line)
+        done = subprocess.run(
+            ["sh", "-ec", text],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": f"{Path(NRI_SCOPE).parent}:{os.environ['PATH']}"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        # What the other chain lacks is what --compare-with is asked for here.
+        expected = 1 if "--compare-with" in line else 0
+        assert done.returncode == expected, (line, done.stdout, done.stderr)
+        assert " replies: " in done.stdout
+        ran += 1
+    assert ran >= 5
+
+
+def test_every_option_that_it_names_exists_and_each_option_is_named() -> None:
+    command = cli.get_command(click.Context(cli), "replay")
+    assert command is not None
+    options = {one for parameter in command.params for one in parameter.opts if one[:2] == "--"}
+    assert set(re.findall(r"(--[a-z][a-z-]+)", TEXT)) <= options
+    assert not {
+        option
+        for option in options - {"--help", "--expect", "--output", "--name", "--index"}
+        if option not in TEXT
+    }
+
+
+@pytest.mark.parametrize("line", WAITS)
+def test_commands_that_wait_are_there(line: str) -> None:
+    assert line in commands()
+
+
+def test_table_of_faults_is_complete() -> None:
+    assert re.findall(r"^\| `([a-z][^`]+)` \|", TEXT, re.MULTILINE) == list(FORMS.values())
+
+
+def test_profiles_and_verdicts_are_all_there() -> None:
+    profiles = re.search(r"`--profile` puts another one in its\nplace: (.*?)\.\n", TEXT, re.DOTALL)
+    verdicts = re.search(r"^Verdicts: (.*?)\. Exit", TEXT, re.MULTILINE | re.DOTALL)
+    assert profiles is not None
+    assert verdicts is not None
+    assert set(re.findall(r"`([^`]+)`", profiles[1])) == set(PROFILES)
+    assert set(re.findall(r"`([^`]+)`", verdicts[1])) == set(Verdict)
