@@ -15,7 +15,8 @@ from nri_scope.cli.output import Output
 from nri_scope.errors import UsageError
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.records import to_json
-from nri_scope.replay.golden import Golden, Key, Mismatch, Origin, as_data, lines
+from nri_scope.replay.golden import Golden, Key, Mismatch, as_data, lines
+from nri_scope.replay.origin import origin_of
 from nri_scope.replay.report import Report, change_record, differing, document, junit
 from nri_scope.replay.run import Job, replay
 from nri_scope.transport.loop import run
@@ -116,16 +117,6 @@ def _compare(replayed: Replayed, golden: Golden | None, wishes: Wishes) -> list[
     assert golden is not None
     golden.check_origin(origin)
     return golden.compare(replayed.replies(), replayed.name_of)
-
-
-def origin_of(replayed: Replayed) -> Origin:
-    """What a golden of this replay belongs to."""
-    events = sum(event.event_id > 0 for event in replayed.events)
-    return Origin(
-        recording=f"{replayed.source}, {events} events",
-        fingerprint=replayed.fingerprint,
-        profile=replayed.profile,
-    )
 
 
 def _by_key(mismatches: Sequence[Mismatch], wishes: Wishes) -> dict[Key, list[str]]:

@@ -43,7 +43,7 @@ class Casting:
     plugins: tuple[Command | InProcess, ...] = ()
     """Started by us, in the order of their indices."""
     configs: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Configuration of launched plugins by their index; "" for all others."""
+    """Configuration of the plugins started by us, by their index; "" for all others."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """Added to the three variables that launched plugins get."""
     listen: Path | None = None
@@ -180,7 +180,7 @@ class Cast:
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
         try:
-            await runtime.adopt(ours)
+            await runtime.adopt(ours, self._casting.config(plugin.index))
         except ConnectionClosed as error:
             if plugin.id not in self._failed_setups:
                 raise UsageError(f"{plugin.id} did not come up: {error}") from error

@@ -66,12 +66,12 @@ class ContainerResult:
 
     name: str
     """``namespace/pod/container``; with ``#2`` for the second of that name, and so on."""
-    before: Spec
+    before: Spec = field(repr=False)
     """As the runtime would have made it without any plugin."""
-    spec: Spec
+    spec: Spec = field(repr=False)
     created: bool = True
     """False where its creation failed here."""
-    _owners: dict[str, str] = field(default_factory=dict)
+    _owners: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def changes(self) -> tuple[Change, ...]:

@@ -142,12 +142,13 @@ class Runtime(Dispatcher):
             ) from error
         self._servers.append(await listen_unix(path, lambda: self._take(self._new_plugin()).link))
 
-    async def adopt(self, connected: socket.socket) -> Plugin:
+    async def adopt(self, connected: socket.socket, config: str = "") -> Plugin:
         """Take in the plugin at the other end of ``connected``; returns once it gets events.
 
-        Raises `ConnectionClosed` with the reason where it does not come so far.
+        Real runtimes have no ``config`` for plugins that they did not launch. Raises
+        `ConnectionClosed` with the reason where it does not come so far.
         """
-        return await self._connect(connected, self._new_plugin(), None, "")
+        return await self._connect(connected, self._new_plugin(), None, config)
 
     async def launch(self, path: str | Path, *, config: str = "") -> Plugin:
         """Start the plugin at ``path``, a file named ``NN-name``; returns once it gets events.

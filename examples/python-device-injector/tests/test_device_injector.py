@@ -29,6 +29,6 @@ def test_others_of_the_pod_and_other_pods_get_none(nri_replay: NriReplay) -> Non
 
 def test_device_that_is_not_allowed_fails_the_container(nri_replay: NriReplay) -> None:
     result = nri_replay(DeviceInjector())
-    (failed,) = [reply for reply in result.replies if reply.error]
+    (failed,) = [reply for reply in result.replies if reply.problem]
     assert failed.subject == "data/greedy/app"
-    assert "device 'nuke' is not allowed; allowed are fuse, tun" in failed.error
+    assert "device 'nuke' is not allowed; allowed are fuse, tun" in failed.problem

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a golden of a replay belongs to."""
+
+from __future__ import annotations
+
+from .golden import Origin
+from .result import Replayed
+
+
+def origin_of(replayed: Replayed) -> Origin:
+    """The events and the runtime that were replayed."""
+    events = sum(event.event_id > 0 for event in replayed.events)
+    return Origin(
+        recording=f"{replayed.source}, {events} events",
+        fingerprint=replayed.fingerprint,
+        profile=replayed.profile,
+    )

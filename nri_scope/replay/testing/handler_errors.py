@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the handlers of plugins in this process raise, of which the wire carries but a line."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import nri_scope.plugin
+
+_LOG = logging.getLogger("nri_scope.plugin")
+_OURS = str(Path(nri_scope.plugin.__file__).parent)
+
+
+class HandlerError(NamedTuple):
+    """One exception out of a handler."""
+
+    where: str
+    """Handler and subject: ``create_container shop/web/app``."""
+    error: BaseException
+    """Its traceback begins in the handler."""
+
+    def lines(self) -> Iterator[str]:
+        """Its traceback, as Python prints it."""
+        for text in traceback.format_exception(self.error):
+            yield from text.splitlines()
+
+
+@contextmanager
+def caught() -> Iterator[list[HandlerError]]:
+    """Collect what handlers raise meanwhile. It stays logged and answered as it always is."""
+    found: list[HandlerError] = []
+    level, effective = _LOG.level, _LOG.getEffectiveLevel()
+
+    def collect(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            found.append(HandlerError(record.getMessage(), _from_handler(error)))
+        # What nobody would have heard of without us, nobody does.
+        return record.levelno >= effective
+
+    _LOG.addFilter(collect)
+    _LOG.setLevel(logging.DEBUG)
+    try:
+        yield found
+    finally:
+        _LOG.setLevel(level)
+        _LOG.removeFilter(collect)
+
+
+def _from_handler(error: BaseException) -> BaseException:
+    frames: TracebackType | None = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
+        frames = frames.tb_next
+    return error.with_traceback(frames) if frames is not None else error

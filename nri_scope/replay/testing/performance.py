@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Performing a replay from a test, which may be a coroutine itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import copy_context
+from threading import Thread
+
+from nri_scope.replay.result import Replayed
+from nri_scope.replay.run import Job, replay
+from nri_scope.transport.loop import run
+
+from .handler_errors import HandlerError, caught
+
+
+def perform(job: Job) -> tuple[Replayed, list[HandlerError]]:
+    """Replay to the end; also returns what the handlers of plugins in this process raised.
+
+    Called while an event loop runs in this thread, the replay has another thread with a loop of
+    its own. Raises as `replay`.
+    """
+    with caught() as errors:
+        return _in_thread(job) if _in_coroutine() else run(replay(job)), errors
+
+
+def _in_coroutine() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _in_thread(job: Job) -> Replayed:
+    outcome: list[Callable[[], Replayed]] = []
+    cancel: list[Callable[[], object]] = []
+
+    async def main() -> Replayed:
+        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        assert task is not None
+        cancel.append(lambda: loop.call_soon_threadsafe(task.cancel))
+        return await replay(job)
+
+    def work() -> None:
+        try:
+            replayed = run(main())
+        except BaseException as error:  # noqa: BLE001 - for the thread that waits
+            failure = error
+
+            def fail() -> Replayed:
+                raise failure
+
+            outcome.append(fail)
+        else:
+            outcome.append(lambda: replayed)
+
+    # Handlers see the context of the test that called them, as they do without a thread.
+    thread = Thread(target=copy_context().run, args=(work,), name="nri_replay", daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        # ^C is for the thread of the test; plugins must not be left behind by it.
+        for one in cancel:
+            one()
+        thread.join()
+        raise
+    return outcome[0]()

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a test gets of a replay, to assert things about."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from nri_scope.errors import UsageError
+from nri_scope.nri.merging import Dropped
+from nri_scope.recorder.escape import safe
+from nri_scope.replay.model import Reply
+from nri_scope.replay.result import (
+    ContainerResult,
+    Line,
+    PlayedEvent,
+    PluginResult,
+    Replayed,
+)
+
+from .goldens import Goldens
+from .handler_errors import HandlerError
+from .words import problem
+
+_SHOWN = 50
+"""Failures told one by one; the next thousand would say no more."""
+
+
+class Timing(NamedTuple):
+    """How long one reply took."""
+
+    plugin: str
+    event: str
+    subject: str
+    took_ns: int
+    deadline_ns: int
+    """How long it might have taken; 0 where there was no deadline."""
+
+    @property
+    def share(self) -> float:
+        """Of the deadline: 0.5 is half of it; 0 where there was none."""
+        return self.took_ns / self.deadline_ns if self.deadline_ns else 0.0
+
+
+class Result:
+    """A replay that is over."""
+
+    def __init__(
+        self, replayed: Replayed, goldens: Goldens, handler_errors: Sequence[HandlerError] = ()
+    ) -> None:
+        self.replayed = replayed
+        """Everything, as the command reports it."""
+        self.handler_errors = tuple(handler_errors)
+        """What handlers in this process raised."""
+        self._goldens = goldens
+
+    def __repr__(self) -> str:
+        plugins = ", ".join(plugin.plugin for plugin in self.plugins) or "nobody"
+        source = f"{self.replayed.source}, as {self.replayed.profile}"
+        return f"<replay of {source} to {plugins}: {len(self.replies)} replies>"
+
+    # -- what happened ------------------------------------------------------------------------
+
+    @property
+    def events(self) -> Sequence[PlayedEvent]:
+        """Every event with its replies, changes and output, in order."""
+        return tuple(self.replayed.events)
+
+    @property
+    def replies(self) -> Sequence[Reply]:
+        """Every reply of every plugin, in order."""
+        return tuple(self.replayed.replies())
+
+    @property
+    def containers(self) -> Mapping[str, ContainerResult]:
+        """By ``namespace/pod/container``, in the order of their arrival."""
+        return self.replayed.containers
+
+    @property
+    def plugins(self) -> Sequence[PluginResult]:
+        """How each plugin fared, by index."""
+        return tuple(self.replayed.plugins)
+
+    @property
+    def conflicts(self) -> Sequence[str]:
+        """What the runtime refused, in its own words."""
+        return tuple(self.replayed.conflicts)
+
+    @property
+    def dropped(self) -> Sequence[Dropped]:
+        """What plugins requested and this runtime drops without a word."""
+        return tuple(one for event in self.replayed.events for one in event.dropped)
+
+    @property
+    def output(self) -> Sequence[Line]:
+        """What launched plugins printed."""
+        return tuple(line for event in self.replayed.events for line in event.output)
+
+    @property
+    def timings(self) -> Sequence[Timing]:
+        """How long each reply took."""
+        return tuple(
+            Timing(one.plugin, one.event, one.subject, one.took_ns, one.deadline_ns)
+            for one in self.replayed.replies()
+        )
+
+    def container(self, name: str) -> ContainerResult:
+        """One container by ``namespace/pod/container``; fails the test where there is none."""
+        __tracebackhide__ = True
+        found = self.containers.get(name)
+        if found is None:
+            _no_container(name, self.containers)
+        return found
+
+    # -- what it should have been -------------------------------------------------------------
+
+    @property
+    def failures(self) -> Sequence[str]:
+        """What went wrong, a line each: errors, late replies, crashes, conflicts."""
+        return tuple(safe(line) for line in self.replayed.failures())
+
+    def assert_ok(self) -> None:
+        """Every reply came in time, and the runtime took what it asks for."""
+        __tracebackhide__ = True
+        failures = self.failures
+        if not failures:
+            return
+        shown = [*failures[:_SHOWN]]
+        if len(failures) > _SHOWN:
+            shown.append(f"… and {len(failures) - _SHOWN} more")
+        text = "not all is well:\n" + "\n".join(f"  {line}" for line in shown)
+        cause = self.handler_errors[0].error if self.handler_errors else None
+        raise AssertionError(text) from cause
+
+    def assert_golden(self, file: str | Path = "") -> None:
+        """The replies are those of the test's golden.
+
+        That is ``goldens/TEST_FILE/TEST.yaml`` beside the file of the test, unless ``file`` names
+        another, relative to there.
+        """
+        __tracebackhide__ = True
+        try:
+            text = self._goldens.problem_of(self.replayed, file)
+        except UsageError as error:
+            text = problem(error)
+        if text:
+            raise AssertionError(text)
+
+
+def _no_container(name: str, there: Mapping[str, object]) -> NoReturn:
+    __tracebackhide__ = True
+    names = difflib.get_close_matches(name, there, n=1) or list(there)[:_SHOWN]
+    hint = f"there is {', '.join(names)}" if names else "nor any other"
+    raise AssertionError(safe(f"no container {name!r} in this replay; {hint}"))
