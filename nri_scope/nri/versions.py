@@ -56,6 +56,7 @@ V0_9_1_UPDATE_POD = _known("0.9.1-0.20250213175540-000000000000")
 V0_10 = _known("0.10.0")
 V0_11 = _known("0.11.0")
 V0_12 = _known("0.12.0")
+V0_12_5 = _known("0.12.5")
 
 CONSERVATIVE_MASK = mask_of(event for event in Event if event <= Event.RemoveContainer)
 """0x07ff, the events that every NRI version with this protocol has."""

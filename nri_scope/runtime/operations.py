@@ -163,12 +163,17 @@ class Operation:
     async def _validate(self, plugins: Sequence[Plugin]) -> None:
         """Ask all validators at once; whoever does not agree fails the creation.
 
-        One that was lost during the chain counts among them, and cannot agree any more. Of several
-        that do not agree, a runtime reports the one that it hears first; here it is the first of
-        the chain.
+        One that was lost during the chain counts among them up to NRI 0.12.4, and cannot agree any
+        more. Of several that do not agree, a runtime reports the one that it hears first; here it
+        is the first of the chain.
         """
         event, creation = Event.ValidateContainerAdjustment, self.outcome.merged
-        validators = [plugin for plugin in plugins if plugin.subscribes(event)]
+        validators = [
+            plugin
+            for plugin in plugins
+            if plugin.subscribes(event)
+            and (self._profile.asks_lost_validators or not plugin.link.closed)
+        ]
         if not self._profile.mask & event.bit or not validators:
             return
         assert isinstance(creation, Creation)

@@ -16,6 +16,7 @@ from nri_scope.nri.negotiation import nri_version_of
 from nri_scope.nri.versions import (
     V0_7,
     V0_12,
+    V0_12_5,
     NriVersion,
     has_dedicated_rpcs,
     has_split_sync,
@@ -27,6 +28,11 @@ from nri_scope.nri.versions import (
 
 from .conduct import Conduct, conduct_of
 from .habits import VERBATIM, Habits
+
+
+@cache
+def _parsed(version: str) -> NriVersion | None:
+    return NriVersion.parse(version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,14 @@ class Profile:
         return _parsed(self.nri_version)
 
     @property
+    def asks_lost_validators(self) -> bool:
+        """A validator that was lost in the chain of CreateContainer is asked all the same, and so
+        fails it. From NRI 0.12.5 on it is left out (``validateContainerAdjustment``).
+        """
+        version = self.version
+        return version is not None and version < V0_12_5
+
+    @property
     def title(self) -> str:
         """The runtime for humans: ``containerd 2.1.9 (NRI 0.8.0)``."""
         runtime = f"{runtime_title(self.runtime_name) or 'this runtime'} {self.runtime_version}"
@@ -125,11 +139,6 @@ class Profile:
         if event in self.never_sent:
             return f"{self.title} never sends {event.name}, though plugins may subscribe to it"
         return ""
-
-
-@cache
-def _parsed(version: str) -> NriVersion | None:
-    return NriVersion.parse(version)
 
 
 def recorded_profile(configure: ConfigureRequest) -> Profile:

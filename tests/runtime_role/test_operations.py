@@ -326,6 +326,16 @@ async def test_validator_fails_closed() -> None:
             assert len(runtime.plugins) == (2 if kind == "errs" else 1)
 
 
+async def test_validator_lost_in_the_chain_is_left_out_from_nri_0_12_5_on() -> None:
+    async with Runtime(replace(NEW, nri_version="0.12.5")) as runtime:
+        lost, other = SmallPlugin("10-lost"), SmallPlugin("20-other")
+        lost.on["CreateContainer"] = lambda request: lost.connected.abort()
+        await joined(runtime, lost, other)
+        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        assert [answer.plugin for answer in outcome.validations] == ["20-other"]
+        assert not outcome.failure
+
+
 async def test_validation_does_not_come_alone_nor_before_nri_0_10() -> None:
     async with Runtime(NEW) as runtime:
         validator = SmallPlugin()

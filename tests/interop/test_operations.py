@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What our emulated runtime says of bad plugins is what the Go runtime says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import RpcError
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import METHODS
+from nri_scope.runtime import Profile, Runtime
+from nri_scope.wire import Code
+from tests.interop.build import Variant
+from tests.interop.reference import ReferenceRuntime
+from tests.runtime_role.small_plugin import Handler, SmallPlugin
+
+HURRIED = 0.5
+"""Seconds that both runtimes give a plugin."""
+
+VERSION = "0.12.5"
+"""Of NRI, as in the newest variant of the reference."""
+
+
+# CRI-O puts no words of its own in front of the library's.
+PROFILE = replace(
+    Profile.of("test", "cri-o", "1.37.0", VERSION), request_timeout_ms=round(HURRIED * 1000)
+)
+
+
+BAD: dict[str, tuple[str, Callable[[SmallPlugin], Handler]]] = {
+    "error": ("CreateContainer", lambda plugin: lambda request: RpcError(Code.UNKNOWN, "boom")),
+    "other code": ("StopContainer", lambda plugin: lambda request: RpcError(Code.CANCELLED, "x")),
+    "logged": ("RemovePodSandbox", lambda plugin: lambda request: RpcError(8, "much")),
+    "conflict": ("CreateContainer", lambda plugin: lambda request: _twice()),
+    "late": ("CreateContainer", lambda plugin: lambda request: None),
+    "gone": ("StartContainer", lambda plugin: lambda request: plugin.connected.abort()),
+    "rejected": (
+        "ValidateContainerAdjustment",
+        lambda plugin: lambda request: api.ValidateContainerAdjustmentResponse(reject=True),
+    ),
+    "rejected for a reason": (
+        "ValidateContainerAdjustment",
+        lambda plugin: (
+            lambda request: api.ValidateContainerAdjustmentResponse(reject=True, reason='"why"')
+        ),
+    ),
+    "validator errs": (
+        "ValidateContainerAdjustment",
+        lambda plugin: lambda request: RpcError(Code.INTERNAL, "boom"),
+    ),
+    "validator late": ("ValidateContainerAdjustment", lambda plugin: lambda request: None),
+    "validator gone": (
+        "ValidateContainerAdjustment",
+        lambda plugin: lambda request: plugin.connected.abort(),
+    ),
+}
+
+
+def _twice() -> api.CreateContainerResponse:
+    reply = api.CreateContainerResponse()
+    for _ in range(2):
+        reply.adjust.rlimits.add(type="RLIMIT_NOFILE", soft=1, hard=2)
+    return reply
+
+
+def bad_plugin(name: str) -> SmallPlugin:
+    method, handler = BAD[name]
+    plugin = SmallPlugin("10-bad")
+    plugin.on[method] = handler(plugin)
+    return plugin
+
+
+async def words_of_reference(name: str, socket: Path) -> str:
+    plugin = bad_plugin(name)
+    async with await ReferenceRuntime.listen(
+        socket, Variant.NRI_0_12, request_timeout=HURRIED
+    ) as runtime:
+        await plugin.connect(socket)
+        await plugin.register()
+        await runtime.admit()
+        played = await runtime.play(1, env=0, mounts=0, workloads=1)
+        await runtime.stop()
+    return "; ".join(played.errors)
+
+
+async def words_of_ours(name: str) -> str:
+    event = Event[BAD[name][0]]
+    if event is Event.ValidateContainerAdjustment:
+        event = Event.CreateContainer
+    async with Runtime(PROFILE) as runtime:
+        await bad_plugin(name).join(runtime)
+        outcome = await runtime.operate(event, METHODS[event.name].request())
+    return outcome.failure or outcome.error
+
+
+@pytest.mark.parametrize("name", BAD)
+async def test_errors_are_worded_as_by_the_reference(name: str, tmp_path: Path) -> None:
+    reference = await words_of_reference(name, tmp_path / "s")
+    ours = await words_of_ours(name)
+    assert bool(ours) == bool(reference)
+    assert ours in reference
+
+
+@pytest.mark.parametrize(
+    "plugin", ["7-short", "a1-letters", "10-", "10-with blank", "10-'", '10-"', "10-\\", "10-\t"]
+)
+async def test_registrations_are_refused_as_by_the_reference(plugin: str, tmp_path: Path) -> None:
+    async with await ReferenceRuntime.listen(tmp_path / "go", Variant.NRI_0_12):
+        reference = SmallPlugin(plugin)
+        await reference.connect(tmp_path / "go")
+        with pytest.raises(RpcError) as theirs:
+            await reference.register()
+    async with Runtime(PROFILE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        small = SmallPlugin(plugin)
+        await small.connect(tmp_path / "s")
+        with pytest.raises(RpcError) as ours:
+            await small.register()
+    assert (ours.value.code, ours.value.message) == (theirs.value.code, theirs.value.message)
