@@ -45,7 +45,8 @@ class Habits:
     creates_without_id: bool = False
     """CreateContainer does not tell the container's id: there is none yet."""
     states: Mapping[Event, api.ContainerState.ValueType] = field(default_factory=lambda: _NOTHING)
-    """The state that containers are in, as the request of each event tells it."""
+    """The state that a container which ran is in, as the request of each event tells it. (One that
+    never ran is told with other states when it is removed; that is not followed here.)"""
 
     def told(self, event: Event, request: M) -> M:
         """``request`` as this runtime words it; itself where nothing is different."""
