@@ -132,7 +132,9 @@ class Script:
         """
         choice = self._choice
         begun = choice.begin is None
-        for recorded in self._recording.events(where=parse(f"session:{self.session.id}")):
+        for recorded, request in self._recording.exchanges(
+            where=parse(f"session:{self.session.id}")
+        ):
             if recorded.method in SETUP:
                 continue
             begun = begun or (choice.begin is not None and choice.begin.reached(recorded))
@@ -140,7 +142,7 @@ class Script:
                 return
             wanted = begun and (choice.where is None or choice.where.matches(recorded))
             wanted = wanted and (not choice.only or concerns(choice.only, recorded))
-            yield self._step(recorded), wanted
+            yield self._step(recorded, request), wanted
 
     def before(self) -> Iterator[Step]:
         """The events before the first one to be played."""
@@ -149,8 +151,7 @@ class Script:
                 return
             yield step
 
-    def _step(self, recorded: Recorded) -> Step:
-        request = self._recording.request(recorded.id)
+    def _step(self, recorded: Recorded, request: bytes) -> Step:
         decoded = decode_request(recorded.method, request)
         method = METHODS.get(decoded.event)
         if decoded.message is None or method is None or method.event is None:

@@ -76,6 +76,9 @@ def use(path: Path, *, messages: bool = True) -> None:
                 events.append(event)
         if not messages:
             return
+        with suppress(RecordingError):
+            for event, _ in recording.exchanges():
+                _well_typed(event)
         for session in sessions:
             _well_typed(session)
             with suppress(RecordingError):

@@ -88,6 +88,25 @@ class TestEvents:
             with pytest.raises(RecordingError, match="no event 5000"):
                 recording.reply(5000)
 
+    @pytest.mark.parametrize("text", ["size:>0", "event:CreateContainer", "id:9999"])
+    def test_come_with_their_requests(self, path: Path, text: str) -> None:
+        where = filters.parse(text)
+        with Recording.open(path) as recording:
+            assert list(recording.exchanges(where=where)) == [
+                (event, recording.request(event.id)) for event in recording.events(where=where)
+            ]
+
+    def test_come_with_their_requests_up_to_a_damaged_one(self, path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("UPDATE event SET container_object = 999999 WHERE id = 700")
+            connection.commit()
+        seen: list[int] = []
+        with Recording.open(path) as recording:
+            with pytest.raises(RecordingError, match="at event 700"):
+                for event, _ in recording.exchanges():
+                    seen.append(event.id)
+        assert seen == list(range(1, 700))
+
     def test_statuses_have_the_words_of_filters(self, tmp_path: Path) -> None:
         path = tmp_path / "r.db"
         codes = [0, 4, 12]
