@@ -93,6 +93,9 @@ class NriReplay:
         self._goldens: Goldens | None = None
         self._results: list[Result] = []
 
+    def __repr__(self) -> str:
+        return f"<replays of {self._recording}>"
+
     def __call__(
         self,
         plugin: object,

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugins in ``examples/`` pass the tests that they come with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.interop.toolchain import Unavailable, find_go
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+GO = EXAMPLES / "go-ulimit-adjuster"
+
+
+def run_pytest(folder: Path, **environment: str) -> None:
+    options = ["-q", "-p", "no:asyncio", "-p", "no:cacheprovider", "-W", "error"]
+    finished = subprocess.run(
+        [sys.executable, "-m", "pytest", *options],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def test_example_in_python_passes_its_tests() -> None:
+    run_pytest(EXAMPLES / "python-device-injector")
+
+
+@pytest.mark.interop
+def test_example_in_go_passes_its_tests() -> None:
+    try:
+        go = find_go("1.24.0")
+        listed = subprocess.run(
+            [go, "list", "-tags", "nri_no_wasm", "-deps", "."],
+            cwd=GO,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if listed.returncode:
+            raise Unavailable(listed.stderr.strip().splitlines()[-1])
+    except Unavailable as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"the example in Go cannot be built: {error}")
+    run_pytest(GO, PATH=f"{Path(go).parent}:{os.environ['PATH']}")
