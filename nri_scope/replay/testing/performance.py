@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextvars import copy_context
 from threading import Thread
 
@@ -34,7 +35,7 @@ def _in_coroutine() -> bool:
 
 
 def _in_thread(job: Job) -> Replayed:
-    outcome: list[Callable[[], Replayed]] = []
+    done = Future[Replayed]()
     cancel: list[Callable[[], object]] = []
 
     async def main() -> Replayed:
@@ -46,26 +47,20 @@ def _in_thread(job: Job) -> Replayed:
 
     def work() -> None:
         try:
-            replayed = run(main())
+            done.set_result(run(main()))
         except BaseException as error:  # noqa: BLE001 - for the thread that waits
-            failure = error
-
-            def fail() -> Replayed:
-                raise failure
-
-            outcome.append(fail)
-        else:
-            outcome.append(lambda: replayed)
+            done.set_exception(error)
 
     # Handlers see the context of the test that called them, as they do without a thread.
     thread = Thread(target=copy_context().run, args=(work,), name="nri_replay", daemon=True)
     thread.start()
     try:
+        # Not by joining the thread: up to Python 3.12 that takes it for ended once interrupted.
+        return done.result()
+    finally:
+        if not done.done():
+            # ^C is for the thread of the test; plugins must not be left behind by it.
+            for one in cancel:
+                one()
+            wait([done])
         thread.join()
-    except BaseException:
-        # ^C is for the thread of the test; plugins must not be left behind by it.
-        for one in cancel:
-            one()
-        thread.join()
-        raise
-    return outcome[0]()

@@ -1,0 +1,567 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Suites of somebody who tests a plugin, run by pytest as they would run them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import nri_scope.replay.testing
+
+# Each inner run forgets what it was the first to import, and some modules cannot bear that.
+IMPORTED = (nri_scope.replay.testing, yaml)
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).parents[2]
+RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
+PLUGIN = """
+import pytest
+
+from nri_scope.plugin import Adjustment
+
+
+class MyPlugin:
+    def __init__(self, value="1"):
+        self.value = value
+
+    def configure(self, config, runtime):
+        self.value = config or self.value
+
+    def create_container(self, pod, container):
+        if container.name == "app":
+            return Adjustment().add_env("MINE", self.value)
+"""
+COMMAND = f"""#!{sys.executable}
+import os, sys
+sys.path.insert(0, {str(ROOT)!r})
+from nri_scope.plugin import Adjustment, run
+
+arguments = sys.argv[1:]
+del sys.argv[1:]
+
+class Plugin:
+    def create_container(self, pod, container):
+        print("created", container.name, *arguments, flush=True)
+        return Adjustment().add_env("THEIRS", os.environ.get("VALUE", "none"))
+
+run(Plugin(), name="theirs")
+"""
+
+
+class Suite:
+    """A project with one test file, ``tests/test_it.py``, and a recording beside it."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        self.folder = pytester.path
+        pytester.makeini("[pytest]\naddopts = -p no:asyncio -p no:cacheprovider --strict-markers\n")
+        (self.folder / "tests" / "recordings").mkdir(parents=True)
+        shutil.copyfile(RECORDING, self.folder / "tests" / "recordings" / "web.db")
+        program = self.folder / "theirs"
+        program.write_text(COMMAND)
+        program.chmod(0o755)
+
+    def run(self, test: str, *options: str, marker: str = '"recordings/web.db"') -> str:
+        """Run ``test``, which is the text of test functions; returns all that was printed."""
+        mark = f"\npytestmark = pytest.mark.nri_recording({marker})\n" if marker else "\n"
+        (self.folder / "tests" / "test_it.py").write_text(PLUGIN + mark + test)
+        result = self.pytester.runpytest_inprocess("-W", "error", *options)
+        return str(result.stdout)
+
+    def fails(self, call: str, marker: str = '"recordings/web.db"') -> str:
+        """The text of the failure of a test that makes this call."""
+        shown = self.run(f"\ndef test(nri_replay):\n    {call}\n", marker=marker)
+        assert "1 failed" in shown or "1 error" in shown
+        # Nothing of ours is between the test and the message.
+        assert "nri_scope/" not in shown
+        assert "Traceback" not in shown
+        lines = [line[4:].strip() for line in shown.splitlines() if line.startswith("E   ")]
+        if not lines:
+            # Of the fixture, which is shown without any code.
+            lines = shown.split("_ ERROR at setup of test _")[1].splitlines()[1:2]
+        (line,) = lines
+        return line.removeprefix("Failed: ").removeprefix("AssertionError: ")
+
+    @property
+    def goldens(self) -> list[str]:
+        return sorted(
+            path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*.yaml")
+        )
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> Suite:
+    return Suite(pytester)
+
+
+def passes(shown: str, count: int = 1) -> bool:
+    assert f"{count} passed in" in shown, shown
+    return True
+
+
+# -- plugins and recordings -----------------------------------------------------------------------
+
+
+def test_object_is_asked_in_this_process(suite: Suite) -> None:
+    assert passes(
+        suite.run(
+            """
+def test(nri_replay):
+    mine = MyPlugin()
+    result = nri_replay(mine)
+    result.assert_ok()
+    app = result.container("shop/web/app")
+    assert "MINE=1" in app.spec["process"]["env"]
+    assert [(one.path, one.after) for one in app.changes] == [("/process/env/MINE", "1")]
+    assert app.owner("/process/env/MINE") == "10-my"
+    assert not result.container("shop/web/sidecar").changes
+    assert not result.conflicts and not result.dropped and not result.output
+    assert {reply.event for reply in result.replies} == {"Synchronize", "CreateContainer"}
+    assert [e.event_id for e in result.events if e.event_id] == list(range(3, 33))
+    assert len(result.timings) == len(result.replies)
+    assert all(0 < timing.share < 1 for timing in result.timings)
+    assert repr(result).endswith("as recorded to 10-my: 5 replies>")
+"""
+        )
+    )
+
+
+def test_command_is_launched(suite: Suite) -> None:
+    assert passes(
+        suite.run(
+            """
+def test(nri_replay):
+    result = nri_replay(["./theirs", "-v"], index="20", environment={"VALUE": "x y"})
+    result.assert_ok()
+    env = result.container("shop/web/app").spec["process"]["env"]
+    assert "THEIRS=x y" in env
+    assert ("20-theirs", "stdout", "created app -v") in [line[:3] for line in result.output]
+
+def test_path(nri_replay, request):
+    result = nri_replay(request.config.rootpath / "theirs", name="other")
+    assert [plugin.plugin for plugin in result.plugins] == ["10-other"]
+
+def test_text(nri_replay):
+    assert nri_replay("./theirs 'a b'").output[0].text == "created app a b"
+""",
+        ),
+        3,
+    )
+
+
+def test_chain_is_asked_in_the_order_of_indices(suite: Suite) -> None:
+    assert passes(
+        suite.run(
+            """
+def test(nri_replay):
+    result = nri_replay(
+        {"20": "./theirs", "10-first": MyPlugin(), "30": MyPlugin("2")}, config={"10": "told"}
+    )
+    assert [plugin.plugin for plugin in result.plugins] == ["10-first", "20-theirs", "30-my"]
+    (conflict,) = set(result.conflicts)
+    assert 'plugins "30-my" and "10-first" both tried to set env MINE' in conflict
+    assert not result.container("shop/web/app").created
+    assert "MINE=told" not in result.container("shop/web/sidecar").spec["process"]["env"]
+    assert len(result.failures) == 1
+""",
+        )
+    )
+
+
+def test_profile_fault_and_effects_are_the_callers_choice(suite: Suite) -> None:
+    assert passes(
+        suite.run(
+            """
+@pytest.mark.parametrize("profile", ["containerd-1.7", "cri-o"])
+def test_profile(nri_replay, profile):
+    assert nri_replay(MyPlugin(), profile=profile).replayed.profile == profile
+
+def test_fault(nri_replay):
+    result = nri_replay(MyPlugin(), faults=["duplicate:CreateContainer", "restart-runtime:after=3"])
+    assert len(result.replies) == 10
+
+def test_effects(nri_replay):
+    result = nri_replay(MyPlugin(), effects=False)
+    assert not result.container("shop/web/app").changes if result.containers else True
+""",
+        ),
+        4,
+    )
+
+
+def test_nearer_marker_completes_farther_one(suite: Suite) -> None:
+    assert passes(
+        suite.run(
+            """
+@pytest.mark.nri_recording(profile="cri-o", only="jobs/batch")
+class TestThem:
+    @pytest.mark.nri_recording(profile="isulad")
+    def test_both(self, nri_replay):
+        result = nri_replay(MyPlugin())
+        assert result.replayed.profile == "isulad"
+        assert list(result.containers) == ["jobs/batch/job"]
+
+    @pytest.mark.nri_recording("recordings/web.db")
+    def test_another_recording_is_played_as_a_whole(self, nri_replay):
+        result = nri_replay(MyPlugin())
+        assert result.replayed.profile == "recorded"
+        assert "shop/web/app" in result.containers
+""",
+            marker='"recordings/web.db", where="container:job"',
+        ),
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        '"tests/recordings/web.db"',
+        'path=__import__("pathlib").Path(__file__).parent / "recordings" / "web.db"',
+        '"recordings/web.db", session=1, where="event:CreateContainer", only="shop/web/app"',
+    ],
+    ids=["of the rootdir", "absolute", "chosen"],
+)
+def test_recording_is_found(suite: Suite, marker: str) -> None:
+    shown = suite.run(
+        "\ndef test(nri_replay): assert 'shop/web/app' in nri_replay(MyPlugin()).containers\n",
+        marker=marker,
+    )
+    assert passes(shown)
+
+
+def test_coroutine_may_replay_too(suite: Suite) -> None:
+    assert passes(
+        suite.run(
+            """
+import asyncio, threading
+
+class Curious(MyPlugin):
+    async def create_container(self, pod, container):
+        self.thread = threading.current_thread()
+        await asyncio.sleep(0)
+        return Adjustment().add_env("MINE", "1")
+
+def test(nri_replay):
+    async def main():
+        curious = Curious()
+        result = nri_replay(curious)
+        assert curious.thread is not threading.current_thread()
+        assert result.container("shop/web/app").changes
+        assert nri_replay("./theirs").container("shop/web/app").changes
+        with pytest.raises(pytest.fail.Exception, match="is a class"):
+            nri_replay(Curious)
+    asyncio.run(main())
+    curious = Curious()
+    nri_replay(curious)
+    assert curious.thread is threading.current_thread()
+"""
+        )
+    )
+
+
+def test_event_loop_of_other_fixtures_stays_as_it_is(pytester: pytest.Pytester) -> None:
+    suite = Suite(pytester)
+    pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function")
+    assert passes(
+        suite.run(
+            """
+import asyncio
+import pytest_asyncio
+
+@pytest_asyncio.fixture
+async def loop():
+    return asyncio.get_running_loop()
+
+def test_plain(nri_replay, loop):
+    nri_replay(MyPlugin())
+    assert asyncio.get_event_loop() is loop
+
+async def test_coroutine(nri_replay, loop):
+    nri_replay(MyPlugin())
+    assert asyncio.get_running_loop() is loop
+"""
+        ),
+        2,
+    )
+
+
+# -- what cannot be done --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("marker", "words"),
+    [
+        ("", "nri_replay has no recording to play; mark the test with @pytest.mark.nri_recor"),
+        ('"none.db"', "there is no recording none.db in "),
+        ('"/no/ne.db"', "there is no recording /no/ne.db"),
+        ('"\\x1b[2Jnone.db"', "there is no recording \\x1b[2Jnone.db in "),
+        ("3", "nri_recording: path=3 is no path"),
+        ('"recordings/web.db", 1', "nri_recording takes one path; give the rest by name"),
+        ('"recordings/web.db", session="1"', "nri_recording: session='1' is no int"),
+        ('"recordings/web.db", session=True', "nri_recording: session=True is no int"),
+        ('"recordings/web.db", sesion=1', "nri_recording does not take sesion; known are path, "),
+        ('"recordings/web.db", session=7', "web.db: it has no session 7; there is: 1 (00-nri-"),
+        ('"recordings/web.db", where="event:"', "filter: "),
+        ('"recordings/web.db", only="a/b"', "session 1 has no event of a/b"),
+        ('"recordings/web.db", profile="docker"', "there is no profile 'docker'; "),
+        ("__file__", "test_it.py: "),
+        ('"recordings"', "recordings: "),
+    ],
+)
+def test_recording_that_cannot_be_played_is_one_line(suite: Suite, marker: str, words: str) -> None:
+    assert words in suite.fails("nri_replay(MyPlugin())", marker=marker)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("nri_replay(MyPlugin)", "MyPlugin is a class; give an object of it: MyPlugin()"),
+        ("nri_replay(None)", "NoneType has no handlers"),
+        ("nri_replay({})", "there is no plugin to replay to"),
+        ("nri_replay({10: MyPlugin()})", "10 is no plugin index; write it as text"),
+        ("nri_replay({'1': MyPlugin()})", "'1' is no plugin index; write 01"),
+        ("nri_replay({'10': MyPlugin()}, index='10')", "index and name are for one plugin"),
+        ("nri_replay({'10': MyPlugin(), '10-my': MyPlugin()})", "have the same index and name"),
+        ("nri_replay(MyPlugin(), index='x')", "'x' is no plugin index"),
+        ("nri_replay(MyPlugin(), name='a b')", "'a b' is no plugin name"),
+        ("nri_replay(MyPlugin(), config={'20': ''})", "config for '20': no plugin has this index"),
+        ("nri_replay([])", "the plugin's command is empty"),
+        ("nri_replay(['./theirs', 3])", "3 is no word of a command"),
+        ("nri_replay('\"x')", "no closing quotation"),
+        ("nri_replay('./none')", "./none"),
+        ("nri_replay('/bin/false')", "10-false did not come up: "),
+        ("nri_replay(MyPlugin(), faults=['slow'])", "fault 'slow' is not complete"),
+        (
+            "nri_replay(MyPlugin(), effects=False, profile='cri-o')",
+            "effects=False plays what was recorded as it was",
+        ),
+        (
+            "nri_replay(MyPlugin()).container('shop/web/ap')",
+            "no container 'shop/web/ap' in this replay; there is shop/web/app",
+        ),
+    ],
+)
+def test_call_that_cannot_be_is_one_line(suite: Suite, call: str, words: str) -> None:
+    assert words in suite.fails(call)
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+RAISES = """
+class Wrong(MyPlugin):
+    def create_container(self, pod, container):
+        return {}[container.name]
+"""
+
+
+def test_failing_test_shows_what_was_replayed(suite: Suite) -> None:
+    shown = suite.run(
+        RAISES
+        + """
+def test_wrong(nri_replay):
+    assert nri_replay(Wrong()).container("shop/web/app").changes
+
+def test_two(nri_replay):
+    nri_replay("./theirs")
+    nri_replay({"10": MyPlugin(), "20": "./theirs"})
+    assert False
+
+def test_right(nri_replay):
+    nri_replay(MyPlugin())
+"""
+    )
+    assert "assert ()" in shown
+    assert "where () = ContainerResult(name='shop/web/app', created=False).changes" in shown
+    wrong, two = shown.split("_ test_two _")
+    assert wrong.count("- nri_replay -") == 1
+    assert "error: rpc error: code 2: KeyError: 'app'" in wrong
+    assert "    return {}[container.name]" in wrong
+    assert "During handling" not in wrong
+    assert "- nri_replay 1 -" in two and "- nri_replay 2 -" in two
+    assert "stdout: created app" in two
+    assert '  + /process/env/MINE = "1"  (10-my)' in two
+    assert "test_right" not in shown
+
+
+def test_not_ok_tells_what_is_not_and_where_it_was_raised(suite: Suite) -> None:
+    shown = suite.run(RAISES + "\ndef test(nri_replay): nri_replay(Wrong()).assert_ok()\n")
+    assert ">       return {}[container.name]" in shown
+    assert "The above exception was the direct cause of the following exception:" in shown
+    assert "E   AssertionError: not all is well:" in shown
+    assert "E     CreateContainer shop/web/app: 10-wrong: error: rpc error: code 2: Key" in shown
+    assert "serving.py" not in shown.split("Captured log")[0]
+
+
+def test_plugin_that_crashes_is_told_of(suite: Suite) -> None:
+    program = suite.folder / "theirs"
+    program.write_text(COMMAND.replace("return Adj", "os._exit(3)\n        return Adj"))
+    shown = suite.run("\ndef test(nri_replay): nri_replay('./theirs').assert_ok()\n")
+    assert "E     CreateContainer shop/web/app: 10-theirs: crash: " in shown
+    assert "10-theirs was gone after event" in shown
+
+
+def test_containers_that_differ_are_compared_path_by_path(suite: Suite) -> None:
+    shown = suite.run(
+        """
+def test(nri_replay):
+    one, two = nri_replay(MyPlugin()), nri_replay({"20": MyPlugin("2")})
+    assert one.container("shop/web/sidecar") == two.container("shop/web/sidecar")
+    assert one.container("shop/web/app") == two.container("shop/web/app")
+"""
+    )
+    told = [line[4:].strip() for line in shown.splitlines() if line.startswith("E   ")]
+    assert told[1:] == [
+        "as it ended up, from left to right:",
+        '~ /process/env/MINE "1" → "2"',
+        "owner of /process/env/MINE: 10-my != 20-my",
+    ]
+
+
+# -- goldens --------------------------------------------------------------------------------------
+
+GOLDEN = "\ndef test(nri_replay):\n    nri_replay(MyPlugin({value!r})).assert_golden()\n"
+FILE = "tests/goldens/test_it/test.yaml"
+
+
+def test_golden_is_written_once_wanted_and_compared_with_then(suite: Suite) -> None:
+    right, wrong = GOLDEN.format(value="1"), GOLDEN.format(value="2")
+    assert suite.fails("nri_replay(MyPlugin()).assert_golden()") == (
+        f"there is no golden {FILE}; write it with --nri-golden=update"
+    )
+    assert passes(suite.run(wrong, "--nri-golden=none"))
+    assert not suite.goldens
+    shown = suite.run(right, "--nri-golden=update")
+    assert passes(shown) and f"wrote golden {FILE}" in shown
+    assert suite.goldens == [FILE]
+    text = (suite.folder / FILE).read_text()
+    assert "as `pytest --nri-golden=update` writes them" in text.splitlines()[0]
+    assert passes(suite.run(right))
+    assert "wrote" not in suite.run(right, "--nri-golden=update")
+    assert passes(suite.run(wrong, "--nri-golden=none"))
+    shown = suite.run(wrong)
+    for line in (
+        f"1 mismatch (expected: golden {FILE}; got: this replay)",
+        "10-my shop/web/app CreateContainer: differs in 1 place",
+        "expected '1'",
+        "got      '2'",
+        "if these replies are right, write them with --nri-golden=update",
+    ):
+        assert line in shown
+    assert "nri_scope/" not in shown
+    assert passes(suite.run(wrong, "--nri-golden=update"))
+    assert passes(suite.run(wrong))
+
+
+def test_matcher_in_a_golden_stays_when_it_is_written_again(suite: Suite) -> None:
+    suite.run(GOLDEN.format(value="1"), "--nri-golden=update")
+    file = suite.folder / FILE
+    file.write_text(file.read_text().replace("MINE: '1'", "MINE: !regex '[0-9]'"))
+    assert passes(suite.run(GOLDEN.format(value="2"), "--nri-golden=update"))
+    assert "MINE: !regex '[0-9]'" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("golden", "words"),
+    [
+        ("golden: [", f"golden {FILE}: line 2: not YAML: "),
+        ("{}", f"golden {FILE}: line 1: no golden: the key 'golden' is missing; correct it, or "),
+    ],
+)
+def test_golden_of_nonsense_is_one_line(suite: Suite, golden: str, words: str) -> None:
+    file = suite.folder / FILE
+    file.parent.mkdir(parents=True)
+    file.write_text(golden)
+    told = suite.fails("nri_replay(MyPlugin()).assert_golden()")
+    assert words in told and "--update-golden" not in told
+
+
+def test_golden_of_another_profile_is_one_line(suite: Suite) -> None:
+    suite.run(GOLDEN.format(value="1"), "--nri-golden=update")
+    told = suite.fails("nri_replay(MyPlugin(), profile='cri-o').assert_golden()")
+    assert told == (
+        f"golden {FILE} is of profile recorded, and the replay of cri-o; replay with "
+        "profile=recorded, or write it anew with --nri-golden=update"
+    )
+
+
+def test_each_test_has_a_golden_of_its_own(suite: Suite) -> None:
+    tests = """
+class TestIt:
+    @pytest.mark.parametrize("value", ["a/b", "a:b", "../../c", "x" * 300, "plain"])
+    def test(self, nri_replay, value):
+        nri_replay(MyPlugin(value)).assert_golden()
+
+def test(nri_replay):
+    nri_replay(MyPlugin("1")).assert_golden()
+    nri_replay(MyPlugin("2")).assert_golden("goldens/second.yaml")
+"""
+    assert passes(suite.run(tests, "--nri-golden=update"), 6)
+    assert len(suite.goldens) == 7
+    assert {"tests/goldens/second.yaml", FILE} < set(suite.goldens)
+    assert "tests/goldens/test_it/TestIt.test[plain].yaml" in suite.goldens
+    assert passes(suite.run(tests), 6)
+
+
+def test_second_result_does_not_take_the_golden_of_the_first(suite: Suite) -> None:
+    shown = suite.run(
+        """
+def test_alike(nri_replay):
+    for value in "11":
+        nri_replay(MyPlugin(value)).assert_golden()
+
+def test_different(nri_replay):
+    for value in "12":
+        nri_replay(MyPlugin(value)).assert_golden()
+""",
+        "--nri-golden=update",
+    )
+    assert "1 failed, 1 passed" in shown
+    assert "another result of this test was written to it; give each a golden of its own" in shown
+
+
+def test_folder_of_goldens_that_cannot_be_made_is_one_line(suite: Suite) -> None:
+    (suite.folder / "tests" / "goldens").write_text("")
+    shown = suite.run(GOLDEN.format(value="1"), "--nri-golden=update")
+    assert "its folder cannot be made: not a directory" in shown
+
+
+# -- whoever does not use it ----------------------------------------------------------------------
+
+
+def test_nothing_heavy_is_imported_before_a_replay() -> None:
+    """Every pytest run in an environment with nri-scope loads the plugin."""
+    program = (
+        "import sys, pytest; before = set(sys.modules); import nri_scope.pytest_plugin;"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert shown.stdout.decode().split() == [
+        "nri_scope",
+        "nri_scope.errors",
+        "nri_scope.pytest_plugin",
+    ]
+
+
+def test_suite_without_replays_imports_nothing_heavy(suite: Suite) -> None:
+    (suite.folder / "tests" / "test_it.py").write_text(
+        "import sys\n"
+        "def test():\n"
+        "    heavy = {'sqlite3', 'google.protobuf', 'uvloop', 'nri_scope.replay'}\n"
+        "    assert not heavy & sys.modules.keys()\n"
+        "def test_failing():\n"
+        "    assert 1 == 2\n"
+    )
+    shown = suite.pytester.runpytest_subprocess("-p", "no:asyncio", "-p", "no:hypothesispytest")
+    shown.assert_outcomes(passed=1, failed=1)
+
+
+def test_marker_and_option_are_told_of(suite: Suite) -> None:
+    assert "nri_recording(path, session=None" in str(suite.pytester.runpytest("--markers").stdout)
+    assert "--nri-golden={check,update,none}" in str(suite.pytester.runpytest("--help").stdout)

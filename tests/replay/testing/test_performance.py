@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays within tests that are coroutines, and what handlers raise meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from contextvars import ContextVar
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import UsageError
+from nri_scope.plugin import Adjustment, Container, PodSandbox
+from nri_scope.replay.run import Job
+from nri_scope.replay.testing import casting_of, perform
+
+RECORDING = Path(__file__).parents[3] / "recordings" / "containerd-2.1.nriscope.db"
+WHO = ContextVar("WHO", default="nobody")
+
+
+def job(plugin: object) -> Job:
+    return Job(RECORDING, casting_of(plugin))
+
+
+class Curious:
+    """Adds the value of a context variable, as its handler sees it."""
+
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        return Adjustment().add_env("WHO", WHO.get())
+
+
+class Raising:
+    async def create_container(self, pod: PodSandbox, container: Container) -> None:
+        await asyncio.sleep(0)
+        raise LookupError(container.name)
+
+
+class Interrupting:
+    """Somebody types ^C while it works on an event for ever."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    async def create_container(self, pod: PodSandbox, container: Container) -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+
+
+def added(plugin: object) -> list[object]:
+    replayed, _ = perform(job(plugin))
+    return [change.after for change in replayed.container("shop/web/app").changes]
+
+
+def test_handlers_see_the_context_of_the_test() -> None:
+    WHO.set("plain")
+    assert added(Curious()) == ["plain"]
+
+
+async def test_handlers_see_the_context_of_a_coroutine_too() -> None:
+    WHO.set("coroutine")
+    assert added(Curious()) == ["coroutine"]
+
+
+async def test_error_comes_out_of_the_thread() -> None:
+    with pytest.raises(UsageError, match="there is no profile 'none'"):
+        perform(Job(RECORDING, casting_of(Curious()), profile="none"))
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["plain", "coroutine"])
+def test_interrupt_ends_the_replay(within: bool) -> None:
+    plugin = Interrupting()
+
+    async def coroutine() -> None:
+        perform(job(plugin))
+
+    def play() -> None:
+        if within:
+            with asyncio.Runner() as runner:
+                runner.get_loop().run_until_complete(coroutine())
+        else:
+            perform(job(plugin))
+
+    with pytest.raises(KeyboardInterrupt):
+        play()
+    assert plugin.cancelled
+    assert "nri_replay" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_what_handlers_raise_is_collected(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("nri_scope.plugin")
+    before = log.level, list(log.filters)
+    _, errors = perform(job(Raising()))
+    assert [one.where for one in errors[:2]] == [
+        "create_container shop/web/app",
+        "create_container shop/web/sidecar",
+    ]
+    told = list(errors[0].lines())
+    assert told[-1] == "LookupError: app"
+    assert "in create_container" in told[1]
+    # Neither more nor less is logged than without us.
+    assert {record.levelno for record in caplog.records} == {logging.ERROR}
+    assert (log.level, log.filters) == before
