@@ -140,14 +140,28 @@ def _dictionary(base: bytes) -> zstandard.ZstdCompressionDict:
     return zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
-def load(object_id: int, fetch: Callable[[int], StoredObject | None]) -> tuple[int, bytes]:
+def _unknown(object_id: int) -> tuple[int, bytes] | None:
+    return None
+
+
+def load(
+    object_id: int,
+    fetch: Callable[[int], StoredObject | None],
+    known: Callable[[int], tuple[int, bytes] | None] = _unknown,
+) -> tuple[int, bytes]:
     """The kind and content of an object, fetched with everything it was packed against.
 
-    Raises ContentError: missing, a cycle, too many dictionaries, damaged.
+    ``known`` gives kind and content of those of them that were loaded before. Raises ContentError:
+    missing, a cycle, too many dictionaries, damaged.
     """
     chain: list[StoredObject] = []
+    content: bytes | None = None
     wanted: int | None = object_id
     while wanted is not None:
+        before = known(wanted) if chain else None
+        if before is not None:
+            content = before[1]
+            break
         stored = fetch(wanted)
         if stored is None:
             raise ContentError(f"object {wanted} is missing")
@@ -158,7 +172,6 @@ def load(object_id: int, fetch: Callable[[int], StoredObject | None]) -> tuple[i
             raise ContentError(f"object {stored.id} is packed against a younger one")
         chain.append(stored)
         wanted = stored.base
-    content: bytes | None = None
     for stored in reversed(chain):
         content = unpack(stored, content)
     assert content is not None

@@ -40,7 +40,8 @@ class Objects:
         """An object's kind and content."""
         kept = self._kept.get(object_id)
         if kept is None:
-            kept = load(object_id, lambda wanted: fetch(self._connection, wanted))
+            # What it was packed against is mostly what was read just before.
+            kept = load(object_id, lambda wanted: fetch(self._connection, wanted), self._kept.get)
             self._kept.put(object_id, kept, len(kept[1]) + 100)
         return kept
 

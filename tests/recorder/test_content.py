@@ -139,3 +139,12 @@ class TestLoad:
         del chain[1]
         with pytest.raises(ContentError, match="object 1 is missing"):
             load(3, chain.get)
+
+
+def test_what_is_known_is_not_fetched_again() -> None:
+    base = a_container(a_pod(1)).SerializeToString(deterministic=True)
+    content = a_container(a_pod(2)).SerializeToString(deterministic=True)
+    packed = Packer().against(content, base, 1)
+    assert packed is not None
+    rows = {2: _stored(content, packed, number=2, base=1)}
+    assert load(2, rows.get, {1: (int(Kind.RAW), base)}.get) == (Kind.RAW, content)
