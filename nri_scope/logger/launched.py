@@ -140,9 +140,9 @@ class LaunchedPlugin:
             # disk that is not mounted yet. What keeps us from making ours is told by `open`.
             with contextlib.suppress(OSError):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Recorder.open(
+        return Recorder.open_apart(
             settings.output,
             limits=WriterLimits(max_size=settings.max_size, max_age_seconds=settings.max_age),
-            keep=settings.where.matches if settings.where is not None else None,
+            where=settings.where,
             on_problem=self._log.write,
         )
