@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import latency, size, startup, sustained
+from benchmarks import latency, merging, replay, size, startup, sustained
 from benchmarks.findings import Finding, findings_table
 from benchmarks.latency import Latency, latency_table
 from benchmarks.machine import Machine, Watch
@@ -29,10 +29,13 @@ class Scale:
     lifecycles_all_different: int
     events: int
     starts: int
+    replay_rounds: int
+    replay_lifecycles: int
+    mergers: int
 
 
-FULL = Scale(7, 500, 60, 1000, 10_000, 15)
-SHORT = Scale(3, 100, 8, 200, 2_000, 5)
+FULL = Scale(7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000)
+SHORT = Scale(3, 100, 8, 200, 2_000, 5, 3, 200, 300)
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Results:
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-PARTS = ("latency", "sustained", "size", "startup")
+PARTS = ("latency", "sustained", "size", "startup", "replay", "merging")
 
 
 async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
@@ -100,6 +103,16 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
         findings += await size.measure(folder, events=scale.events)
     if "startup" in parts:
         findings.append(startup.measure(scale.starts))
+    if "replay" in parts:
+        say(f"replay: {scale.replay_rounds} rounds of {scale.replay_lifecycles:,} lifecycles")
+        findings.append(
+            await replay.measure(
+                folder, rounds=scale.replay_rounds, lifecycles=scale.replay_lifecycles
+            )
+        )
+        findings.append(replay.measure_bundled(scale.starts))
+    if "merging" in parts:
+        findings.append(merging.measure(scale.mergers))
     return Results(latencies, findings, watch.machine())
 
 
