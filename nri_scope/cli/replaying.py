@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,13 +18,12 @@ from nri_scope.replay.golden import Golden, Key, Mismatch, as_data, lines
 from nri_scope.replay.origin import origin_of
 from nri_scope.replay.report import Report, change_record, differing, document, junit
 from nri_scope.replay.run import Job, replay
+from nri_scope.replay.story import Audience
 from nri_scope.transport.loop import run
 
 if TYPE_CHECKING:
     from nri_scope.recorder.plain import Plain
-    from nri_scope.replay.pace import Wait
-    from nri_scope.replay.result import PlayedEvent, Replayed
-    from nri_scope.replay.script import Step
+    from nri_scope.replay.result import Line, PlayedEvent, Replayed
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,44 +46,74 @@ def perform(job: Job, wishes: Wishes) -> bool:
     """Replay and tell; returns whether all is well, which it is when nobody reads any more."""
     # A golden that cannot be read is better found before the plugins have done anything.
     golden = _load(wishes)
-    well = True
     with Output() as output:
-        well = _perform(output, job, golden, wishes)
-    return well
+        return _perform(output, job, golden, wishes)
+    return True
 
 
 def _perform(output: Output, job: Job, golden: Golden | None, wishes: Wishes) -> bool:
-    chain = len(job.casting.plugins) + job.casting.expect > 1
-    text = Report(chain=chain, colour=output.colour, width=output.width)
-
-    def show(event: PlayedEvent) -> None:
-        if not wishes.json:
-            for line in text.event(event):
-                output.line(line)
-            output.flush()
-
-    replayed = _run(job, show)
+    plugins = [plugin.id for plugin in job.casting.plugins]
+    # Of those that come by themselves we do not know the names yet.
+    names = [*plugins, *["??-external"] * job.casting.expect]
+    text = Report(chain=len(names) > 1, plugins=names, colour=output.colour, width=output.width)
+    audience = Audience() if wishes.json else _Printing(output, text, _addressees(job))
+    replayed = _run(job, audience)
     mismatches = _compare(replayed, golden, wishes)
-    other = None if wishes.other is None else _run(wishes.other, lambda event: None)
+    other = None if wishes.other is None else _run(wishes.other, Audience())
     if wishes.junit is not None:
         _write(wishes.junit, junit(replayed, _by_key(mismatches, wishes)))
     if wishes.json:
         output.line(to_json(_document(replayed, mismatches, other, wishes)))
     else:
         _tell(output, text, replayed, mismatches, other, wishes)
-    if other is not None and next(differing(replayed, other), None) is not None:
+    if other is not None and (not other.ok or next(differing(replayed, other), None) is not None):
         return False
     if wishes.golden is None or wishes.update_golden:
         return replayed.ok
-    return not mismatches and not any(plugin.left_behind for plugin in replayed.plugins)
+    return not mismatches and not any(
+        plugin.left_behind or plugin.deserted for plugin in replayed.plugins
+    )
 
 
-def _run(job: Job, on_event: Callable[[PlayedEvent], None]) -> Replayed:
+class _Printing(Audience):
+    """Prints everything when it happens."""
+
+    def __init__(self, output: Output, text: Report, to: str) -> None:
+        """``to`` tells whom it is replayed to."""
+        self._output = output
+        self._text = text
+        self._to = to
+
+    def began(self, replayed: Replayed) -> None:
+        text = f"{replayed.source}, {self._to}, as {replayed.title}"
+        self._print([safe(text, self._output.width), ""])
+
+    def event(self, played: PlayedEvent) -> None:
+        self._print(self._text.event(played))
+
+    def line(self, line: Line) -> None:
+        self._print([self._text.line(line)])
+
+    def _print(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._output.line(line)
+        self._output.flush()
+
+
+def _addressees(job: Job) -> str:
+    to = ", ".join(sorted(plugin.id for plugin in job.casting.plugins))
+    if job.casting.listen is not None:
+        who = "one plugin" if job.casting.expect == 1 else f"{job.casting.expect} plugins"
+        to = " and ".join(filter(None, [to, f"{who} from {job.casting.listen}"]))
+    return f"to {to or 'nobody'}"
+
+
+def _run(job: Job, audience: Audience) -> Replayed:
     async def main() -> Replayed:
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await replay(job, on_event)
+        return await replay(job, audience)
 
     try:
         return run(main())
@@ -139,6 +167,8 @@ def _tell(
     if other is not None:
         for line in text.differences(replayed, other):
             output.line(line)
+        for failure in other.failures():
+            output.line(safe(f"with the other chain: {failure}", output.width))
     if mismatches:
         output.line("")
         for line in lines(mismatches, str(wishes.golden)):
@@ -170,6 +200,7 @@ def _document(
     if other is not None:
         found["compared_with"] = {
             "plugins": [plugin.plugin for plugin in other.plugins],
+            "failures": list(other.failures()),
             "containers": {
                 name: [one if isinstance(one, str) else change_record(one) for one in changed]
                 for name, changed in differing(replayed, other)
@@ -186,19 +217,3 @@ def _write(path: Path, text: str) -> None:
             f"{path}: cannot be written: {(error.strerror or str(error)).lower()}",
             "name another file after --junit",
         ) from error
-
-
-def stepped() -> Wait:
-    """Wait for Enter before each event; the end of the input goes on without waiting."""
-    if not sys.stdin.isatty() and sys.stdin.closed:
-        raise UsageError("--step waits for Enter, and there is no standard input")
-    ended = False
-
-    async def wait(step: Step) -> None:
-        nonlocal ended
-        if ended:
-            return
-        safe(f"{step.recorded.event} {step.subject}".strip())
-        ended = not await asyncio.to_thread(sys.stdin.readline)
-
-    return wait

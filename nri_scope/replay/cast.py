@@ -13,7 +13,7 @@ from pathlib import Path
 from nri_scope.errors import ConnectionClosed, NriScopeError, UsageError
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity, inherited, serve
-from nri_scope.runtime import Plugin, Runtime, Stream
+from nri_scope.runtime import Plugin, Rejection, Runtime, Stage, Stream
 
 from .chain import Command
 from .result import Line, PluginResult
@@ -72,9 +72,11 @@ class Cast:
         self._on_output = on_output
         self._last_event = last_event
         self._results: dict[str, PluginResult] = {}
+        self._present: dict[Plugin, None] = {}
         self._ended: list[Plugin] = []
         self._serving: set[asyncio.Task[None]] = set()
         self._failed_setups: set[str] = set()
+        self._sent_away = False
         self._closing = False
 
     def results(self) -> list[PluginResult]:
@@ -96,7 +98,9 @@ class Cast:
 
     def ready(self, plugin: Plugin) -> None:
         """A plugin gets events from now on."""
-        self._results.setdefault(plugin.id, PluginResult(plugin.id, "")).gone = ""
+        self._present[plugin] = None
+        result = self._results.setdefault(plugin.id, PluginResult(plugin.id, ""))
+        result.gone, result.gone_after = "", 0
 
     def failed_setup(self, plugin: Plugin) -> None:
         """Its Synchronize failed, which is a result as any other."""
@@ -106,10 +110,36 @@ class Cast:
     def ended(self, plugin: Plugin) -> None:
         """Its connection is gone."""
         self._ended.append(plugin)
+        was_ready = plugin in self._present
+        self._present.pop(plugin, None)
         result = self._results.get(plugin.id)
-        if result is not None and not self._closing:
-            result.gone = plugin.end_reason
-            result.gone_after = self._last_event()
+        if result is None or self._closing:
+            return
+        result.gone = plugin.end_reason
+        result.gone_after = self._last_event()
+        if was_ready and not self._sent_away:
+            result.deserted = f"{plugin.end_reason}, after event {result.gone_after}"
+
+    async def lost(self, runtime: Runtime, plugin_id: str) -> str:
+        """The reason why the runtime lost a plugin while it was asked, once that is known.
+
+        That takes as long as its process takes to end.
+        """
+        await runtime.wait_for(
+            lambda: not any(one.id == plugin_id and one.link.closed for one in self._present)
+        )
+        result = self._results.get(plugin_id)
+        if result is None:
+            return ""
+        # The rest of the chain was asked meanwhile, and it may have ended long ago.
+        result.deserted = ""
+        return result.gone
+
+    def hear_out(self) -> None:
+        """Take what plugins have printed by now."""
+        for plugin in self._present:
+            if plugin.process is not None:
+                plugin.process.hear_out()
 
     # -- coming and going ---------------------------------------------------------------------
 
@@ -129,16 +159,38 @@ class Cast:
                 await self._adopt(runtime, plugin)
         await self._await_others(runtime, self._casting.patience, "start it now")
 
-    async def restarted(self, runtime: Runtime) -> None:
-        """The runtime was down and is back, with the plugins that it launches itself."""
+    async def restart(self, runtime: Runtime) -> None:
+        """The runtime goes down and comes back; returns once the plugins are back as well."""
+        known = len(runtime.rejections)
+        self._sent_away = True
+        try:
+            await runtime.restart()
+        finally:
+            self._sent_away = False
         self._take_stock()
+        for one in list(runtime.rejections)[known:]:
+            result = self._results.get(one.plugin)
+            if result is not None:
+                result.deserted = f"it did not come up again: {one.reason}"
         for plugin in self._in_order():
             if isinstance(plugin, InProcess):
                 await self._adopt(runtime, plugin)
-        await self.come_back(runtime)
+        await self._come_back(runtime)
 
-    async def come_back(self, runtime: Runtime) -> None:
-        """Wait for those that have to connect again by themselves."""
+    async def send_away(self, runtime: Runtime, reason: str) -> None:
+        """The runtime closes all connections; returns once those are back that come by themselves.
+
+        Runtimes do not launch a plugin again.
+        """
+        self._sent_away = True
+        try:
+            for one in {plugin.id for plugin in runtime.plugins}:
+                await runtime.drop(one, reason)
+        finally:
+            self._sent_away = False
+        await self._come_back(runtime)
+
+    async def _come_back(self, runtime: Runtime) -> None:
         await self._await_others(runtime, COMES_BACK, "a plugin has to connect again by itself")
 
     def leave(self) -> None:
@@ -163,7 +215,7 @@ class Cast:
             )
         except ConnectionClosed as error:
             if plugin.id not in self._failed_setups:
-                raise UsageError(f"{plugin.id} did not come up: {error}") from error
+                raise UsageError(f"{plugin.id} did not come up: {_plainly(error)}") from error
 
     async def _adopt(self, runtime: Runtime, plugin: InProcess) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -183,24 +235,40 @@ class Cast:
             await runtime.adopt(ours, self._casting.config(plugin.index))
         except ConnectionClosed as error:
             if plugin.id not in self._failed_setups:
-                raise UsageError(f"{plugin.id} did not come up: {error}") from error
+                raise UsageError(f"{plugin.id} did not come up: {_plainly(error)}") from error
 
     async def _await_others(self, runtime: Runtime, seconds: float, hint: str) -> None:
         expected = self._casting.expect
         if not expected or self._casting.listen is None:
             return
         started = {plugin.id for plugin in self._casting.plugins}
+        known = len(runtime.rejections)
 
         def there() -> bool:
-            return sum(plugin.id not in started for plugin in runtime.plugins) >= expected
+            failed = self._failed_setups - started
+            came = {plugin.id for plugin in runtime.plugins} - started
+            return len(failed | came) >= expected
+
+        def refused() -> list[Rejection]:
+            return [
+                one
+                for one in list(runtime.rejections)[known:]
+                if one.plugin and one.stage is not Stage.SYNCHRONIZATION
+            ]
 
         try:
             async with asyncio.timeout(seconds):
-                await runtime.wait_for(there)
+                await runtime.wait_for(lambda: there() or bool(refused()))
         except TimeoutError:
-            refused = [one.end_reason for one in runtime.former if one.end_reason]
-            why = f" (one was refused: {refused[-1]})" if refused else ""
             count = "no plugin" if expected == 1 else f"fewer than {expected} plugins"
             raise UsageError(
-                f"{count} came to {self._casting.listen} within {seconds:g} s{why}", hint
+                f"{count} came to {self._casting.listen} within {seconds:g} s", hint
             ) from None
+        if not there():
+            # It would try the same again, and whoever started it had better know.
+            one = refused()[0]
+            raise UsageError(f"{one.plugin} came to {self._casting.listen}, in vain: {one.reason}")
+
+
+def _plainly(error: ConnectionClosed) -> str:
+    return str(error).replace("RegisterPlugin: no answer", "it did not register")

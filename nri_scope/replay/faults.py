@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
@@ -31,10 +30,11 @@ FORMS = {
 }
 """Every fault and how it is written."""
 
+INJECTED = "another plugin of the node failed, as --fault error wants"
+"""Why an event fails with --fault error."""
+
 HUGE_SYNC_MAX = 100_000
 """Containers; ten times what any node has."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,17 @@ class Faults:
     huge_sync: int = 0
     """So many containers more exist at the beginning."""
 
-    def arranged(self, steps: Iterator[tuple[Step, bool]]) -> Iterator[tuple[Step, bool]]:
+    def arranged(self, steps: Iterator[Step]) -> Iterator[Step]:
         """The events in the order and number in which these faults make them come."""
         if self.reorder:
             steps = _pods_stop_early(steps)
-        for step, wanted in steps:
-            sent = wanted and step.event not in self.skip
-            yield step, sent
-            if sent and step.event in self.duplicate:
-                yield step, True
+        for step in steps:
+            if step.wanted and step.event in self.skip:
+                yield replace(step, wanted=False, left_out="left out by --fault skip")
+                continue
+            yield step
+            if step.wanted and step.event in self.duplicate:
+                yield replace(step, added="it comes a second time")
 
 
 NONE = Faults()
@@ -89,7 +91,7 @@ def _with(faults: Faults, text: str) -> Faults:
     form = FORMS.get(name)
     if form is None:
         nearest = difflib.get_close_matches(name, FORMS, n=1)
-        hint = f"did you mean {FORMS[nearest[0]]}?" if nearest else f"one of {', '.join(FORMS)}"
+        hint = f"did you mean {FORMS[nearest[0]]}?" if nearest else f"there is {', '.join(FORMS)}"
         raise UsageError(f"there is no fault {name!r}", hint)
     if len(arguments) != form.count(":"):
         raise UsageError(f"fault {text!r} is not complete, or too long", f"write it as {form}")
@@ -124,7 +126,7 @@ def _event(text: str, name: str) -> Event:
     by_name = {event.name.lower(): event for event in Event}
     event = by_name.get(name.lower())
     if event is None:
-        nearest = difflib.get_close_matches(name.lower(), by_name, n=1)
+        nearest = difflib.get_close_matches(name.lower(), by_name, n=1, cutoff=0.4)
         hint = f"did you mean {by_name[nearest[0]].name}?" if nearest else "as in CreateContainer"
         raise UsageError(f"fault {text!r}: there is no event {name!r}", hint)
     return event
@@ -143,22 +145,27 @@ def _number(text: str, digits: str, most: int) -> int:
     return int(digits)
 
 
-def _pods_stop_early(steps: Iterator[tuple[Step, bool]]) -> Iterator[tuple[Step, bool]]:
+def _pods_stop_early(steps: Iterator[Step]) -> Iterator[Step]:
     """Hold the ends of a pod's containers back until its StopPodSandbox has come.
 
     containerd and CRI-O do that when a pod is removed by force, and the node is busy. Memory is
     bounded by what is held back: at most a few events for each container of a pod.
     """
-    held: dict[str, list[tuple[Step, bool]]] = {}
-    for step, wanted in steps:
+    held: dict[str, list[Step]] = {}
+    stopped: set[str] = set()
+    for step in steps:
         pod_id = step.recorded.pod_id
-        if step.event in (Event.StopContainer, Event.RemoveContainer) and pod_id:
-            held.setdefault(pod_id, []).append((step, wanted))
+        ends = step.event in (Event.StopContainer, Event.RemoveContainer)
+        if ends and pod_id and pod_id not in stopped:
+            held.setdefault(pod_id, []).append(step)
             continue
         if step.event is Event.RemovePodSandbox:
+            stopped.discard(pod_id)
             yield from held.pop(pod_id, ())
-        yield step, wanted
+        yield step
         if step.event is Event.StopPodSandbox:
-            yield from held.pop(pod_id, ())
-    for late in held.values():
-        yield from late
+            stopped.add(pod_id)
+            for late in held.pop(pod_id, ()):
+                yield replace(late, added="it comes after StopPodSandbox")
+    for kept in held.values():
+        yield from kept

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from google.protobuf.message import Message
+
 from nri_scope.errors import (
-    AdjustmentRefused,
     ConnectionClosed,
     DeadlineExceeded,
     NriScopeError,
@@ -24,23 +25,52 @@ class Judge:
         self._seen: Counter[tuple[str, str, str]] = Counter()
 
     def reply(
-        self, answer: Answer, event_id: int, event: str, subject: str, deadline_ns: int
+        self,
+        answer: Answer,
+        event_id: int,
+        event: str,
+        subject: str,
+        *,
+        refused: str = "",
+        lost: str = "",
     ) -> Reply:
-        """The judged reply. An error of `AdjustmentRefused` is a conflict."""
+        """The judged reply.
+
+        ``refused`` tells why the runtime does not do what it asks for, ``lost`` how the plugin's
+        connection ended where it ended instead.
+        """
         key = (answer.plugin, event, subject)
         self._seen[key] += 1
+        found = verdict(answer.error)
+        problem = str(answer.error or "")
+        if found is Verdict.OK and refused:
+            found, problem = Verdict.CONFLICT, refused
+        elif found is Verdict.LATE:
+            problem = f"no answer within {answer.timeout_ns / 1e9:.3g} s"
+        elif found is Verdict.CRASH:
+            problem = lost or problem
         return Reply(
             event_id=event_id,
             event=event,
             plugin=answer.plugin,
             subject=subject,
             occurrence=self._seen[key],
-            message=answer.reply,
-            verdict=verdict(answer.error),
-            problem=str(answer.error or ""),
+            message=_shared(answer.reply),
+            verdict=found,
+            problem=problem,
             took_ns=answer.took_ns,
-            deadline_ns=deadline_ns,
+            deadline_ns=answer.timeout_ns,
         )
+
+
+_EMPTY: dict[str, Message] = {}
+
+
+def _shared(message: Message | None) -> Message | None:
+    """Most replies say nothing: these are one object, as a recording may have millions."""
+    if message is None or message.ByteSize():
+        return message
+    return _EMPTY.setdefault(message.DESCRIPTOR.full_name, message)
 
 
 def verdict(error: NriScopeError | None) -> Verdict:
@@ -54,6 +84,4 @@ def verdict(error: NriScopeError | None) -> Verdict:
             return Verdict.CRASH
         case RpcError():
             return Verdict.ERROR
-        case AdjustmentRefused():
-            return Verdict.CONFLICT
     return Verdict.RUBBISH

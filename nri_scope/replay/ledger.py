@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 
 from nri_scope import oci
@@ -20,10 +21,16 @@ class Ledger:
     ``containers`` is the result, in the order in which containers were first heard of.
     """
 
-    def __init__(self, world: World, containers: dict[str, ContainerResult]) -> None:
+    def __init__(
+        self, world: World, containers: dict[str, ContainerResult], *, keep: bool = True
+    ) -> None:
+        """Without ``keep``, containers that have ended unchanged are forgotten."""
         self._world = world
         self._containers = containers
+        self._keep = keep
         self._by_id: dict[str, ContainerResult] = {}
+        self._times: Counter[str] = Counter()
+        """How many containers of one name there have been."""
 
     def created(
         self,
@@ -31,6 +38,8 @@ class Ledger:
         pod: api.PodSandbox | None,
         asked: Iterable[tuple[str, api.ContainerAdjustment]],
         merged: api.ContainerAdjustment | None,
+        *,
+        failure: str = "",
     ) -> list[Attributed]:
         """A container was to be created; ``merged`` is None where that failed.
 
@@ -47,10 +56,22 @@ class Ledger:
             after = oci.adjust(spec, adjustment)
             changes += self._attribute(result, plugin, spec, after)
             spec = after
-        result.created = merged is not None
+        result.created, result.failure = merged is not None, failure
         if merged is not None:
             result.spec = oci.adjust(result.before, merged)
+        else:
+            self._by_id.pop(container.id, None)
         return changes
+
+    def removed(self, container_id: str) -> None:
+        """Nothing happens to a container any more."""
+        result = self._by_id.pop(container_id, None)
+        if result is None:
+            return
+        if not self._keep and not result.changes and result.created:
+            del self._containers[result.name]
+        else:
+            result.pack()
 
     def remarks(
         self,
@@ -127,14 +148,16 @@ class Ledger:
         if result is None and container is not None:
             pod = self._world.pods.get(container.pod_sandbox_id)
             result = self._new(container, oci.spec_of(container, pod))
+            result.existed = True
         return result
 
     def _new(self, container: api.Container, spec: oci.Spec) -> ContainerResult:
-        name = first = self._world.name_of(container.id)
-        number = 1
-        while name in self._containers:
-            number += 1
-            name = f"{first}#{number}"
+        # The same container comes again where its creation is repeated.
+        known = self._by_id.get(container.id)
+        name = self._world.name_of(container.id) if known is None else known.name
+        if known is None:
+            self._times[name] += 1
+            name = f"{name}#{self._times[name]}" if self._times[name] > 1 else name
         result = ContainerResult(name, before=spec, spec=spec)
         self._containers[name] = self._by_id[container.id] = result
         return result

@@ -4,35 +4,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Protocol, cast
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 
-from nri_scope import oci
-from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import AdjustmentRefused, UsageError
 from nri_scope.nri.events import Event
-from nri_scope.nri.merging import Creation, Updating
-from nri_scope.nri.subject import container_of, pod_of
-from nri_scope.runtime import Answer, Course, Outcome, Runtime
+from nri_scope.runtime import RECORDED, Answer, Course, Outcome, Runtime
 
-from .faults import NONE, Faults
+from .effects import Effects
+from .faults import INJECTED, NONE, Faults
 from .judge import Judge
-from .ledger import Ledger
 from .model import Reply
 from .pace import Wait, at_once
 from .result import PlayedEvent
 from .script import Script, Step
+from .story import Story
 from .world import World
-
-
-class _Asking(Protocol):
-    """A reply that may ask for updates of other containers."""
-
-    @property
-    def update(self) -> Iterable[api.ContainerUpdate]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +30,7 @@ class Manner:
     wait: Wait = field(default=at_once)
     faults: Faults = NONE
     effects: bool = True
-    """Off: every request goes byte for byte as it was recorded."""
+    """Off: every request goes as it was recorded, whatever was answered before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +39,17 @@ class Stage:
 
     runtime: Runtime
     world: World
-    ledger: Ledger
+    effects: Effects
     judge: Judge
-    begin: Callable[[PlayedEvent], None]
-    """Hears of each event before anybody is asked; it is filled in while it is played."""
+    story: Story
     restart: Callable[[], Awaitable[None]]
     """Restarts the runtime, and returns once the plugins are back that come back."""
-    reconnect: Callable[[], Awaitable[None]]
-    """The same after all connections were closed."""
+    drop_connections: Callable[[str], Awaitable[None]]
+    """The same after all connections were closed, for the reason given."""
+    lost: Callable[[str], Awaitable[str]]
+    """How the connection of a plugin ended, once that is known."""
+    hear_out: Callable[[], None]
+    """Takes what plugins have printed by now."""
 
 
 class Player:
@@ -68,57 +59,50 @@ class Player:
         self._script = script
         self._stage = stage
         self._manner = manner
+        self._faults = manner.faults
         self._world = stage.world
-        self._course = self._new_course()
+        self._story = stage.story
+        self._course = Course(stage.runtime.profile)
+        # Its plugins came late to the pods that Synchronize tells of.
+        pods, containers = self._world.state()
+        self._course.ran(pods)
+        self._course.synchronized(containers)
         self._played = 0
 
     async def play(self) -> None:
         """Play all of it. Raises `UsageError` for what cannot be played."""
-        faults = self._manner.faults
-        if faults.unknown_event:
+        if self._faults.unknown_event:
             await self._unknown_event()
-        for step, wanted in faults.arranged(self._script.steps()):
-            if not wanted:
+        for step in self._faults.arranged(self._script.steps()):
+            if not step.wanted:
                 self._follow(step)
                 continue
             await self._manner.wait(step)
             await self._step(step)
             self._played += 1
-            if self._played in faults.drop_after:
-                await self._drop_connections()
-            if self._played in faults.restart_after:
-                self._note("restart-runtime", "the runtime restarts")
-                await self._stage.restart()
-                self._course = self._new_course()
-            # Plugins that print, or ask for updates by themselves, have their turn.
+            await self._disturb()
+            # Plugins that ask for updates by themselves have their turn.
             await asyncio.sleep(0)
 
-    def _new_course(self) -> Course:
-        course = Course(self._stage.runtime.profile)
-        course.synchronized(self._world.state()[1])
-        return course
-
     def _follow(self, step: Step) -> None:
-        if step.event is not None and step.message is not None:
-            self._world.happened(step.event, self._world.shown(step.event, step.message))
+        if step.event is None or step.message is None:
+            return
+        shown = self._world.shown(step.event, step.message)
+        if step.left_out:
+            played = self._played_of(step)
+            played.skipped = step.left_out
+            self._story.tell(played)
+        if self._world.concerned(step.event, shown):
+            self._world.happened(step.event, shown)
 
     # -- one event ----------------------------------------------------------------------------
 
     async def _step(self, step: Step) -> None:
         recorded = step.recorded
         if step.event is None or step.message is None or not self._manner.effects:
-            played = PlayedEvent(recorded.id, recorded.event, step.subject, recorded.at_ns)
-            self._stage.begin(played)
-            await self._send_raw(played, step)
-            if step.event is not None and step.message is not None:
-                self._world.happened(step.event, step.message)
+            await self._send_raw(step)
             return
-        if not self._world.knows(step.event, step.message):
-            raise UsageError(
-                f"event {recorded.id}, {step.event.name}, is about {step.subject}, of which "
-                "neither Synchronize nor a CreateContainer told",
-                "leave it out with --where, or play everything as it is with --no-effects",
-            )
+        self._world.check_known(recorded.id, step.event, step.message, step.subject)
         shown = self._world.shown(step.event, step.message)
         for part in self._course.happens(step.event, shown):
             played = PlayedEvent(
@@ -126,133 +110,118 @@ class Player:
                 part.event.name,
                 step.subject,
                 0 if part.own else recorded.at_ns,
-                skipped=part.skipped,
+                fault=step.added,
             )
-            self._stage.begin(played)
             if not part.skipped:
-                await self._operate(played, part.event, part.request, recorded.timeout_ns)
+                await self._operate(played, part.event, part.request, self._timeout_ns(step))
+                continue
+            played.skipped = part.skipped
+            self._story.begin(played)
+            self._story.end()
+            if self._world.concerned(part.event, part.request):
+                self._world.happened(part.event, part.request)
 
     async def _operate(
         self, played: PlayedEvent, event: Event, request: Message, timeout_ns: int = 0
     ) -> None:
+        self._story.begin(played)
         outcome = await self._stage.runtime.operate(event, request, timeout_ns=timeout_ns)
-        if event in self._manner.faults.error and not outcome.failure:
-            played.fault = f"{event.name} fails, after its plugins were asked"
-            outcome.failure = "injected by --fault"
-        elif event in self._manner.faults.slow:
-            seconds = self._manner.faults.slow[event]
-            played.fault = f"each reply is {seconds:g} s on its way"
-        played.skipped = outcome.skipped
+        refusal, wisher = "", ""
+        if event is Event.CreateContainer and not outcome.failure:
+            refusal, wisher = self._stage.effects.refusal(request, outcome)
+            outcome.failure = refusal
+        self._injure(played, event, outcome)
+        self._stage.effects.of(played, event, request, outcome)
         played.failure = outcome.failure or outcome.error
-        played.dropped = outcome.dropped
+        played.dropped += outcome.dropped
         for answer in outcome.answers:
-            played.replies.append(self._reply(played, answer, _refusal(outcome, answer)))
+            refused = self._refused(outcome, answer) or (refusal if answer.plugin == wisher else "")
+            played.replies.append(await self._reply(played, answer, played.event, refused))
         for answer in outcome.validations:
             name = Event.ValidateContainerAdjustment.name
-            judged = self._reply(played, answer, _refusal(outcome, answer), name)
-            played.replies.append(judged)
-        if event is Event.CreateContainer and not outcome.failure:
-            played.failure = outcome.failure = _refused_by_runtime(outcome, request)
-        self._take_effect(played, event, request, outcome)
+            refused = self._refused(outcome, answer)
+            played.replies.append(await self._reply(played, answer, name, refused))
+        if refusal and not wisher:
+            self._story.result.tally.fail(f"{played.event} {played.subject}: {refusal}")
+        self._end()
         if outcome.failure:
             for part in self._course.failed(event, request):
                 undone = PlayedEvent(0, part.event.name, played.subject, 0)
-                self._stage.begin(undone)
                 await self._operate(undone, part.event, part.request)
 
-    def _reply(
-        self,
-        played: PlayedEvent,
-        answer: Answer,
-        refused: AdjustmentRefused | None,
-        event: str = "",
+    def _injure(self, played: PlayedEvent, event: Event, outcome: Outcome) -> None:
+        if event in self._faults.error and not outcome.failure:
+            outcome.failure = INJECTED
+        if event in self._faults.slow and outcome.answers:
+            played.fault = f"each reply is {self._faults.slow[event]:g} s on its way"
+
+    def _refused(self, outcome: Outcome, answer: Answer) -> str:
+        """What the runtime refused of a reply that was fine by itself, in its words."""
+        if not outcome.refused or outcome.culprit != answer.plugin or answer.error is not None:
+            return ""
+        prefix = self._stage.runtime.profile.conduct.failing.get(outcome.event, "")
+        return (outcome.failure or outcome.error).removeprefix(prefix)
+
+    async def _reply(
+        self, played: PlayedEvent, answer: Answer, event: str, refused: str = ""
     ) -> Reply:
-        judged = answer if refused is None else replace(answer, error=refused)
+        lost = await self._stage.lost(answer.plugin) if answer.dropped else ""
         return self._stage.judge.reply(
-            judged, played.event_id, event or played.event, played.subject, answer.timeout_ns
+            answer, played.event_id, event, played.subject, refused=refused, lost=lost
         )
 
-    def _take_effect(
-        self, played: PlayedEvent, event: Event, request: Message, outcome: Outcome
-    ) -> None:
-        world, ledger = self._world, self._stage.ledger
-        done = not outcome.failure
-        container = container_of(event.name, request)
-        if event is Event.CreateContainer and container is not None:
-            pod = pod_of(event.name, request)
-            wanted = [
-                (answer.plugin, reply.adjust)
-                for answer in outcome.answers
-                if isinstance(reply := answer.reply, api.CreateContainerResponse)
-                and reply.HasField("adjust")
-            ]
-            merged = outcome.merged
-            if done and isinstance(merged, Creation):
-                world.happened(event, request)
-                world.created(container, merged.adjustment)
-                played.changes += ledger.created(container, pod, wanted, merged.adjustment)
-                played.dropped += ledger.remarks(container, pod, wanted)
-            else:
-                world.not_created(container)
-                played.changes += ledger.created(container, pod, wanted, None)
-        elif done:
-            world.happened(event, request)
-        asked = list(_asked(outcome))
-        if isinstance(outcome.merged, Updating) and done and container is not None:
-            own = [one for one in asked if one[1].container_id == container.id]
-            asked = [one for one in asked if one[1].container_id != container.id]
-            wanted_resources = cast("api.UpdateContainerRequest", request).linux_resources
-            resources = outcome.merged.resources
-            played.changes += ledger.resources(container.id, wanted_resources, own, resources)
-            world.update(container.id, resources)
-        for update in outcome.updates:
-            world.update(update.container_id, update.linux.resources)
-        played.changes += ledger.updated(asked, outcome.updates)
+    def _timeout_ns(self, step: Step) -> int:
+        """As it was; on another runtime than the recorded one, whatever is usual there."""
+        profile = self._stage.runtime.profile
+        return step.recorded.timeout_ns if profile.name == RECORDED else 0
+
+    def _end(self) -> None:
+        self._stage.hear_out()
+        self._story.end()
 
     # -- what does not go by the book ---------------------------------------------------------
 
-    async def _send_raw(self, played: PlayedEvent, step: Step) -> None:
+    async def _send_raw(self, step: Step) -> None:
+        recorded = step.recorded
+        played = self._played_of(step)
+        self._story.begin(played)
         answers = await self._stage.runtime.send(
-            step.recorded.method, step.request, timeout_ns=step.recorded.timeout_ns
+            recorded.method, step.request, timeout_ns=self._timeout_ns(step)
         )
-        played.replies = [self._reply(played, answer, None) for answer in answers]
+        await self._answered(played, answers)
+        if step.event is not None and step.message is not None:
+            self._world.happened(step.event, step.message)
+
+    def _played_of(self, step: Step) -> PlayedEvent:
+        recorded = step.recorded
+        return PlayedEvent(
+            recorded.id, recorded.event, step.subject, recorded.at_ns, fault=step.added
+        )
 
     async def _unknown_event(self) -> None:
         played = PlayedEvent(0, "unknown event", "", 0, fault="an event of a later NRI version")
-        self._stage.begin(played)
-        answers = await self._stage.runtime.send_unknown()
-        played.replies = [self._reply(played, answer, None) for answer in answers]
+        self._story.begin(played)
+        await self._answered(played, await self._stage.runtime.send_unknown())
 
-    async def _drop_connections(self) -> None:
-        self._note("drop-connection", "the runtime closes every connection")
-        for plugin in self._stage.runtime.plugins:
-            plugin.drop("closed by the runtime, as --fault drop-connection wants")
-        await self._stage.reconnect()
+    async def _answered(self, played: PlayedEvent, answers: Sequence[Answer]) -> None:
+        for answer in answers:
+            played.replies.append(await self._reply(played, answer, played.event))
+        self._end()
+
+    async def _disturb(self) -> None:
+        """What happens to the runtime after so many events."""
+        if self._played in self._faults.drop_after:
+            self._note("drop-connection", "the runtime closes every connection")
+            await self._stage.drop_connections(
+                "closed by the runtime, as --fault drop-connection wants"
+            )
+            self._end()
+        if self._played in self._faults.restart_after:
+            self._note("restart-runtime", "the runtime restarts")
+            await self._stage.restart()
+            self._course = Course(self._stage.runtime.profile)
+            self._course.synchronized(self._world.state()[1])
+            self._end()
 
     def _note(self, event: str, text: str) -> None:
-        self._stage.begin(PlayedEvent(0, event, "", 0, fault=text))
-
-
-def _refusal(outcome: Outcome, answer: Answer) -> AdjustmentRefused | None:
-    """What a runtime refused of a reply that was fine by itself."""
-    if outcome.refused and outcome.culprit == answer.plugin and answer.error is None:
-        return AdjustmentRefused(outcome.failure or outcome.error)
-    return None
-
-
-def _refused_by_runtime(outcome: Outcome, request: Message) -> str:
-    """Why the runtime cannot make a spec of what was merged, in its words; "" where it can."""
-    container = container_of(Event.CreateContainer.name, request)
-    if not isinstance(outcome.merged, Creation) or container is None:
-        return ""
-    found = oci.remarks(outcome.merged.adjustment, oci.spec_of(container))
-    return next((one.reason for one in found if one.kind == "refused"), "")
-
-
-def _asked(outcome: Outcome) -> Iterable[tuple[str, api.ContainerUpdate]]:
-    """The updates that plugins asked for, in order."""
-    for answer in outcome.answers:
-        reply = answer.reply
-        if reply is not None and "update" in reply.DESCRIPTOR.fields_by_name:
-            for update in cast("_Asking", reply).update:
-                yield answer.plugin, update
+        self._story.begin(PlayedEvent(0, event, "", 0, fault=text))

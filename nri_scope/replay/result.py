@@ -3,14 +3,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nri_scope.nri.merging import Dropped
-from nri_scope.oci import Change, Spec, changes
+from nri_scope.oci import Change
 
+from .container import ContainerResult
 from .model import Reply, Verdict
+
+__all__ = [
+    "Attributed",
+    "ContainerResult",
+    "Line",
+    "PlayedEvent",
+    "PluginResult",
+    "Replayed",
+    "Tally",
+]
+
+FAILURES_KEPT = 10_000
+"""Failures that are told one by one; the rest is counted."""
 
 
 class Line(NamedTuple):
@@ -30,7 +45,7 @@ class Attributed:
 
     plugin: str
     container: str
-    """``namespace/pod/container``."""
+    """The container's name in the result: ``namespace/pod/container``, perhaps with ``#2``."""
     change: Change
 
 
@@ -58,44 +73,8 @@ class PlayedEvent:
     """What went wrong on purpose."""
     output: list[Line] = field(default_factory=list)
     """What plugins printed from this event on to the next."""
-
-
-@dataclass(slots=True)
-class ContainerResult:
-    """One container at the end of the replay, or of its life."""
-
-    name: str
-    """``namespace/pod/container``; with ``#2`` for the second of that name, and so on."""
-    before: Spec = field(repr=False)
-    """As the runtime would have made it without any plugin."""
-    spec: Spec = field(repr=False)
-    created: bool = True
-    """False where its creation failed here."""
-    _owners: dict[str, str] = field(default_factory=dict, repr=False)
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """What the plugins together made of it."""
-        return changes(self.before, self.spec)
-
-    @property
-    def owners(self) -> dict[str, str]:
-        """The plugin (``NN-name``) that changed each path last."""
-        return dict(sorted(self._owners.items()))
-
-    def owner(self, path: str) -> str:
-        """The plugin that changed ``path``, or what is below it, last; "" where none did."""
-        found = ""
-        for owned, plugin in self._owners.items():
-            if owned == path or owned.startswith(f"{path}/") or path.startswith(f"{owned}/"):
-                found = plugin
-        return found
-
-    def own(self, path: str, plugin: str) -> None:
-        """``plugin`` changed ``path`` now."""
-        # Put last: the newest owner wins where paths are nested.
-        self._owners.pop(path, None)
-        self._owners[path] = plugin
+    output_left_out: int = 0
+    """Lines that were too many to be kept."""
 
 
 @dataclass(slots=True)
@@ -110,10 +89,45 @@ class PluginResult:
     """Why it was gone before the end; "" where it was not."""
     gone_after: int = 0
     """The event (of the recording) after which it was gone."""
+    deserted: str = ""
+    """How it went away by itself while nobody asked it anything; "" where it did not."""
     exit: str = ""
     """How its process ended where that was before the end, in words."""
     left_behind: tuple[str, ...] = ()
     """Processes that outlived it, by their command lines; they were ended."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """The sum of what was played, for which no event need be kept."""
+
+    events: int = 0
+    """Of the recording, that were sent to whoever wanted them."""
+    skipped: int = 0
+    """Of the recording, that do not come on this runtime, or not here."""
+    verdicts: Counter[Verdict] = field(default_factory=Counter[Verdict])
+    slow: int = 0
+    failures: list[str] = field(default_factory=list)
+    more_failures: int = 0
+
+    def count(self, played: PlayedEvent) -> None:
+        """Add one event that is over."""
+        if played.event_id:
+            self.skipped += bool(played.skipped)
+            self.events += not played.skipped
+        where = f"{played.event} {played.subject}".strip()
+        for reply in played.replies:
+            self.verdicts[reply.verdict] += 1
+            self.slow += reply.slow
+            if reply.verdict is not Verdict.OK:
+                self.fail(f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}")
+
+    def fail(self, text: str) -> None:
+        """Something went wrong without being asked to."""
+        if len(self.failures) < FAILURES_KEPT:
+            self.failures.append(text)
+        else:
+            self.more_failures += 1
 
 
 @dataclass(slots=True)
@@ -125,10 +139,14 @@ class Replayed:
     fingerprint: str
     """The same for every replay of the same events."""
     profile: str
+    title: str = ""
+    """The runtime that the profile stands for, for people."""
     plugins: list[PluginResult] = field(default_factory=list)
     events: list[PlayedEvent] = field(default_factory=list)
+    """Empty where they were not to be kept."""
     containers: dict[str, ContainerResult] = field(default_factory=dict)
-    """By name, in the order of their arrival."""
+    """By name, in the order of their arrival; of several rounds those of the last one."""
+    tally: Tally = field(default_factory=Tally)
     took_ns: int = 0
     playing_ns: int = 0
     """Without starting and ending the plugins."""
@@ -150,12 +168,12 @@ class Replayed:
 
     def failures(self) -> Iterator[str]:
         """What went wrong without being asked to, a line each."""
-        for event in self.events:
-            where = f"{event.event} {event.subject}".strip()
-            for reply in event.replies:
-                if reply.verdict is not Verdict.OK:
-                    yield f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}"
+        yield from self.tally.failures
+        if self.tally.more_failures:
+            yield f"and {self.tally.more_failures} more"
         for plugin in self.plugins:
+            if plugin.deserted:
+                yield f"{plugin.plugin} went away by itself: {plugin.deserted}"
             for process in plugin.left_behind:
                 yield f"{plugin.plugin} left a process behind: {process}"
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -39,8 +40,14 @@ class Step:
     """The event's own request message, out of its StateChange if it came in one; None with
     `event`."""
     request: bytes
-    """As it was on the wire."""
+    """As it was recorded."""
     service: str = PLUGIN_SERVICE
+    wanted: bool = True
+    """Whether it is to be played. What is not played happened nevertheless."""
+    left_out: str = ""
+    """Why it is not sent though it was chosen: a fault."""
+    added: str = ""
+    """Why it comes though it did not come so when it was recorded: a fault."""
 
     @property
     def subject(self) -> str:
@@ -68,6 +75,12 @@ class Bound:
         if self.event_id is not None:
             return event.id >= self.event_id
         return self.at_ns is None or event.at_ns >= self.at_ns
+
+    def not_before(self, other: Bound) -> bool:
+        """Whether the other one is this place or before it, as far as that can be said."""
+        if self.event_id is not None and other.event_id is not None:
+            return self.event_id >= other.event_id
+        return self.at_ns is not None and other.at_ns is not None and self.at_ns >= other.at_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +138,9 @@ class Script:
             synchronizes_launched=True,
         )
 
-    def steps(self) -> Iterator[tuple[Step, bool]]:
-        """Every event of the session up to the end, and whether it is to be played.
-
-        What is not played happened nevertheless: the state that plugins are told follows it.
+    def steps(self) -> Iterator[Step]:
+        """Every event of the session up to the end, also those that are not to be played: the
+        state that plugins are told follows them.
         """
         choice = self._choice
         begun = choice.begin is None
@@ -142,36 +154,44 @@ class Script:
                 return
             wanted = begun and (choice.where is None or choice.where.matches(recorded))
             wanted = wanted and (not choice.only or concerns(choice.only, recorded))
-            yield self._step(recorded, request), wanted
+            yield self._step(recorded, request, wanted)
 
     def before(self) -> Iterator[Step]:
-        """The events before the first one to be played."""
-        for step, wanted in self.steps():
-            if wanted:
+        """The events before the first one to be played.
+
+        Raises `UsageError` in the end where a choice was made, and none is left to be played.
+        """
+        for step in self.steps():
+            if step.wanted:
                 return
             yield step
+        choice = self._choice
+        if choice.where or choice.only or choice.begin or choice.end:
+            raise UsageError(
+                f"{self._recording.path}: session {self.session.id} has no event that you chose",
+                "see `log` for what it has, and widen --where, --only, --from or --to",
+            )
 
-    def _step(self, recorded: Recorded, request: bytes) -> Step:
+    def _step(self, recorded: Recorded, request: bytes, wanted: bool) -> Step:
         decoded = decode_request(recorded.method, request)
         method = METHODS.get(decoded.event)
         if decoded.message is None or method is None or method.event is None:
-            return Step(recorded, None, None, request)
+            return Step(recorded, None, None, request, wanted=wanted)
         message = decoded.message
         if isinstance(message, api.StateChangeEvent):
             message = _own_request(method.request, message)
-        return Step(recorded, method.event, message, request)
+        return Step(recorded, method.event, message, request, wanted=wanted)
 
     def _check_only(self, only: str) -> None:
-        names = {subject_of(step.recorded) for step, _ in self._all_steps()}
-        if only not in names and not any(name.startswith(f"{only}/") for name in names):
-            raise UsageError(
-                f"{self._recording.path}: session {self.session.id} has no event of {only}",
-                "`log` shows what it has; write ns/pod or ns/pod/container",
-            )
-
-    def _all_steps(self) -> Iterator[tuple[Step, bool]]:
-        for recorded in self._recording.events(where=parse(f"session:{self.session.id}")):
-            yield Step(recorded, None, None, b""), True
+        events = self._recording.events(where=parse(f"session:{self.session.id}"))
+        names = set(map(subject_of, events))
+        if only in names or any(name.startswith(f"{only}/") for name in names):
+            return
+        nearest = difflib.get_close_matches(only, names, n=1)
+        hint = f"did you mean {nearest[0]}?" if nearest else "write ns/pod or ns/pod/container"
+        raise UsageError(
+            f"{self._recording.path}: session {self.session.id} has no event of {only}", hint
+        )
 
 
 def concerns(only: str, event: Recorded) -> bool:
@@ -199,7 +219,9 @@ def _choose(recording: Recording, wanted: int | None) -> Session:
         raise UsageError(f"{recording.path}: it has no session to replay", "record something first")
     if wanted is None:
         # Its plugin was asked before all others: it saw containers as the runtime made them.
-        return min(sessions, key=lambda session: (session.plugin_index, session.id))
+        sessions.sort(key=lambda session: (session.plugin_index, session.id))
+        told = (one for one in sessions if recording.state(one.id).complete)
+        return next(told, sessions[0])
     for session in sessions:
         if session.id == wanted:
             return session

@@ -18,6 +18,7 @@ from typing import Protocol, cast
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
 from nri_scope.nri.merging import adjusted, with_resources
 from nri_scope.nri.subject import container_of, pod_of
@@ -95,10 +96,24 @@ class World:
         cast("_AboutContainer", request).container.CopyFrom(_overlaid(container, ours))
         return request
 
-    def knows(self, event: Event, recorded: Message) -> bool:
-        """Whether the container of ``event`` is one that ever came here."""
+    def check_known(self, number: int, event: Event, recorded: Message, subject: str) -> None:
+        """Raise `UsageError` where ``event`` is about a container that never came here."""
         container = container_of(event.name, recorded)
-        return container is None or event is Event.CreateContainer or container.id in self._names
+        if container is None or event is Event.CreateContainer or container.id in self._names:
+            return
+        raise UsageError(
+            f"event {number}, {event.name}, is about {subject}, of which neither Synchronize nor a "
+            "CreateContainer told",
+            "leave it out with --where, or play everything as it is with --no-effects",
+        )
+
+    def concerned(self, event: Event, request: Message) -> bool:
+        """Whether ``event``, which is not sent, happens here: not to what was never created."""
+        container = container_of(event.name, request)
+        if container is not None and event is not Event.CreateContainer:
+            return container.id in self.containers
+        pod = pod_of(event.name, request)
+        return pod is None or event is Event.RunPodSandbox or pod.id in self.pods
 
     def name_of(self, container_id: str) -> str:
         """``namespace/pod/container`` of a container that ever came; else the id itself."""
@@ -126,6 +141,7 @@ class World:
             return
         if event is Event.RemoveContainer:
             self.containers.pop(container.id, None)
+            self._ended_containers.discard(container.id)
             return
         self.containers[container.id] = container
         if event is Event.CreateContainer:

@@ -125,6 +125,10 @@ class Process:
         self.end()
         await self.wait_gone()
 
+    def hear_out(self) -> None:
+        """Take what it has printed by now, not only what the event loop has noticed."""
+        self._read_rest()
+
     def explain(self, reason: str) -> str:
         """The reason why its connection ended, with how it ended itself if it did that first."""
         if self.running or self.ended_by_us:

@@ -25,6 +25,7 @@ def document(replayed: Replayed) -> dict[str, Plain]:
         "source": replayed.source,
         "fingerprint": replayed.fingerprint,
         "profile": replayed.profile,
+        "runtime": replayed.title,
         "ok": replayed.ok,
         "failures": list(replayed.failures()),
         "plugins": [_plugin(plugin) for plugin in replayed.plugins],
@@ -44,6 +45,7 @@ def _plugin(plugin: PluginResult) -> dict[str, Plain]:
         "command": plugin.command,
         "gone": plugin.gone,
         "gone_after": plugin.gone_after,
+        "deserted": plugin.deserted,
         "exit": plugin.exit,
         "left_behind": list(plugin.left_behind),
     }
@@ -77,6 +79,7 @@ def _event(event: PlayedEvent, name_of: Callable[[str], str]) -> dict[str, Plain
 def _reply(reply: Reply, name_of: Callable[[str], str]) -> dict[str, Plain]:
     return {
         "plugin": reply.plugin,
+        "event": reply.event,
         "verdict": str(reply.verdict),
         "problem": reply.problem,
         "reply": None if reply.message is None else plain_reply(reply.message, name_of),
@@ -86,6 +89,7 @@ def _reply(reply: Reply, name_of: Callable[[str], str]) -> dict[str, Plain]:
 def _container(container: ContainerResult) -> dict[str, Plain]:
     return {
         "created": container.created,
+        "failure": container.failure,
         "changes": [
             {**change_record(change), "plugin": container.owner(change.path)}
             for change in container.changes
@@ -119,4 +123,5 @@ def _times(event: PlayedEvent) -> dict[str, Plain]:
         "output": [
             {"plugin": one.plugin, "stream": one.stream, "text": one.text} for one in event.output
         ],
+        "output_left_out": event.output_left_out,
     }

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from nri_scope.oci import Change, Json, changes, sort_mounts
+from nri_scope.oci import Change, Json, Spec, changes, sort_mounts
 from nri_scope.recorder.display import duration
 from nri_scope.recorder.escape import safe
 from nri_scope.replay.model import Reply, Verdict
@@ -32,12 +31,19 @@ _SIGNS = {"added": ("+", _GREEN), "removed": ("-", _RED), "changed": ("~", _YELL
 class Report:
     """Makes the lines. ``chain`` says that there are several plugins to tell apart.
 
-    ``width`` cuts the lines; None leaves them as long as they get.
+    ``plugins`` are their names as far as they are known, to make a column of them. ``width`` cuts
+    the lines; None leaves them as long as they get.
     """
 
     def __init__(
-        self, *, chain: bool = False, colour: bool = False, width: int | None = None
+        self,
+        *,
+        chain: bool = False,
+        plugins: Iterable[str] = (),
+        colour: bool = False,
+        width: int | None = None,
     ) -> None:
+        self._name_width = max(map(len, plugins), default=0)
         self._colour = colour
         self._width = width
         self._chain = chain
@@ -47,26 +53,44 @@ class Report:
     def event(self, event: PlayedEvent) -> Iterator[str]:
         """A line for each reply, and what plugins printed meanwhile below it."""
         yield from self._event(event, _SUBJECT_WIDTH)
-        for line in event.output:
-            yield self._paint(_DIM, safe(_printed(line, chain=self._chain), self._width))
+        yield from map(self.line, event.output)
+        if event.output_left_out:
+            yield self._paint(_DIM, f"        … and {event.output_left_out} more lines")
+
+    def line(self, line: Line) -> str:
+        """What a plugin printed."""
+        return self._paint(_DIM, safe(_printed(line, chain=self._chain), self._width))
 
     def _event(self, event: PlayedEvent, wide: int) -> Iterator[str]:
         number = str(event.event_id) if event.event_id else "+"
         start = f"{number:>6}  {event.event:<{_EVENT_WIDTH}} {event.subject:<{wide}}"
-        if event.fault:
+        if event.fault and (event.replies or not event.subject):
             yield self._paint(_YELLOW, safe(f"        fault: {event.fault}", self._width))
         if event.skipped:
             yield self._paint(_DIM, safe(f"{start}  not sent: {event.skipped}", self._width))
         for reply in event.replies:
             yield self._reply(start, event, reply)
+        if not event.replies and (event.changes or event.dropped):
+            # Nobody was asked: a plugin has asked.
+            asking = [one.plugin for one in event.changes] + [one.plugin for one in event.dropped]
+            for plugin in dict.fromkeys(asking):
+                name = f"{plugin:<{self._name_width}}  " if self._chain else ""
+                text = f"{start}  {name}{'':>6}  {_asked(event, plugin)}"
+                yield safe(text.rstrip(), self._width)
         if event.failure:
             yield self._paint(_RED, safe(f"        fails: {event.failure}", self._width))
         for dropped in event.dropped:
-            text = f"        {dropped.plugin} requested {dropped.path}: {dropped.reason}"
+            what = f"requested {dropped.path}: " if dropped.path else ""
+            text = f"        {dropped.plugin} {what}{dropped.reason}"
             yield self._paint(_YELLOW, safe(text, self._width))
 
     def _reply(self, start: str, event: PlayedEvent, reply: Reply) -> str:
-        plugin = f"  {reply.plugin}" if self._chain else ""
+        plugin = f"  {reply.plugin:<{self._name_width}}" if self._chain else ""
+        if reply.event != event.event:
+            # A validator is asked within CreateContainer.
+            start = start.replace(
+                f"{event.event:<{_EVENT_WIDTH}}", "  it validates".ljust(_EVENT_WIDTH)
+            )
         took = f"{duration(reply.took_ns):>6}"
         good = reply.verdict is Verdict.OK
         words = _in_short(event, reply) if good else f"{reply.verdict}: {reply.problem}"
@@ -85,7 +109,8 @@ class Report:
             yield ""
             yield self._paint(_BOLD, safe(container.name, self._width))
             if not container.created:
-                yield self._paint(_RED, "  was not created")
+                why = f": {container.failure}" if container.failure else ""
+                yield self._paint(_RED, safe(f"  was not created{why}", self._width))
                 continue
             for change in made:
                 yield self._change(container, change)
@@ -118,21 +143,25 @@ class Report:
 
     def summary(self, replayed: Replayed) -> Iterator[str]:
         """How many replies there were of which kind, and who did not see the end."""
-        verdicts = Counter(reply.verdict for reply in replayed.replies())
-        slow = sum(reply.slow for reply in replayed.replies())
-        counts = [f"{count} {verdict}" for verdict, count in sorted(verdicts.items())]
-        counts += [f"{slow} slow"] if slow else []
+        tally = replayed.tally
+        counts = [f"{count} {verdict}" for verdict, count in sorted(tally.verdicts.items())]
+        counts += [f"{tally.slow} slow"] if tally.slow else []
         yield ""
         for plugin in replayed.plugins:
             if plugin.gone:
-                text = f"{plugin.plugin} was gone after event {plugin.gone_after}: {plugin.gone}"
+                after = f"after event {plugin.gone_after}" if plugin.gone_after else "at once"
+                text = f"{plugin.plugin} was gone {after}: {plugin.gone}"
+                yield self._paint(_RED, safe(text, self._width))
+            if plugin.deserted and plugin.deserted.partition(",")[0] != plugin.gone:
+                text = f"{plugin.plugin} went away by itself: {plugin.deserted}"
                 yield self._paint(_RED, safe(text, self._width))
             for process in plugin.left_behind:
                 text = f"{plugin.plugin} left a process behind, ended now: {process}"
                 yield self._paint(_RED, safe(text, self._width))
-        replies = sum(verdicts.values())
+        replies = sum(tally.verdicts.values())
+        not_sent = f" ({tally.skipped} more not sent)" if tally.skipped else ""
         text = (
-            f"{len(replayed.events)} events, {replies} replies"
+            f"{tally.events} events{not_sent}, {replies} replies"
             f"{': ' if counts else ''}{', '.join(counts)}"
             f" in {duration(replayed.playing_ns)}"
         )
@@ -143,18 +172,30 @@ class Report:
 
 
 def _in_short(event: PlayedEvent, reply: Reply) -> str:
-    own = [one for one in event.changes if one.plugin == reply.plugin]
-    here = [one.change.path for one in own if one.container == event.subject]
-    others = sorted({one.container for one in own if one.container != event.subject})
+    words = "" if reply.event != event.event else _asked(event, reply.plugin)
+    if not words and reply.message is not None and reply.message.ByteSize():
+        words = f"a reply of {reply.message.ByteSize()} bytes that changes nothing"
+    return words or "ok"
+
+
+def _asked(event: PlayedEvent, plugin: str) -> str:
+    """What a plugin changes, and in which other containers."""
+    own = [one for one in event.changes if one.plugin == plugin]
+    here = [one.change.path for one in own if _is(one.container, event.subject)]
+    others = sorted({one.container for one in own if not _is(one.container, event.subject)})
     parts: list[str] = []
     if here:
         more = f" and {len(here) - _PATHS_TOLD} more" if len(here) > _PATHS_TOLD else ""
         parts.append(f"changes {', '.join(here[:_PATHS_TOLD])}{more}")
     if others:
-        parts.append(f"updates {', '.join(others)}")
-    if not parts and reply.message is not None and reply.message.ByteSize():
-        parts.append(f"a reply of {reply.message.ByteSize()} bytes that changes nothing")
-    return "; ".join(parts) or "ok"
+        more = f" and {len(others) - _PATHS_TOLD} more" if len(others) > _PATHS_TOLD else ""
+        parts.append(f"updates {', '.join(others[:_PATHS_TOLD])}{more}")
+    return "; ".join(parts)
+
+
+def _is(container: str, subject: str) -> bool:
+    """Names of containers in a result may have a number."""
+    return container == subject or container.rpartition("#")[0] == subject != ""
 
 
 def _values(change: Change) -> str:
@@ -183,9 +224,22 @@ def differing(ours: Replayed, other: Replayed) -> Iterator[tuple[str, list[Chang
     """Containers that two chains make differently, and in what."""
     for name in dict.fromkeys([*ours.containers, *other.containers]):
         one, two = ours.containers.get(name), other.containers.get(name)
-        if one is None or two is None or one.created != two.created:
+        found = next((result for result in (one, two) if result is not None), None)
+        if found is not None and found.existed:
+            # In the chain that does not know it, nobody has touched it.
+            if differences := changes(_made(one, found), _made(two, found)):
+                yield name, list(differences)
+        elif one is None or two is None or one.created != two.created:
             there = two is not None and two.created
             yield name, ["is created there, not here" if there else "is created here, not there"]
-        elif one.created and (found := changes(sort_mounts(one.spec), sort_mounts(two.spec))):
-            # A runtime sorts the mounts of whoever adjusts one: no difference between chains.
-            yield name, list(found)
+        elif one.created and (differences := changes(_sorted(one), _sorted(two))):
+            yield name, list(differences)
+
+
+def _made(result: ContainerResult | None, other: ContainerResult) -> Spec:
+    return sort_mounts(other.before if result is None else result.spec)
+
+
+def _sorted(result: ContainerResult) -> Spec:
+    # A runtime sorts the mounts of whoever adjusts one: no difference between chains.
+    return sort_mounts(result.spec)

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of ``replay``: what they mean together, and which of them contradict each other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TypedDict
+
+from nri_scope.errors import UsageError
+from nri_scope.recorder.filter import Filter
+from nri_scope.replay import chain
+from nri_scope.replay.cast import Casting
+from nri_scope.replay.faults import parse_faults
+from nri_scope.replay.pace import Wait, at_once, paced
+from nri_scope.replay.player import Manner
+from nri_scope.replay.run import Job
+from nri_scope.replay.script import Bound, Choice
+
+from .replay_step import stepped
+from .replaying import Wishes
+
+NO_PLUGINS = "none"
+"""What ``--compare-with`` takes for a chain without any plugin."""
+
+CONFIG_MAX = 1 << 20
+"""Bytes of a configuration; a ttRPC message has at most 4 MiB."""
+
+
+class Options(TypedDict):
+    """As click hands them over."""
+
+    file: Path
+    command_line: tuple[str, ...]
+    plugins: tuple[str, ...]
+    index: str | None
+    name: str | None
+    configs: tuple[str, ...]
+    variables: tuple[str, ...]
+    listen: Path | None
+    expect: int | None
+    session: int | None
+    where: Filter | None
+    begin: Bound | None
+    end: Bound | None
+    only: str
+    profile: str
+    no_effects: bool
+    speed: float | None
+    max_idle: float | None
+    step: bool
+    rounds: int
+    faults: tuple[str, ...]
+    output: Path | None
+    golden: Path | None
+    update_golden: bool
+    others: tuple[str, ...]
+    junit: Path | None
+    output_format: str
+
+
+def understood(options: Options) -> tuple[Job, Wishes]:
+    """What is to be done, and what with the result. Raises `UsageError` for contradictions."""
+    _check(options)
+    json = options["output_format"] == "json"
+    job = Job(
+        recording=options["file"],
+        casting=_casting(options),
+        choice=Choice(
+            session=options["session"],
+            where=options["where"],
+            only=options["only"],
+            begin=options["begin"],
+            end=options["end"],
+        ),
+        manner=Manner(
+            wait=_wait(options),
+            faults=parse_faults(options["faults"]),
+            effects=not options["no_effects"],
+        ),
+        profile=options["profile"],
+        rounds=options["rounds"],
+        output=options["output"],
+        # What is only printed as it comes need not be remembered, however long the recording is.
+        keep=bool(json or options["golden"] or options["junit"] or options["others"]),
+    )
+    wishes = Wishes(
+        json=json,
+        junit=options["junit"],
+        golden=options["golden"],
+        update_golden=options["update_golden"],
+        other=_other(job, options["others"]),
+    )
+    return job, wishes
+
+
+def _check(options: Options) -> None:
+    listen = options["listen"]
+    if options["update_golden"] and options["golden"] is None:
+        raise UsageError("--update-golden needs --golden", "name the file to write")
+    if options["golden"] is not None and options["rounds"] > 1:
+        raise UsageError("--golden compares one round", "leave out --loop")
+    if options["max_idle"] is not None and options["speed"] is None:
+        raise UsageError("--max-idle bounds the pauses of --speed", "add --speed 1x")
+    if options["step"] and options["speed"] is not None:
+        raise UsageError("--step and --speed are two ways to wait", "leave one of them out")
+    if options["expect"] is not None and listen is None:
+        raise UsageError("--expect counts the plugins at --listen", "name its socket")
+    if options["others"] and listen is not None:
+        raise UsageError(
+            "--compare-with needs plugins that can be started twice", "give them with --plugin"
+        )
+    if options["variables"] and not (options["command_line"] or options["plugins"]):
+        raise UsageError(
+            "--env is for plugins that are launched", "those that come by themselves have their own"
+        )
+    begin, end = options["begin"], options["end"]
+    if begin is not None and end is not None and begin.not_before(end):
+        raise UsageError("--from is not before --to", "nothing is left to be played")
+
+
+def _casting(options: Options) -> Casting:
+    commands = [chain.parse_plugin(text) for text in options["plugins"]]
+    index, name, listen = options["index"], options["name"], options["listen"]
+    if options["command_line"]:
+        commands.append(chain.command(options["command_line"], index or "", name or ""))
+    elif index or name:
+        raise UsageError("--index and --name are for COMMAND", "write it after --")
+    if not commands and listen is None:
+        raise UsageError(
+            "there is no plugin to replay to",
+            "write its command after --, or use --plugin or --listen",
+        )
+    if options["configs"] and not commands:
+        raise UsageError(
+            "--config is for plugins that are launched",
+            "runtimes send no configuration to those that come by themselves",
+        )
+    return Casting(
+        plugins=tuple(commands),
+        configs=_configs(options["configs"], {one.index for one in commands}),
+        environment=_environment(options["variables"]),
+        listen=listen,
+        expect=options["expect"] or (1 if listen is not None else 0),
+    )
+
+
+def _configs(texts: tuple[str, ...], indices: set[str]) -> dict[str, str]:
+    configs: dict[str, str] = {}
+    for text in texts:
+        index, equals, rest = text.partition("=")
+        if not equals or len(index) != 2 or not index.isdigit():
+            index, rest = "", text
+        elif index not in indices:
+            raise UsageError(f"--config {text}: no plugin has index {index}")
+        if index in configs:
+            raise UsageError(f"--config {text}: there is one for the same plugin already")
+        configs[index] = _read(rest)
+    return configs
+
+
+def _read(file: str) -> str:
+    try:
+        with Path(file).open("rb") as stream:
+            data = stream.read(CONFIG_MAX + 1)
+        if len(data) > CONFIG_MAX:
+            raise UsageError(f"--config {file}: larger than 1 MiB", "runtimes take no such file")
+        return data.decode()
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        words = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "not text"
+        raise UsageError(f"--config {file}: {words}", "name a readable UTF-8 file") from error
+
+
+def _environment(texts: tuple[str, ...]) -> dict[str, str]:
+    environment: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--env {text!r} is no variable", "write NAME=VALUE")
+        environment[name] = value
+    return environment
+
+
+def _wait(options: Options) -> Wait:
+    speed, max_idle = options["speed"], options["max_idle"]
+    if options["step"]:
+        return stepped()
+    if speed is None:
+        return at_once
+    return paced(speed, math.inf if max_idle is None else max_idle)
+
+
+def _other(job: Job, texts: tuple[str, ...]) -> Job | None:
+    if not texts:
+        return None
+    if NO_PLUGINS in texts and len(texts) > 1:
+        raise UsageError("--compare-with none is a chain of its own", "leave out the others")
+    plugins = () if texts == (NO_PLUGINS,) else tuple(map(chain.parse_plugin, texts))
+    return replace(
+        job,
+        casting=replace(job.casting, plugins=plugins),
+        # Nobody watches it.
+        manner=replace(job.manner, wait=at_once),
+        rounds=1,
+        output=None,
+    )

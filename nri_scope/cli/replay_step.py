@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``replay --step``: one event each time somebody presses Enter."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import click
+
+from nri_scope.errors import UsageError
+from nri_scope.recorder.escape import safe
+from nri_scope.replay.pace import Wait
+from nri_scope.replay.script import Step
+
+_AT_ONCE = 4096
+"""Bytes of standard input that are read together; how many does not matter."""
+
+
+def stepped() -> Wait:
+    """Wait for Enter before each event; once the input has ended nothing is waited for."""
+    # Python has none where it was started with a closed descriptor.
+    if sys.stdin is None or sys.stdin.closed:  # pyright: ignore[reportUnnecessaryComparison]
+        raise UsageError("--step waits for Enter, and there is no standard input")
+    return _Steps(sys.stdin.fileno()).wait
+
+
+class _Steps:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._presses = 0
+        self._ended = False
+
+    async def wait(self, step: Step) -> None:
+        """Return at the next Enter."""
+        if self._ended:
+            return
+        name = f"{step.recorded.id}  {step.recorded.event} {step.subject}".rstrip()
+        click.echo(f"Enter for {safe(name)} ", err=True, nl=False)
+        while not self._presses and not self._ended:
+            await self._readable()
+            data = os.read(self._descriptor, _AT_ONCE)
+            self._presses += data.count(b"\n")
+            self._ended = not data
+        self._presses -= bool(self._presses)
+        if not os.isatty(self._descriptor):
+            # Where somebody presses Enter, that ends the line.
+            click.echo(err=True)
+
+    async def _readable(self) -> None:
+        """Wait in the event loop, not in a thread: ^C has to get through, and plugins are heard."""
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        try:
+            loop.add_reader(self._descriptor, ready.set)
+        except OSError:
+            # An ordinary file, which nobody has to wait for.
+            return
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(self._descriptor)

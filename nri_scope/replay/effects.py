@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What follows from one event: for the world, for the containers' specs, and for the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, cast
+
+from google.protobuf.message import Message
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event
+from nri_scope.nri.merging import Creation, Dropped, Updating, unsolicited
+from nri_scope.nri.subject import container_of, pod_of
+from nri_scope.nri.versions import NriVersion
+from nri_scope.runtime import Outcome
+
+from .ledger import Ledger
+from .result import PlayedEvent
+from .world import World
+
+
+class _Asking(Protocol):
+    """A reply that may ask for updates of other containers."""
+
+    @property
+    def update(self) -> Iterable[api.ContainerUpdate]: ...
+
+
+class Effects:
+    """Carries out what was merged."""
+
+    def __init__(self, world: World, ledger: Ledger, version: NriVersion | None) -> None:
+        """``version`` of NRI decides what a runtime drops."""
+        self._world = world
+        self._ledger = ledger
+        self._version = version
+
+    def of(self, played: PlayedEvent, event: Event, request: Message, outcome: Outcome) -> None:
+        """``event`` was told to the plugins as ``request``, with this outcome."""
+        container = container_of(event.name, request)
+        asked = list(_asked(outcome))
+        if event is Event.CreateContainer and container is not None:
+            self._create(played, request, container, outcome)
+        elif not outcome.failure:
+            self._world.happened(event, request)
+            if event is Event.RemoveContainer and container is not None:
+                self._ledger.removed(container.id)
+        if outcome.failure:
+            return
+        if isinstance(outcome.merged, Updating) and container is not None:
+            own = [one for one in asked if one[1].container_id == container.id]
+            asked = [one for one in asked if one[1].container_id != container.id]
+            wanted = cast("api.UpdateContainerRequest", request).linux_resources
+            resources = outcome.merged.resources
+            played.changes += self._ledger.resources(container.id, wanted, own, resources)
+            self._world.update(container.id, resources)
+        self._update(played, asked, outcome.updates)
+
+    def asked_for(
+        self, played: PlayedEvent, plugin: str, updates: Iterable[api.ContainerUpdate]
+    ) -> None:
+        """``plugin`` asked for updates that are about no request of the kubelet's."""
+        kept, dropped = unsolicited(updates, plugin, version=self._version)
+        played.dropped += dropped
+        self._update(played, [(plugin, one) for one in kept], kept)
+
+    def refusal(self, request: Message, outcome: Outcome) -> tuple[str, str]:
+        """Why the runtime can make no spec of what was merged, and whose wish that was.
+
+        Both are "" where it can.
+        """
+        container = container_of(Event.CreateContainer.name, request)
+        if not isinstance(outcome.merged, Creation) or container is None:
+            return "", ""
+        spec = oci.spec_of(container)
+        why = _refused(outcome.merged.adjustment, spec)
+        if not why:
+            return "", ""
+        for plugin, adjustment in _adjusting(outcome):
+            if _refused(adjustment, spec):
+                return why, plugin
+        return why, ""
+
+    def _create(
+        self, played: PlayedEvent, request: Message, container: api.Container, outcome: Outcome
+    ) -> None:
+        world, ledger = self._world, self._ledger
+        pod = pod_of(Event.CreateContainer.name, request)
+        wanted = list(_adjusting(outcome))
+        merged = outcome.merged
+        if not outcome.failure and isinstance(merged, Creation):
+            world.happened(Event.CreateContainer, request)
+            world.created(container, merged.adjustment)
+            played.changes += ledger.created(container, pod, wanted, merged.adjustment)
+            played.dropped += ledger.remarks(container, pod, wanted)
+        else:
+            world.not_created(container)
+            played.changes += ledger.created(container, pod, wanted, None, failure=outcome.failure)
+
+    def _update(
+        self,
+        played: PlayedEvent,
+        asked: Iterable[tuple[str, api.ContainerUpdate]],
+        merged: Iterable[api.ContainerUpdate],
+    ) -> None:
+        merged = list(merged)
+        for update in merged:
+            if update.container_id not in self._world.containers:
+                reason = "there is no such container: runtimes ignore that"
+                plugin = next((who for who, one in asked if _same(one, update)), "")
+                played.dropped.append(Dropped(plugin, update.container_id, "", "", reason))
+        played.changes += self._ledger.updated(asked, merged)
+        for update in merged:
+            self._world.update(update.container_id, update.linux.resources)
+
+
+def _same(one: api.ContainerUpdate, other: api.ContainerUpdate) -> bool:
+    return one.container_id == other.container_id
+
+
+def _refused(adjustment: api.ContainerAdjustment, spec: oci.Spec) -> str:
+    found = oci.remarks(adjustment, spec)
+    return next((one.reason for one in found if one.kind == "refused"), "")
+
+
+def _adjusting(outcome: Outcome) -> Iterator[tuple[str, api.ContainerAdjustment]]:
+    """What plugins wanted of a new container, in order."""
+    for answer in outcome.answers:
+        reply = answer.reply
+        if isinstance(reply, api.CreateContainerResponse) and reply.HasField("adjust"):
+            yield answer.plugin, reply.adjust
+
+
+def _asked(outcome: Outcome) -> Iterator[tuple[str, api.ContainerUpdate]]:
+    """The updates that plugins asked for, in order."""
+    for answer in outcome.answers:
+        reply = answer.reply
+        if reply is not None and "update" in reply.DESCRIPTOR.fields_by_name:
+            for update in cast("_Asking", reply).update:
+                yield answer.plugin, update

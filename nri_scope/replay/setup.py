@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What plugins of a replay are told before their first event."""
+
+from __future__ import annotations
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.runtime import Profile, synchronize_parts
+
+from .world import World
+
+
+class SetUp:
+    """A plugin is told what exists in the replay's world when its turn comes."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self.world = World()
+
+    @property
+    def profile(self) -> Profile:
+        """The runtime's manners."""
+        return self._profile
+
+    def configure(self, plugin: str, config: str) -> bytes:
+        """The same for everyone but for the configuration."""
+        return self._profile.configure_request(config).SerializeToString()
+
+    def synchronize(self, plugin: str) -> list[bytes]:
+        """The state, split where this runtime can do that."""
+        pods, containers = self.world.state()
+        if self._profile.split_sync:
+            return synchronize_parts(pods, containers)
+        return [api.SynchronizeRequest(pods=pods, containers=containers).SerializeToString()]
+
+
+def size_of(world: World) -> int:
+    """Bytes that its state takes in Synchronize, about."""
+    pods, containers = world.state()
+    return sum(one.ByteSize() for one in (*pods, *containers))
+
+
+def crowd(world: World, count: int) -> None:
+    """Add ``count`` containers that look like one of those that are there."""
+    if not count:
+        return
+    pod = api.PodSandbox(id="nri-scope-crowd", name="crowd", namespace="nri-scope", uid="crowd")
+    model = next(iter(world.containers.values()), api.Container())
+    containers: list[api.Container] = []
+    for number in range(count):
+        container = api.Container()
+        container.CopyFrom(model)
+        container.id = f"nri-scope-crowd-{number:06d}"
+        container.name = f"crowd-{number}"
+        container.pod_sandbox_id = pod.id
+        containers.append(container)
+    world.arrive([pod], containers)

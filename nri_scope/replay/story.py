@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The telling of a replay while it goes on: events begin and end, plugins print in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .result import Line, PlayedEvent, Replayed
+
+LINES_KEPT = 1_000
+"""Lines that are kept with one event. A plugin may print for ever."""
+
+LINES_KEPT_IN_ALL = 100_000
+"""The same for a whole replay: about 20 MiB of ordinary lines."""
+
+
+class Audience:
+    """Hears of a replay as it goes on. Override what you want to hear."""
+
+    def began(self, replayed: Replayed) -> None:
+        """The recording is open, and no plugin has been started yet."""
+
+    def event(self, played: PlayedEvent) -> None:
+        """An event is over, with all replies and what was printed until then."""
+
+    def line(self, line: Line) -> None:
+        """A plugin printed something after the event that was last told of."""
+
+
+@dataclass(slots=True)
+class Story:
+    """Everything that happens, in order, told to an audience and counted.
+
+    With ``keep`` it is in the result too, else it is forgotten once it has been told.
+    """
+
+    result: Replayed
+    audience: Audience
+    keep: bool = True
+    last_id: int = 0
+    """The number of the newest event of the recording."""
+    _current: PlayedEvent = field(default_factory=lambda: PlayedEvent(0, "", "", 0))
+    _over: bool = True
+    _room: int = LINES_KEPT_IN_ALL
+
+    def begin(self, played: PlayedEvent) -> None:
+        """``played`` happens from now on; what is printed belongs to it."""
+        self._current = played
+        self._over = False
+        self.last_id = played.event_id or self.last_id
+        self._add(played)
+
+    def end(self) -> None:
+        """It is over, if it is not already."""
+        if not self._over:
+            self._over = True
+            self._tell(self._current)
+
+    def tell(self, played: PlayedEvent) -> None:
+        """Something happened at once, beside what else happens."""
+        self._add(played)
+        self._tell(played)
+
+    def printed(self, line: Line) -> None:
+        """A plugin printed something."""
+        if len(self._current.output) >= LINES_KEPT or not self._room:
+            self._current.output_left_out += 1
+            return
+        self._room -= 1
+        self._current.output.append(line)
+        if self._over:
+            self.audience.line(line)
+
+    def _add(self, played: PlayedEvent) -> None:
+        if self.keep:
+            self.result.events.append(played)
+
+    def _tell(self, played: PlayedEvent) -> None:
+        self.result.tally.count(played)
+        self.audience.event(played)
