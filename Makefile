@@ -60,7 +60,7 @@ bench: $(STAMP) ## compare with the Go reference in the same run; BENCH_ARGS=--s
 
 # ------------------------------------------------------------------------- lint
 # Independent checks run side by side, each one's output kept together; all run, whichever fails.
-CODE = $(wildcard nri_scope tests scripts benchmarks)
+CODE = $(wildcard nri_scope tests scripts benchmarks examples)
 LINTS := lint-ruff lint-mypy lint-pyright lint-imports lint-lock lint-generated lint-docs
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
