@@ -123,7 +123,12 @@ class Performance:
     def _prepare(self) -> None:
         """What existed before the first event that is played."""
         manner = self._manner
-        world = World.of(self._script.pods, self._script.containers, effects=manner.effects)
+        world = World.of(
+            self._script.pods,
+            self._script.containers,
+            effects=manner.effects,
+            shows_rlimits=self._setup.profile.shows_rlimits,
+        )
         for step in self._script.before():
             if step.event is not None and step.message is not None:
                 world.happened(step.event, world.shown(step.event, step.message))

@@ -3,10 +3,10 @@
 test have made them.
 
 A recording tells which pods and containers came and went, and what became of them: their states,
-process ids and times. What a container is made of is decided by the plugins of this replay. So each
-message that is shown has its adjustable fields (`ADJUSTABLE`) from what was merged here, and all
-others from the recording. In a recording made on a node with plugins of its own, the containers of
-Synchronize hold what these had adjusted before.
+process ids and times. What a container is made of that is created here is decided by the plugins of
+this replay. So each message about it has its adjustable fields (`ADJUSTABLE`) from what was merged
+here, and all others from the recording. A container that no plugin of this replay was asked about,
+as it was there before, is as the recording has it: with what the plugins of that day had adjusted.
 """
 
 from __future__ import annotations
@@ -44,9 +44,13 @@ class World:
     """
 
     effects: bool = True
+    shows_rlimits: bool = True
+    """See `Profile.shows_rlimits`."""
     pods: dict[str, api.PodSandbox] = field(default_factory=dict)
     containers: dict[str, api.Container] = field(default_factory=dict)
     _ended_containers: set[str] = field(default_factory=set)
+    _shaped: set[str] = field(default_factory=set)
+    """Containers that the plugins of this replay have had a say in."""
     _names: dict[str, str] = field(default_factory=dict)
     """Of all containers that ever came, even where they were not created here."""
 
@@ -57,9 +61,10 @@ class World:
         containers: Iterable[api.Container],
         *,
         effects: bool = True,
+        shows_rlimits: bool = True,
     ) -> World:
         """The world as Synchronize told it."""
-        world = cls(effects)
+        world = cls(effects, shows_rlimits)
         world.arrive(pods, containers)
         return world
 
@@ -89,7 +94,7 @@ class World:
         if not self.effects or container is None or event is Event.CreateContainer:
             return recorded
         ours = self.containers.get(container.id)
-        if ours is None:
+        if ours is None or container.id not in self._shaped:
             return recorded
         request = type(recorded)()
         request.CopyFrom(recorded)
@@ -142,6 +147,7 @@ class World:
         if event is Event.RemoveContainer:
             self.containers.pop(container.id, None)
             self._ended_containers.discard(container.id)
+            self._shaped.discard(container.id)
             return
         self.containers[container.id] = container
         if event is Event.CreateContainer:
@@ -150,19 +156,28 @@ class World:
         if event is Event.StopContainer:
             self._ended_containers.add(container.id)
         if event is Event.UpdateContainer:
-            self.update(container.id, cast("api.UpdateContainerRequest", request).linux_resources)
+            self._update(container.id, cast("api.UpdateContainerRequest", request).linux_resources)
 
     def created(self, container: api.Container, adjustment: api.ContainerAdjustment) -> None:
         """A container came into being as the plugins adjusted it."""
-        self.containers[container.id] = adjusted(container, adjustment)
+        self._shaped.add(container.id)
+        self.containers[container.id] = adjusted(
+            container, adjustment, shows_rlimits=self.shows_rlimits
+        )
 
     def not_created(self, container: api.Container) -> None:
         """Its creation failed."""
         self._named(container)
         self.containers.pop(container.id, None)
+        self._shaped.discard(container.id)
 
     def update(self, container_id: str, resources: api.LinuxResources) -> None:
-        """A container's resources changed; one that is not there is left alone."""
+        """Plugins changed a container's resources; one that is not there is left alone."""
+        if container_id in self.containers:
+            self._shaped.add(container_id)
+        self._update(container_id, resources)
+
+    def _update(self, container_id: str, resources: api.LinuxResources) -> None:
         container = self.containers.get(container_id)
         if container is not None and self.effects:
             self.containers[container_id] = with_resources(container, resources)

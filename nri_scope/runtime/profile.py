@@ -116,6 +116,13 @@ class Profile:
         return version is not None and version < V0_12_5
 
     @property
+    def shows_rlimits(self) -> bool:
+        """Events that follow a creation tell the container's rlimits. containerd does so from 2.3
+        on, with NRI 0.12 (``commonContainerToNRI``); seen to be missing in 1.7.24 and 2.1.9.
+        """
+        return runtime_title(self.runtime_name) != "containerd" or self.dedicated_rpcs
+
+    @property
     def title(self) -> str:
         """The runtime for humans: ``containerd 2.1.9 (NRI 0.8.0)``."""
         runtime = f"{runtime_title(self.runtime_name) or 'this runtime'} {self.runtime_version}"

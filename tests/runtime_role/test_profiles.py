@@ -121,3 +121,8 @@ def test_profile_takes_over_the_conduct_of_its_runtime() -> None:
 )
 def test_errors_are_worded_as_go_does(error: NriScopeError, words: str) -> None:
     assert in_go(error) == words
+
+
+def test_rlimits_are_shown_as_real_runtimes_showed_them() -> None:
+    shown = {name for name, profile in PROFILES.items() if profile.shows_rlimits}
+    assert shown == {"containerd-2.3", "cri-o", "isulad"}
