@@ -243,8 +243,13 @@ class ReferencePlugin(Program):
         delay: tuple[str, int, float] | None = None,
         annotation: str = "",
         env: str = "",
+        adjust: str = "",
+        update_before: str = "",
     ) -> Self:
         """Start it; it connects at once, but may not have been synchronized yet.
+
+        ``adjust`` is the JSON of a ContainerAdjustment for every container, ``update_before`` that
+        of LinuxResources that each creation gives to the container that was created before.
 
         ``delay``: an event, how many of these are answered at once, seconds before later ones
         are. ``events`` is a mask, 0 for all that it knows.
@@ -254,6 +259,9 @@ class ReferencePlugin(Program):
         for flag, path in (("yaml", yaml), ("requests", requests)):
             if path is not None:
                 options.append(f"-{flag}={path}")
+        for flag, text in (("adjust", adjust), ("update-before", update_before)):
+            if text:
+                options.append(f"-{flag}={text}")
         if delay is not None:
             event, after, duration = delay
             options += [f"-delay-event={event}", f"-delay-after={after}"]

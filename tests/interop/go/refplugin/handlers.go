@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	"google.golang.org/protobuf/encoding/protojson"
 )
 
 // Configure takes our settings where the runtime has some for us.
@@ -62,17 +63,39 @@ func (p *plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error 
 
 func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, container *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	p.log.write("CreateContainer", "pod", pod, "container", container)
-	if p.Annotation == "" && p.Env == "" {
-		return nil, nil, nil
+	updates, err := p.updateBefore(container.GetId())
+	if err != nil || p.Annotation == "" && p.Env == "" && p.Adjust == nil {
+		return nil, updates, err
 	}
 	adjustment := &api.ContainerAdjustment{}
+	if p.Adjust != nil {
+		if err := protojson.Unmarshal(p.Adjust, adjustment); err != nil {
+			return nil, nil, err
+		}
+	}
 	if p.Annotation != "" {
 		adjustment.AddAnnotation(p.Annotation, container.GetName())
 	}
 	if p.Env != "" {
 		adjustment.AddEnv(p.Env, container.GetName())
 	}
-	return adjustment, nil, nil
+	return adjustment, updates, nil
+}
+
+// updateBefore is asked when a container is created; it updates the one before, if there is one.
+func (p *plugin) updateBefore(id string) ([]*api.ContainerUpdate, error) {
+	before := p.created
+	p.created = id
+	if p.UpdateBefore == nil || before == "" {
+		return nil, nil
+	}
+	resources := &api.LinuxResources{}
+	if err := protojson.Unmarshal(p.UpdateBefore, resources); err != nil {
+		return nil, err
+	}
+	update := &api.ContainerUpdate{ContainerId: before}
+	update.Linux = &api.LinuxContainerUpdate{Resources: resources}
+	return []*api.ContainerUpdate{update}, nil
 }
 
 func (p *plugin) PostCreateContainer(_ context.Context, pod *api.PodSandbox, container *api.Container) error {

@@ -33,6 +33,10 @@ type settings struct {
 	Annotation string `json:"annotation"`  // key to set on containers that are created
 	Env        string `json:"env"`         // variable to set on containers that are created
 	Events     int    `json:"events"`      // mask of events to subscribe to; 0: all we know
+	// A ContainerAdjustment, as JSON, for each container that is created, …
+	Adjust json.RawMessage `json:"adjust"`
+	// … and with each creation LinuxResources for the container that was created before.
+	UpdateBefore json.RawMessage `json:"update_before"`
 }
 
 type plugin struct {
@@ -42,6 +46,7 @@ type plugin struct {
 	log      *eventLog
 	requests *requestLog
 	seen     atomic.Int64
+	created  string // id of the container that was created last
 }
 
 func main() {
@@ -57,6 +62,14 @@ func main() {
 	flag.IntVar(&p.DelayAfter, "delay-after", 0, "how many of these events are answered at once")
 	flag.StringVar(&p.Annotation, "annotation", "", "annotation to set on new containers")
 	flag.StringVar(&p.Env, "env", "", "environment variable to set on new containers")
+	flag.Func("adjust", "JSON of an adjustment of new containers", func(text string) error {
+		p.Adjust = json.RawMessage(text)
+		return nil
+	})
+	flag.Func("update-before", "JSON of resources for the container before a new one", func(text string) error {
+		p.UpdateBefore = json.RawMessage(text)
+		return nil
+	})
 	flag.IntVar(&p.Events, "events", 0, "mask of events to subscribe to")
 	flag.Parse()
 

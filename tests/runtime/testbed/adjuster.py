@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plugin in Python that adjusts and updates much, and notes what it was told and answered.
+
+The notes go to the file that ``$NOTES`` names, a JSON object a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from google.protobuf.message import Message
+
+from nri_scope.plugin import Adjustment, Container, LinuxResources, PodSandbox, Update, run
+
+
+class Adjuster:
+    """Takes part in everything up to NRI 0.9."""
+
+    def __init__(self, notes: Path) -> None:
+        self._notes = notes.open("a", encoding="utf-8")
+        self._running: dict[str, str] = {}
+
+    def synchronize(
+        self, pods: Sequence[PodSandbox], containers: Sequence[Container]
+    ) -> list[Update]:
+        """Give everything that is there fewer CPU shares."""
+        self._running = {one.name: one.id for one in containers}
+        updates = [Update(one.id).set_cpu(shares=300) for one in containers]
+        return self._note("Synchronize", [*pods, *containers], updates)
+
+    def run_pod_sandbox(self, pod: PodSandbox) -> None:
+        """Note it."""
+        self._note("RunPodSandbox", [pod], [])
+
+    def create_container(self, pod: PodSandbox, container: Container) -> list[Adjustment | Update]:
+        """Adjust it in most of the ways there are, and update the container called main."""
+        adjustment = (
+            Adjustment()
+            .add_env("PYTHON", container.name)
+            .remove_env("FOO")
+            .add_env("SHARED", "of-python")
+            .add_annotation("python.example.com/was", "here")
+            .add_mount("/etc/python", "/etc/hostname", options=["ro"])
+            .remove_mount("/dev/mqueue")
+            .add_rlimit("RLIMIT_NOFILE", soft=100, hard=200)
+            .add_device("/dev/null2", type="c", major=1, minor=3, file_mode=0o666)
+            .set_cpu(shares=700)
+        )
+        updates: list[Adjustment | Update] = [adjustment]
+        if "main" in self._running:
+            updates.append(Update(self._running["main"]).set_cpu(quota=50_000, period=100_000))
+        self._note("CreateContainer", [pod, container], updates)
+        return updates
+
+    def post_create_container(self, pod: PodSandbox, container: Container) -> None:
+        """Note it."""
+        self._note("PostCreateContainer", [pod, container], [])
+
+    def start_container(self, pod: PodSandbox, container: Container) -> None:
+        """Note it."""
+        self._note("StartContainer", [pod, container], [])
+
+    def post_start_container(self, pod: PodSandbox, container: Container) -> None:
+        """Note it, and that it may be updated."""
+        self._running[container.name] = container.id
+        self._note("PostStartContainer", [pod, container], [])
+
+    def update_container(
+        self, pod: PodSandbox, container: Container, resources: LinuxResources
+    ) -> list[Update]:
+        """Give it other shares than the ones that were asked for."""
+        updates = [Update(container.id).set_cpu(shares=resources.cpu.shares.value + 100)]
+        return self._note("UpdateContainer", [pod, container, resources], updates)
+
+    def post_update_container(self, pod: PodSandbox, container: Container) -> None:
+        """Note it."""
+        self._note("PostUpdateContainer", [pod, container], [])
+
+    def stop_container(self, pod: PodSandbox, container: Container) -> list[Update]:
+        """Give its shares to main."""
+        self._running.pop(container.name, None)
+        updates = [Update(one).set_cpu(shares=900) for one in self._running.values()]
+        return self._note("StopContainer", [pod, container], updates)
+
+    def remove_container(self, pod: PodSandbox, container: Container) -> None:
+        """Note it."""
+        self._note("RemoveContainer", [pod, container], [])
+
+    def stop_pod_sandbox(self, pod: PodSandbox) -> None:
+        """Note it."""
+        self._note("StopPodSandbox", [pod], [])
+
+    def remove_pod_sandbox(self, pod: PodSandbox) -> None:
+        """Note it."""
+        self._note("RemovePodSandbox", [pod], [])
+
+    def _note(
+        self, event: str, told: Sequence[Message], asked: Sequence[Adjustment | Update]
+    ) -> list[Update]:
+        note = {
+            "event": event,
+            # protobuf's text form: maps are in order.
+            "told": [str(one) for one in told],
+            "asked": [str(one.message) for one in asked],
+        }
+        # Whoever launched us ends us by SIGKILL.
+        print(json.dumps(note), file=self._notes, flush=True)
+        return [one for one in asked if isinstance(one, Update)]
+
+
+if __name__ == "__main__":
+    run(Adjuster(Path(os.environ["NOTES"])), name="adjuster", index="10")
