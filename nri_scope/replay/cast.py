@@ -116,7 +116,7 @@ class Cast:
         if result is None or self._closing:
             return
         result.gone = plugin.end_reason
-        result.gone_after = self._last_event()
+        result.gone_after = self._last_event() if was_ready else 0
         if was_ready and not self._sent_away:
             result.deserted = f"{plugin.end_reason}, after event {result.gone_after}"
 

@@ -9,8 +9,8 @@ from typing import TypeAlias, cast
 
 from nri_scope.oci import Change, Spec, changes
 
-_Packed: TypeAlias = "bytes | Spec"
-"""A spec, or its compressed JSON."""
+_Specs: TypeAlias = "tuple[Spec, Spec]"
+"""Before and after."""
 
 
 class ContainerResult:
@@ -19,7 +19,7 @@ class ContainerResult:
     A container that has ended is kept packed, in about a tenth of the memory.
     """
 
-    __slots__ = ("_before", "_owners", "_spec", "created", "existed", "failure", "name")
+    __slots__ = ("_kept", "_owners", "created", "existed", "failure", "name")
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class ContainerResult:
         """Why it failed, in the runtime's words."""
         self.existed = existed
         """It was there before the replay began."""
-        self._before: _Packed = before
-        self._spec: _Packed = spec
+        self._kept: _Specs | bytes = before, spec
+        """Packed: the compressed JSON of both."""
         self._owners: dict[str, str] = {}
 
     def __repr__(self) -> str:
@@ -63,27 +63,26 @@ class ContainerResult:
     @property
     def before(self) -> Spec:
         """As the runtime would have made it without any plugin."""
-        return _unpacked(self._before)
+        return self._specs()[0]
 
     @before.setter
     def before(self, spec: Spec) -> None:
-        self._before = spec
+        self._kept = spec, self._specs()[1]
 
     @property
     def spec(self) -> Spec:
         """As it is with all of them."""
-        return _unpacked(self._spec)
+        return self._specs()[1]
 
     @spec.setter
     def spec(self, spec: Spec) -> None:
-        self._spec = spec
+        self._kept = self._specs()[0], spec
 
     @property
     def changes(self) -> tuple[Change, ...]:
         """What the plugins together made of it."""
-        if self._before is self._spec:
-            return ()
-        return changes(self.before, self.spec)
+        before, spec = self._specs()
+        return () if before is spec else changes(before, spec)
 
     @property
     def owners(self) -> dict[str, str]:
@@ -106,19 +105,13 @@ class ContainerResult:
 
     def pack(self) -> None:
         """Nothing happens to it any more; it can still be read."""
-        if isinstance(self._before, bytes):
-            return
-        same = self._spec is self._before or self._spec == self._before
-        self._before = _packed(self._before)
-        self._spec = self._before if same else _packed(self.spec)
+        if not isinstance(self._kept, bytes):
+            # Both are much the same, so that the second one takes next to nothing. Surrogates,
+            # which come of undecodable names, survive as escapes.
+            self._kept = zlib.compress(json.dumps(self._kept).encode("ascii"))
 
-
-def _packed(spec: Spec) -> bytes:
-    # Surrogates, which come of undecodable names, survive as escapes.
-    return zlib.compress(json.dumps(spec).encode("ascii"), level=1)
-
-
-def _unpacked(spec: _Packed) -> Spec:
-    if isinstance(spec, bytes):
-        return cast("Spec", json.loads(zlib.decompress(spec)))
-    return spec
+    def _specs(self) -> _Specs:
+        if isinstance(self._kept, bytes):
+            before, spec = json.loads(zlib.decompress(self._kept))
+            return cast("Spec", before), cast("Spec", spec)
+        return self._kept

@@ -55,7 +55,8 @@ class Effects:
             wanted = cast("api.UpdateContainerRequest", request).linux_resources
             resources = outcome.merged.resources
             played.changes += self._ledger.resources(container.id, wanted, own, resources)
-            self._world.update(container.id, resources)
+            if own:
+                self._world.update(container.id, resources)
         self._update(played, asked, outcome.updates)
 
     def asked_for(

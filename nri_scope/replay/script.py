@@ -179,7 +179,7 @@ class Script:
             return Step(recorded, None, None, request, wanted=wanted)
         message = decoded.message
         if isinstance(message, api.StateChangeEvent):
-            message = _own_request(method.request, message)
+            message = own_request(method.request, message)
         return Step(recorded, method.event, message, request, wanted=wanted)
 
     def _check_only(self, only: str) -> None:
@@ -204,7 +204,8 @@ def _is_pod_of(subject: str, only: str) -> bool:
     return bool(subject) and subject.count("/") == 1 and only.startswith(f"{subject}/")
 
 
-def _own_request(kind: Callable[[], Message], change: api.StateChangeEvent) -> Message:
+def own_request(kind: Callable[[], Message], change: api.StateChangeEvent) -> Message:
+    """What a StateChange tells, as the event's own request message."""
     request = kind()
     fields = request.DESCRIPTOR.fields_by_name
     for name in ("pod", "container"):

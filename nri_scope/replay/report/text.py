@@ -161,7 +161,7 @@ class Report:
         replies = sum(tally.verdicts.values())
         not_sent = f" ({tally.skipped} more not sent)" if tally.skipped else ""
         text = (
-            f"{tally.events} events{not_sent}, {replies} replies"
+            f"{_count(tally.events, 'event')}{not_sent}, {_count(replies, 'reply')}"
             f"{': ' if counts else ''}{', '.join(counts)}"
             f" in {duration(replayed.playing_ns)}"
         )
@@ -169,6 +169,11 @@ class Report:
 
     def _paint(self, colour: str, text: str) -> str:
         return f"{colour}{text}{_END}" if self._colour and colour and text else text
+
+
+def _count(number: int, of: str) -> str:
+    plural = f"{of[:-1]}ies" if of.endswith("y") else f"{of}s"
+    return f"{number} {of if number == 1 else plural}"
 
 
 def _in_short(event: PlayedEvent, reply: Reply) -> str:

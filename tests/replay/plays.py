@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays to plugins in this process: objects with handlers, and peers that keep every byte."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.methods import METHODS
+from nri_scope.replay.cast import Casting, InProcess
+from nri_scope.replay.faults import parse_faults
+from nri_scope.replay.player import Manner
+from nri_scope.replay.result import Replayed
+from nri_scope.replay.run import Job, replay
+from nri_scope.replay.script import Choice, own_request
+from nri_scope.transport.loop import run
+from nri_scope.wire import RequestReceived
+from tests.runtime_role.small_plugin import SmallPlugin
+
+
+def job_of(
+    recording: Path,
+    plugins: Mapping[str, object],
+    *,
+    choice: Choice | None = None,
+    profile: str = "recorded",
+    effects: bool = True,
+    faults: Sequence[str] = (),
+    rounds: int = 1,
+    output: Path | None = None,
+) -> Job:
+    """``plugins`` are objects with handlers by their ``NN-name``."""
+    casting = Casting(tuple(InProcess(name[:2], name[3:], one) for name, one in plugins.items()))
+    manner = Manner(faults=parse_faults(faults), effects=effects)
+    return Job(recording, casting, choice or Choice(), manner, profile, rounds, output)
+
+
+def played(recording: Path, plugins: Mapping[str, object], **options: object) -> Replayed:
+    """Replay to objects with handlers."""
+    return run(replay(job_of(recording, plugins, **options)))  # type: ignore[arg-type]
+
+
+def played_to_peers(job: Job, *peers: SmallPlugin) -> Replayed:
+    """Replay to peers that come to a socket by themselves."""
+
+    async def main() -> Replayed:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "nri.sock"
+            casting = replace(job.casting, listen=path, expect=len(peers))
+            playing = asyncio.create_task(replay(replace(job, casting=casting)))
+            joining = asyncio.create_task(_join(path, peers))
+            await asyncio.wait({playing, joining}, return_when=asyncio.FIRST_COMPLETED)
+            if joining.done():
+                await joining
+            return await playing
+
+    return run(main())
+
+
+async def _join(path: Path, peers: Sequence[SmallPlugin]) -> None:
+    while not path.exists():
+        await asyncio.sleep(0)
+    for peer in peers:
+        await peer.connect(path)
+        await peer.register()
+
+
+def told(requests: Sequence[RequestReceived]) -> list[tuple[str, Message]]:
+    """Events by name with their own request messages, whichever way they came."""
+    return [event_told(request.method, request.payload) for request in requests]
+
+
+def event_told(method: str, payload: bytes) -> tuple[str, Message]:
+    """One event, out of its StateChange if it came in one."""
+    if method != "StateChange":
+        return method, METHODS[method].request.FromString(payload)
+    change = api.StateChangeEvent.FromString(payload)
+    name = next(
+        one.event.name for one in METHODS.values() if one.event and one.event.value == change.event
+    )
+    return name, own_request(METHODS[name].request, change)

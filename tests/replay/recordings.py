@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings for replays: the bundled ones, the captures, and any that a test thinks of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.negotiation import nri_version_of
+from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.recorder.writer import Recorder
+from tests.runtime_role.captures import exchanges
+
+ROOT = Path(__file__).parents[2]
+BUNDLED = {
+    name: ROOT / "recordings" / f"{name}.nriscope.db"
+    for name in ("containerd-1.7", "containerd-2.1")
+}
+RECORDING = BUNDLED["containerd-2.1"]
+
+START_NS = 1_700_000_000 * 10**9
+POD = api.PodSandbox(id="pod-id", name="web", namespace="shop", uid="pod-uid")
+
+
+def container(name: str = "app", **fields: object) -> api.Container:
+    """A container of `POD`."""
+    made = api.Container(id=f"{name}-id", name=name, pod_sandbox_id=POD.id)
+    made.MergeFrom(api.Container(**fields))  # type: ignore[arg-type]
+    return made
+
+
+def life(one: api.Container, *, updated: bool = False) -> list[tuple[str, Message]]:
+    """What happens to a container, from its creation to its end."""
+    both = {"pod": POD, "container": one}
+    events: list[tuple[str, Message]] = [
+        ("CreateContainer", api.CreateContainerRequest(**both)),  # type: ignore[arg-type]
+        ("PostCreateContainer", api.PostCreateContainerRequest(**both)),  # type: ignore[arg-type]
+        ("StartContainer", api.StartContainerRequest(**both)),  # type: ignore[arg-type]
+        ("PostStartContainer", api.PostStartContainerRequest(**both)),  # type: ignore[arg-type]
+    ]
+    if updated:
+        update = api.UpdateContainerRequest(pod=POD, container=one)
+        update.linux_resources.cpu.shares.value = 200
+        events += [
+            ("UpdateContainer", update),
+            ("PostUpdateContainer", api.PostUpdateContainerRequest(**both)),  # type: ignore[arg-type]
+        ]
+    return [
+        *events,
+        ("StopContainer", api.StopContainerRequest(**both)),  # type: ignore[arg-type]
+        ("RemoveContainer", api.RemoveContainerRequest(**both)),  # type: ignore[arg-type]
+    ]
+
+
+def run_pod(pod: api.PodSandbox = POD) -> tuple[str, Message]:
+    """A pod begins."""
+    return "RunPodSandbox", api.RunPodSandboxRequest(pod=pod)
+
+
+def recording(
+    path: Path,
+    events: Iterable[tuple[str, Message | bytes]],
+    *,
+    state: api.SynchronizeRequest | None = None,
+    plugin: str = "00-probe",
+    nri_version: str = "0.12.0",
+    told: bool = True,
+) -> Path:
+    """A recording of one session; without ``told`` there is no Synchronize in it."""
+    recorder = Recorder.open(path)
+    write_session(recorder, events, state=state, plugin=plugin, nri_version=nri_version, told=told)
+    recorder.close()
+    return path
+
+
+def write_session(
+    recorder: Recorder,
+    events: Iterable[tuple[str, Message | bytes]],
+    *,
+    state: api.SynchronizeRequest | None = None,
+    plugin: str = "00-probe",
+    nri_version: str = "0.12.0",
+    told: bool = True,
+) -> None:
+    """One session of containerd 2.3, an event each second."""
+    session = recorder.begin_session(_start(plugin, "containerd", "2.3.0", nri_version, START_NS))
+    before: list[tuple[str, Message | bytes]] = [("Configure", api.ConfigureRequest())]
+    if told:
+        before.append(("Synchronize", state or api.SynchronizeRequest()))
+    for number, (method, request) in enumerate([*before, *events]):
+        at_ns = START_NS + number * 10**9
+        data = request if isinstance(request, bytes) else request.SerializeToString()
+        recorder.capture(
+            session, Captured(at_ns, at_ns, method, data, b"", 0, "", 1000, 60 * 10**9)
+        )
+    recorder.end_session(session, "closed", START_NS + 3600 * 10**9)
+
+
+def of_capture(name: str, path: Path) -> Path:
+    """A capture as a recording, one session for each of its plugins."""
+    recorder = Recorder.open(path)
+    sessions: dict[str, int] = {}
+    for stored, reply in exchanges(name):
+        if stored.method == "Configure":
+            configure = api.ConfigureRequest.FromString(stored.request)
+            version, _ = nri_version_of(configure)
+            sessions[stored.plugin] = recorder.begin_session(
+                _start(
+                    stored.plugin,
+                    configure.runtime_name,
+                    configure.runtime_version,
+                    str(version or ""),
+                    stored.at_ns,
+                )
+            )
+        recorder.capture(
+            sessions[stored.plugin],
+            Captured(
+                stored.at_ns, stored.at_ns, stored.method, stored.request, reply, 0, "", 50_000,
+                60 * 10**9,
+            ),
+        )  # fmt: skip
+    recorder.close()
+    return path
+
+
+def _start(plugin: str, runtime: str, version: str, nri_version: str, at_ns: int) -> SessionStart:
+    index, name = plugin.split("-", 1)
+    return SessionStart(
+        role=Role.LOGGER,
+        plugin_name=name,
+        plugin_index=index,
+        runtime_name=runtime,
+        runtime_version=version,
+        nri_version=nri_version,
+        nri_version_inferred=False,
+        mask=0,
+        registration_timeout_ms=60_000,
+        request_timeout_ms=60_000,
+        started_ns=at_ns,
+    )

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replayed to plugins that answer as they once did, a recording comes out as it went in."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from pathlib import Path
+
+import pytest
+from google.protobuf.message import Message
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event
+from nri_scope.recorder.filter import parse
+from nri_scope.recorder.reader import Recording
+from nri_scope.replay.model import Verdict
+from nri_scope.replay.script import SETUP, Bound, Choice
+from nri_scope.wire import RequestReceived
+from tests.runtime_role.captures import NAMES, exchanges
+from tests.runtime_role.small_plugin import SmallPlugin
+
+from .plays import event_told, job_of, played_to_peers, told
+from .recordings import BUNDLED
+
+OUR_MASK = 0x7FF
+CHAIN = ("00-probe-a", "30-env-injector", "50-probe-b", "60-cpu-policy", "95-probe-c")
+
+
+class Remembering(SmallPlugin):
+    """Answers each request as the plugin of its name did when the capture was made."""
+
+    def __init__(self, capture: str, plugin: str) -> None:
+        super().__init__(plugin)
+        self.recorded: list[tuple[str, Message]] = []
+        self._replies: defaultdict[str, deque[bytes]] = defaultdict(deque)
+        for stored, reply in exchanges(capture):
+            if stored.plugin != plugin:
+                continue
+            if stored.method == "Configure":
+                self.mask = api.ConfigureResponse.FromString(reply).events
+            elif stored.method != "Synchronize":
+                event, message = event_told(stored.method, stored.request)
+                self.recorded.append((event, message))
+                self._replies[event].append(reply)
+
+    def serve(self, link: object, request: RequestReceived, arrived_ns: int) -> None:
+        if request.method not in SETUP:
+            event, _ = event_told(request.method, request.payload)
+            reply = self._replies[event].popleft() if self._replies[event] else b""
+            self.on[request.method] = lambda _: reply
+        super().serve(link, request, arrived_ns)  # type: ignore[arg-type]
+
+
+class DeviceInjector(SmallPlugin):
+    """Was there too, at index 20, and nobody captured it; what it did those after it saw."""
+
+    def __init__(self, seen: Remembering) -> None:
+        super().__init__("20-device-injector", Event.CreateContainer.bit)
+        self._devices = {
+            message.container.id: list(message.container.linux.devices)
+            for event, message in seen.recorded
+            if event == "CreateContainer" and isinstance(message, api.CreateContainerRequest)
+        }
+        self.on["CreateContainer"] = self._inject
+
+    def _inject(self, request: RequestReceived) -> Message:
+        container = api.CreateContainerRequest.FromString(request.payload).container
+        there = {device.path for device in container.linux.devices}
+        reply = api.CreateContainerResponse()
+        for device in self._devices[container.id]:
+            if device.path not in there:
+                reply.adjust.linux.devices.append(device)
+        return reply
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_chain_that_answers_as_once_is_told_what_it_was_told_once(
+    name: str, captures: dict[str, Path]
+) -> None:
+    peers = [Remembering(name, plugin) for plugin in CHAIN]
+    unseen = DeviceInjector(peers[2])
+    replayed = played_to_peers(job_of(captures[name], {}), unseen, *peers)
+    assert replayed.ok, list(replayed.failures())
+    for peer in peers:
+        assert [event for event, _ in told(peer.events)] == [event for event, _ in peer.recorded]
+        for ours, theirs in zip(told(peer.events), peer.recorded, strict=True):
+            assert without_empty_memory(*ours) == without_empty_memory(*theirs), peer.name
+
+
+def without_empty_memory(event: str, message: Message) -> tuple[str, Message]:
+    """CRI-O shows a container without limits with an empty message at first, later with none."""
+    if hasattr(message, "container"):
+        resources = message.container.linux.resources
+        if resources.HasField("memory") and not resources.memory.ListFields():
+            resources.ClearField("memory")
+    return event, message
+
+
+@pytest.mark.parametrize("name", [*BUNDLED, *NAMES])
+def test_where_nobody_changes_anything_only_what_was_changed_once_is_another(
+    name: str, captures: dict[str, Path]
+) -> None:
+    path = BUNDLED.get(name) or captures[name]
+    peer = SmallPlugin("00-idle", OUR_MASK)
+    replayed = played_to_peers(job_of(path, {}), peer)
+    assert replayed.ok
+    assert not any(container.changes for container in replayed.containers.values())
+    # Nobody here validates.
+    recorded = [one for one in events_of(path) if one[0] != "ValidateContainerAdjustment"]
+    ours = told(peer.events)
+    assert [event for event, _ in ours] == [event for event, _ in recorded]
+    for (_, one), (event, other) in zip(ours, recorded, strict=True):
+        if name not in BUNDLED and event != "CreateContainer":
+            # Plugins of that day had adjusted these.
+            for message in (one, other):
+                for field in ("annotations", "env", "linux", "args", "mounts", "rlimits"):
+                    if hasattr(message, "container"):
+                        message.container.ClearField(field)
+        assert one == other
+
+
+def events_of(path: Path) -> list[tuple[str, Message]]:
+    """The events of the session that is replayed by default."""
+    with Recording.open(path) as recording:
+        return [
+            event_told(event.method, request)
+            for event, request in recording.exchanges(where=parse("session:1"))
+            if event.method not in SETUP
+        ]
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(3, 31), st.integers(1, 30), st.sampled_from(sorted(BUNDLED)))
+def test_any_part_comes_as_it_was_with_the_state_that_it_met(
+    begin: int, length: int, name: str
+) -> None:
+    path = BUNDLED[name]
+    peer = SmallPlugin("00-idle", OUR_MASK)
+    choice = Choice(begin=Bound(event_id=begin), end=Bound(event_id=begin + length))
+    replayed = played_to_peers(job_of(path, {}, choice=choice), peer)
+    assert {reply.verdict for reply in replayed.replies()} == {Verdict.OK}
+    events = events_of(path)
+    first = begin - 3
+    assert told(peer.events) == events[first : first + length]
+    (state,) = peer.messages("Synchronize")
+    assert isinstance(state, api.SynchronizeRequest)
+    created, ended, removed = set[str](), set[str](), set[str]()
+    for event, message in events[:first]:
+        if hasattr(message, "container"):
+            key = message.container.id
+            {"CreateContainer": created, "StopContainer": ended, "RemoveContainer": removed}.get(
+                event, set()
+            ).add(key)
+    ids = {container.id for container in state.containers}
+    assert created - ended - removed <= ids
+    assert not ids & (ended | removed)
+
+
+@pytest.mark.parametrize("name", [*BUNDLED, *NAMES])
+def test_without_effects_each_byte_is_as_it_was_recorded(
+    name: str, captures: dict[str, Path]
+) -> None:
+    path = BUNDLED.get(name) or captures[name]
+    peer = SmallPlugin("00-raw")
+    adjusting = api.CreateContainerResponse(adjust=api.ContainerAdjustment(annotations={"a": "b"}))
+    peer.on["CreateContainer"] = lambda request: adjusting
+    played_to_peers(job_of(path, {}, effects=False), peer)
+    with Recording.open(path) as recording:
+        recorded = [
+            (event.method, request)
+            for event, request in recording.exchanges(where=parse("session:1"))
+            if event.method not in SETUP
+        ]
+    assert [(one.method, one.payload) for one in peer.events] == recorded
