@@ -18,6 +18,10 @@ from nri_scope.runtime import Answer
 from .model import Reply, Verdict
 
 
+BROKEN = "protocol error"
+"""Begins the reason for which `transport.Link` gives up a peer that talks nonsense."""
+
+
 class Judge:
     """Turns answers into replies, counting how often each plugin got which event."""
 
@@ -80,6 +84,8 @@ def verdict(error: NriScopeError | None) -> Verdict:
             return Verdict.OK
         case DeadlineExceeded():
             return Verdict.LATE
+        case ConnectionClosed(reason=reason) if reason.startswith(BROKEN):
+            return Verdict.RUBBISH
         case ConnectionClosed():
             return Verdict.CRASH
         case RpcError():

@@ -68,10 +68,19 @@ def recording(
     plugin: str = "00-probe",
     nri_version: str = "0.12.0",
     told: bool = True,
+    timeout_ms: int = 60_000,
 ) -> Path:
     """A recording of one session; without ``told`` there is no Synchronize in it."""
     recorder = Recorder.open(path)
-    write_session(recorder, events, state=state, plugin=plugin, nri_version=nri_version, told=told)
+    write_session(
+        recorder,
+        events,
+        state=state,
+        plugin=plugin,
+        nri_version=nri_version,
+        told=told,
+        timeout_ms=timeout_ms,
+    )
     recorder.close()
     return path
 
@@ -84,6 +93,7 @@ def write_session(
     plugin: str = "00-probe",
     nri_version: str = "0.12.0",
     told: bool = True,
+    timeout_ms: int = 60_000,
 ) -> None:
     """One session of containerd 2.3, an event each second."""
     session = recorder.begin_session(_start(plugin, "containerd", "2.3.0", nri_version, START_NS))
@@ -94,7 +104,7 @@ def write_session(
         at_ns = START_NS + number * 10**9
         data = request if isinstance(request, bytes) else request.SerializeToString()
         recorder.capture(
-            session, Captured(at_ns, at_ns, method, data, b"", 0, "", 1000, 60 * 10**9)
+            session, Captured(at_ns, at_ns, method, data, b"", 0, "", 1000, timeout_ms * 10**6)
         )
     recorder.end_session(session, "closed", START_NS + 3600 * 10**9)
 

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What plugins ask for shows up in later events, in Synchronize, and in the containers' specs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.plugin import Adjustment, Container, Eviction, PodSandbox, RuntimeHandle, Update
+from nri_scope.replay.model import Verdict
+from nri_scope.replay.result import Replayed
+from nri_scope.replay.script import Choice
+
+from .plays import played
+from .recordings import POD, RECORDING, container, life, recording, run_pod
+
+
+class Adding:
+    """Adds an environment variable and an annotation."""
+
+    def __init__(self, name: str, value: str = "1") -> None:
+        self.name, self.value = name, value
+
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        return Adjustment().add_env(self.name, self.value).add_annotation(f"{self.name}/a", "b")
+
+
+class Watching:
+    """Keeps what it is told of containers."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, list[str]]] = []
+        self.states: list[dict[str, list[str]]] = []
+
+    def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
+        self.states.append({one.name: sorted(one.env) for one in containers})
+
+    def _see(self, event: str, container: Container) -> None:
+        self.seen.append((event, container.name, sorted(container.env)))
+
+    def create_container(self, pod: PodSandbox, container: Container) -> None:
+        self._see("create", container)
+
+    def post_start_container(self, pod: PodSandbox, container: Container) -> None:
+        self._see("started", container)
+
+    def stop_container(self, pod: PodSandbox, container: Container) -> None:
+        self._see("stop", container)
+
+    def remove_container(self, pod: PodSandbox, container: Container) -> None:
+        self._see("remove", container)
+
+
+class Failing:
+    def create_container(self, pod: PodSandbox, container: Container) -> None:
+        raise RuntimeError("not today")
+
+
+@pytest.fixture
+def one_life(tmp_path: Path) -> Path:
+    """A pod with one container that has an environment variable, updated once."""
+    events = [run_pod(), *life(container(env=["HOME=/"]), updated=True)]
+    return recording(tmp_path / "life.nriscope.db", events)
+
+
+def sent(replayed: Replayed) -> list[str]:
+    return [event.event for event in replayed.events if not event.skipped]
+
+
+def test_later_plugins_and_later_events_see_the_adjustments(one_life: Path) -> None:
+    watching = Watching()
+    replayed = played(one_life, {"10-a": Adding("A"), "20-b": Adding("B"), "90-w": watching})
+    assert replayed.ok
+    all_of_them = ["A=1", "B=1", "HOME=/"]
+    assert watching.seen == [
+        (event, "app", all_of_them) for event in ("create", "started", "stop", "remove")
+    ]
+    app = replayed.container("shop/web/app")
+    assert {change.path: app.owner(change.path) for change in app.changes} == {
+        "/process/env/A": "10-a",
+        "/process/env/B": "20-b",
+        "/annotations/A~1a": "10-a",
+        "/annotations/B~1a": "20-b",
+    }
+
+
+def test_the_next_synchronize_shows_them_too(one_life: Path) -> None:
+    watching = Watching()
+    faults = ["restart-runtime:after=5"]
+    played(one_life, {"10-a": Adding("A"), "90-w": watching}, faults=faults)
+    assert watching.states == [{}, {"app": ["A=1", "HOME=/"]}]
+
+
+def test_without_effects_nothing_shows(one_life: Path) -> None:
+    watching = Watching()
+    played(one_life, {"10-a": Adding("A"), "90-w": watching}, effects=False)
+    assert {tuple(env) for _, _, env in watching.seen} == {("HOME=/",)}
+
+
+def test_a_plugin_less_in_the_chain_is_a_change_less_in_later_events(one_life: Path) -> None:
+    watching = Watching()
+    played(one_life, {"20-b": Adding("B"), "90-w": watching})
+    assert {tuple(env) for _, _, env in watching.seen} == {("B=1", "HOME=/")}
+
+
+def test_a_failed_creation_is_undone_and_the_rest_of_that_life_does_not_come(
+    one_life: Path,
+) -> None:
+    watching = Watching()
+    replayed = played(one_life, {"10-w": watching, "20-failing": Failing()})
+    assert [event for event, *_ in watching.seen] == ["create", "stop", "remove"]
+    assert sent(replayed)[-3:] == ["CreateContainer", "StopContainer", "RemoveContainer"]
+    own = [event for event in replayed.events if event.event == "StopContainer" and event.replies]
+    assert [event.event_id for event in own] == [0]
+    app = replayed.container("shop/web/app")
+    assert not app.created
+    assert "not today" in app.failure
+    assert replayed.tally.skipped == 7
+    assert not replayed.ok
+
+
+def test_a_conflict_is_in_the_words_of_the_runtime_and_about_the_second_plugin(
+    one_life: Path,
+) -> None:
+    replayed = played(one_life, {"10-a": Adding("A"), "20-b": Adding("A", "2")})
+    replies = [one for one in replayed.replies() if one.event == "CreateContainer"]
+    assert [one.verdict for one in replies] == [Verdict.OK, Verdict.CONFLICT]
+    words = 'plugins "20-b" and "10-a" both tried to set Annotations A/a'
+    assert replayed.conflicts == [words]
+    (create,) = [one for one in replayed.events if one.event == "CreateContainer"]
+    assert create.failure.startswith("failed to create containerd container: ")
+    assert create.failure.endswith(replayed.conflicts[0])
+
+
+def test_updates_of_other_containers_show_in_their_later_events(tmp_path: Path) -> None:
+    class Squeezing:
+        """Gives what was there before less, whenever a container comes."""
+
+        def create_container(self, pod: PodSandbox, container: Container) -> list[Update]:
+            if container.name == "app":
+                return []
+            return [Update("app-id").set_cpu(shares=7), Update("nobody").set_cpu(shares=7)]
+
+    class Shares:
+        def __init__(self) -> None:
+            self.of: list[tuple[str, int]] = []
+
+        def stop_container(self, pod: PodSandbox, container: Container) -> None:
+            self.of.append((container.name, container.linux.resources.cpu.shares.value))
+
+    first, second = life(container()), life(container("late"))
+    events = [run_pod(), *first[:4], *second, *first[4:]]
+    shares = Shares()
+    replayed = played(
+        recording(tmp_path / "two.nriscope.db", events), {"10-s": Squeezing(), "90-w": shares}
+    )
+    assert replayed.ok
+    assert shares.of == [("late", 0), ("app", 7)]
+    app = replayed.container("shop/web/app")
+    assert [(change.path, change.after) for change in app.changes] == [
+        ("/linux/resources/cpu/shares", 7)
+    ]
+    assert app.owner("/linux/resources/cpu/shares") == "10-s"
+    assert not replayed.container("shop/web/late").changes
+    dropped = [one for event in replayed.events for one in event.dropped]
+    assert [(one.plugin, one.container_id) for one in dropped] == [("10-s", "nobody")]
+
+
+def test_updates_in_reply_to_synchronize_count(tmp_path: Path) -> None:
+    class Limiting:
+        def synchronize(
+            self, pods: Sequence[PodSandbox], containers: Sequence[Container]
+        ) -> list[Update]:
+            return [Update(one.id).set_cpu(shares=3) for one in containers]
+
+    state = api.SynchronizeRequest(pods=[POD], containers=[container(env=["A=1"])])
+    path = recording(tmp_path / "state.nriscope.db", life(container(env=["A=1"]))[4:], state=state)
+    shares: list[int] = []
+
+    class Last:
+        def stop_container(self, pod: PodSandbox, container: Container) -> None:
+            shares.append(container.linux.resources.cpu.shares.value)
+
+    replayed = played(path, {"10-l": Limiting(), "20-w": Last()})
+    assert replayed.ok
+    assert shares == [3]
+    (event,) = [one for one in replayed.events if one.changes]
+    assert event.event == "Synchronize"
+    assert replayed.container("shop/web/app").existed
+
+
+def test_what_plugins_ask_for_by_themselves_is_done_or_said_to_be_dropped(one_life: Path) -> None:
+    class Asking:
+        runtime: RuntimeHandle
+
+        def configure(self, config: str, runtime: RuntimeHandle) -> None:
+            self.runtime = runtime
+
+        def post_create_container(self, pod: PodSandbox, container: Container) -> None:
+            self.runtime.update_soon(
+                [Update(container.id).set_cpu(shares=5)], [Eviction(container.id, "too big")]
+            )
+
+    replayed = played(one_life, {"10-a": Asking()}, choice=Choice())
+    (asked,) = [event for event in replayed.events if event.event == "UpdateContainers"]
+    assert [(one.plugin, one.change.after) for one in asked.changes] == [("10-a", 5)]
+    assert [one.path for one in asked.dropped] == ["/evict"]
+
+
+def test_an_update_of_the_kubelet_is_changed_by_a_plugin(one_life: Path) -> None:
+    class Doubling:
+        def update_container(
+            self, pod: PodSandbox, container: Container, resources: api.LinuxResources
+        ) -> list[Update]:
+            return [Update(container.id).set_cpu(shares=2 * resources.cpu.shares.value)]
+
+    seen: list[int] = []
+
+    class After:
+        def post_update_container(self, pod: PodSandbox, container: Container) -> None:
+            seen.append(container.linux.resources.cpu.shares.value)
+
+    replayed = played(one_life, {"10-d": Doubling(), "20-w": After()})
+    assert replayed.ok
+    assert seen == [400]
+    (change,) = replayed.container("shop/web/app").changes
+    assert (change.before, change.after) == (200, 400)
+
+
+def test_a_validator_sees_owners_and_can_refuse(one_life: Path) -> None:
+    seen: list[tuple[list[str], str]] = []
+
+    class Strict:
+        def validate_container_adjustment(
+            self, request: api.ValidateContainerAdjustmentRequest
+        ) -> str:
+            plugins = [f"{one.index}-{one.name}" for one in request.plugins]
+            owners = request.owners.owners["app-id"]
+            seen.append((plugins, str(owners).partition("value: ")[2].split('"')[1]))
+            return "no such variables here"
+
+    replayed = played(one_life, {"10-a": Adding("A"), "90-strict": Strict()})
+    assert seen == [(["10-a", "90-strict"], "10-a")]
+    assert not replayed.container("shop/web/app").created
+    (reply,) = [one for one in replayed.replies() if one.event == "ValidateContainerAdjustment"]
+    assert reply.verdict is Verdict.CONFLICT
+    assert "no such variables here" in reply.problem
+
+
+def test_the_second_container_of_one_name_has_a_number(tmp_path: Path) -> None:
+    again = container(env=["SECOND=1"])
+    again.id = "another-id"
+    events = [run_pod(), *life(container()), *life(again)]
+    replayed = played(recording(tmp_path / "again.nriscope.db", events), {"10-a": Adding("A")})
+    assert list(replayed.containers) == ["shop/web/app", "shop/web/app#2"]
+    assert replayed.container("shop/web/app#2").spec["process"]["env"] == [  # type: ignore[index, call-overload]
+        "SECOND=1", "A=1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("profile", ["containerd-1.7", "containerd-2.1", "cri-o", "isulad"])
+def test_every_profile_plays_the_bundled_recording(profile: str) -> None:
+    replayed = played(RECORDING, {"10-a": Adding("A"), "20-w": Watching()}, profile=profile)
+    assert replayed.ok
+    assert replayed.profile == profile
+    assert replayed.container("shop/web/app").owner("/process/env/A") == "10-a"

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each fault does to a plugin what real runtimes have done to plugins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
+from nri_scope.nri.events import Event
+from nri_scope.replay.faults import FORMS, Faults, parse_faults
+from nri_scope.replay.model import Verdict
+from nri_scope.replay.result import Replayed
+from nri_scope.wire import RequestReceived
+from tests.runtime_role.small_plugin import Reply, SmallPlugin
+
+from .plays import job_of, played, played_to_peers, told
+from .recordings import RECORDING, container, life, recording, run_pod
+
+
+def faulty(path: Path, *faults: str) -> tuple[SmallPlugin, Replayed]:
+    peer = SmallPlugin("10-peer")
+    return peer, played_to_peers(job_of(path, {}, faults=faults), peer)
+
+
+@pytest.fixture
+def one_life(tmp_path: Path) -> Path:
+    return recording(tmp_path / "life.nriscope.db", [run_pod(), *life(container())])
+
+
+def names(peer: SmallPlugin) -> list[str]:
+    return [
+        event for event, _ in told(peer.events) if event != Event.ValidateContainerAdjustment.name
+    ]
+
+
+def test_every_written_form_is_understood() -> None:
+    written = [
+        form.replace("EVENT", "StopContainer").replace("DURATION", "3s").replace("N", "4")
+        for form in FORMS.values()
+    ]
+    stop = Event.StopContainer
+    assert parse_faults(written) == Faults(
+        slow={stop: 3.0},
+        error=frozenset({stop}),
+        drop_after=frozenset({4}),
+        restart_after=frozenset({4}),
+        split_sync=True,
+        duplicate=frozenset({stop}),
+        skip=frozenset({stop}),
+        reorder=True,
+        unknown_event=True,
+        huge_sync=4,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "there is no fault ''"),
+        ("slo:CreateContainer:3s", "did you mean slow:EVENT:DURATION?"),
+        ("slow:CreateContainer", "not complete, or too long; write it as slow:EVENT:DURATION"),
+        ("split-sync:3", "not complete, or too long"),
+        ("slow:CreatContainer:3s", "did you mean CreateContainer?"),
+        ("slow:CreateContainer:soon", "'soon' is no duration"),
+        ("slow:CreateContainer:0s", "'0s' is no duration"),
+        ("drop-connection:5", "does not say when"),
+        ("drop-connection:after=0", "'0' is no number from 1 to"),
+        ("restart-runtime:after=x", "'x' is no number"),
+        ("huge-sync:100001", "is no number from 1 to 100000"),
+        ("huge-sync:٣", "is no number"),
+        ("skip:Configure", "there is no event 'Configure'"),
+    ],
+)
+def test_what_is_no_fault_is_named_with_the_way_out(text: str, words: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse_faults([text])
+    assert words in str(raised.value)
+
+
+def test_slow_replies_are_flagged_or_late(tmp_path: Path) -> None:
+    events = [run_pod(), *life(container())]
+    path = recording(tmp_path / "short.nriscope.db", events, timeout_ms=600)
+    peer, replayed = faulty(path, "slow:CreateContainer:350ms")
+    (create,) = [one for one in replayed.replies() if one.event == "CreateContainer"]
+    assert create.slow
+    assert create.verdict is Verdict.OK
+    assert replayed.tally.slow == 1
+    assert replayed.ok
+    peer, replayed = faulty(path, "slow:CreateContainer:1m")
+    (late,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
+    assert (late.verdict, late.problem) == (Verdict.LATE, "no answer within 0.6 s")
+    assert names(peer)[-1] == "CreateContainer"
+    assert not replayed.ok
+
+
+def test_an_event_that_fails_is_undone_and_nobodys_fault(one_life: Path) -> None:
+    peer, replayed = faulty(one_life, "error:CreateContainer")
+    assert names(peer) == ["RunPodSandbox", "CreateContainer", "StopContainer", "RemoveContainer"]
+    assert replayed.ok
+    assert "as --fault error wants" in replayed.container("shop/web/app").failure
+
+
+def test_a_dropped_connection_ends_the_session(one_life: Path) -> None:
+    class Nothing:
+        def remove_container(self, pod: object, container: object) -> None:
+            raise AssertionError("it is gone by then")
+
+    replayed = played(one_life, {"10-own": Nothing()}, faults=["drop-connection:after=3"])
+    (plugin,) = replayed.plugins
+    assert plugin.gone_after == 5
+    assert "drop-connection" in plugin.gone
+    assert not plugin.deserted
+    assert replayed.ok
+
+
+def test_synchronize_in_parts_has_everything(tmp_path: Path) -> None:
+    there = [container(f"c{number}") for number in range(9)]
+    path = recording(
+        tmp_path / "state.nriscope.db",
+        life(there[0])[4:],
+        state=api.SynchronizeRequest(containers=there),
+    )
+    peer, replayed = faulty(path, "split-sync")
+    parts = peer.messages("Synchronize")
+    assert len(parts) > 1
+    assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]  # type: ignore[attr-defined]
+    told_of = [one.id for part in parts for one in part.containers]  # type: ignore[attr-defined]
+    assert told_of == [one.id for one in there]
+    assert replayed.ok
+
+
+def test_a_plugin_that_takes_a_part_for_the_whole_is_found_out(tmp_path: Path) -> None:
+    there = [container(f"c{number}") for number in range(9)]
+    path = recording(
+        tmp_path / "state.nriscope.db",
+        life(there[0])[4:],
+        state=api.SynchronizeRequest(containers=there),
+    )
+    peer = SmallPlugin("10-peer")
+    peer.on["Synchronize"] = lambda request: b""
+    replayed = played_to_peers(job_of(path, {}, faults=["split-sync"]), peer)
+    (reply,) = replayed.replies()
+    assert reply.verdict is Verdict.RUBBISH
+    assert not peer.events
+
+
+def test_an_event_can_come_twice_or_not_at_all(one_life: Path) -> None:
+    peer, replayed = faulty(one_life, "duplicate:StopContainer", "skip:StartContainer")
+    assert names(peer) == [
+        "RunPodSandbox", "CreateContainer", "PostCreateContainer", "PostStartContainer",
+        "StopContainer", "StopContainer", "RemoveContainer",
+    ]  # fmt: skip
+    assert [one.occurrence for one in replayed.replies() if one.event == "StopContainer"] == [1, 2]
+    (skipped,) = [event for event in replayed.events if event.skipped]
+    assert (skipped.event, skipped.skipped) == ("StartContainer", "left out by --fault skip")
+
+
+def test_reordered_ends_come_after_the_pods(one_life: Path) -> None:
+    peer, _ = faulty(RECORDING)
+    usual = names(peer)
+    peer, replayed = faulty(RECORDING, "reorder")
+    assert sorted(names(peer)) == sorted(usual)
+    assert names(peer) != usual
+    subjects = [(one.event, one.subject) for one in replayed.replies()]
+    for event, subject in subjects:
+        if event in ("StopContainer", "RemoveContainer"):
+            pod = subject.rpartition("/")[0]
+            assert subjects.index((event, subject)) > subjects.index(("StopPodSandbox", pod))
+
+
+def test_an_unknown_event_comes_first(one_life: Path) -> None:
+    peer = SmallPlugin("10-peer")
+    first: list[str] = []
+
+    def unknown(request: RequestReceived) -> Reply:
+        first.append(request.method)
+        return b""
+
+    peer.on["CheckpointContainer"] = unknown
+    replayed = played_to_peers(job_of(one_life, {}, faults=["unknown-event"]), peer)
+    assert first == ["CheckpointContainer"]
+    assert peer.events[0].method == "CheckpointContainer"
+    assert replayed.ok
+
+
+def test_a_huge_state_is_split(one_life: Path) -> None:
+    peer, replayed = faulty(RECORDING, "huge-sync:3000")
+    parts = peer.messages("Synchronize")
+    assert len(parts) > 1
+    assert all(part.ByteSize() <= 4 << 20 for part in parts)
+    assert len([one for part in parts for one in part.containers]) > 3000  # type: ignore[attr-defined]
+    assert replayed.ok
+    (sync,) = [event for event in replayed.events if event.event == "Synchronize"]
+    assert sync.fault == f"the state comes in {len(parts)} parts"
+
+
+def test_a_restarted_runtime_tells_the_state_that_is_there_by_then(one_life: Path) -> None:
+    seen: list[list[str]] = []
+
+    class Told:
+        def synchronize(self, pods: object, containers: list[api.Container]) -> None:
+            seen.append([one.name for one in containers])
+
+    replayed = played(one_life, {"10-t": Told()}, faults=["restart-runtime:after=4"])
+    assert seen == [[], ["app"]]
+    assert replayed.ok
+    assert not replayed.plugins[0].gone
