@@ -121,15 +121,19 @@ class Link(asyncio.Protocol):
         stream_id = self._connection.send_request(
             service, method, payload, timeout_ns=round((timeout or 0) * 1e9)
         )
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bytes] = loop.create_future()
         self._calls[stream_id] = future
         self._flush()
+        # Much less work than asyncio.timeout: there is a deadline for every event.
+        timer = (
+            None if timeout is None else loop.call_later(timeout, _expire, future, method, timeout)
+        )
         try:
-            async with asyncio.timeout(timeout):
-                return await future
-        except TimeoutError as error:
-            raise DeadlineExceeded(method, timeout or 0) from error
+            return await future
         finally:
+            if timer is not None:
+                timer.cancel()
             self._calls.pop(stream_id, None)
             self._connection.forget_request(stream_id)
 
@@ -185,3 +189,8 @@ class Link(asyncio.Protocol):
                     if self._on_notice is not None:
                         self._on_notice(event)
         self._flush()
+
+
+def _expire(future: asyncio.Future[bytes], method: str, timeout: float) -> None:
+    if not future.done():
+        future.set_exception(DeadlineExceeded(method, timeout))
