@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from nri_scope.nri.events import Event
 from nri_scope.runtime import RECORDED, Answer, Course, Outcome, Runtime
 
+from .ahead import Ahead
 from .effects import Effects
 from .faults import INJECTED, NONE, Faults
 from .judge import Judge
@@ -73,11 +74,15 @@ class Player:
         """Play all of it. Raises `UsageError` for what cannot be played."""
         if self._faults.unknown_event:
             await self._unknown_event()
-        for step in self._faults.arranged(self._script.steps()):
+        steps = Ahead(self._faults.arranged(self._script.steps()))
+        loop = asyncio.get_running_loop()
+        for step in steps:
             if not step.wanted:
                 self._follow(step)
                 continue
             await self._manner.wait(step)
+            # Comes to its turn when the first plugin has its request.
+            loop.call_soon(steps.look)
             await self._step(step)
             self._played += 1
             await self._disturb()
