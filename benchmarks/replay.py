@@ -66,13 +66,14 @@ async def _play(folder: Path, lifecycles: int) -> float:
     socket = folder / "reference.sock"
     async with (
         await ReferenceRuntime.listen(socket) as runtime,
-        await ReferencePlugin.connect(socket),
+        await ReferencePlugin.connect(socket) as plugin,
     ):
         await runtime.admit()
         played = await runtime.play(lifecycles)
         if played.failures or played.requests < played.events:
             raise RuntimeError(f"the reference plugin was lost: {played}")
         await runtime.stop()
+        await plugin.ended()
     return played.events_per_s
 
 
