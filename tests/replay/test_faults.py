@@ -82,7 +82,7 @@ def test_what_is_no_fault_is_named_with_the_way_out(text: str, words: str) -> No
 
 def test_slow_replies_are_flagged_or_late(tmp_path: Path) -> None:
     events = [run_pod(), *life(container())]
-    path = recording(tmp_path / "short.nriscope.db", events, timeout_ms=600)
+    path = recording(tmp_path / "short.nriscope.db", events, timeout_ms=600, nri_version="0.8.0")
     peer, replayed = faulty(path, "slow:CreateContainer:350ms")
     (create,) = [one for one in replayed.replies() if one.event == "CreateContainer"]
     assert create.slow

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugins as processes: they crash, hang, print, leave children behind, or never come up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import UsageError
+from nri_scope.replay.cast import Casting
+from nri_scope.replay.chain import Command
+from nri_scope.replay.model import Verdict
+from nri_scope.replay.result import Replayed
+from nri_scope.replay.run import Job, replay
+from nri_scope.transport.loop import run
+from tests.runtime_role.scripts import children, descriptors, plugin, python
+from tests.runtime_role.small_plugin import SmallPlugin
+
+from .plays import job_of, played_to_peers
+from .recordings import container, life, recording, run_pod
+
+
+@pytest.fixture
+def one_life(tmp_path: Path) -> Path:
+    events = [run_pod(), *life(container())]
+    path = tmp_path / "life.nriscope.db"
+    # Without validation: a validator that is lost fails what it was to validate.
+    return recording(path, events, timeout_ms=600, nri_version="0.8.0")
+
+
+def launched(path: Path, *commands: Sequence[str], **environment: str) -> Replayed:
+    """Replay to commands, with indices 10, 11, …"""
+    cast = tuple(
+        Command(f"{number}", "plugin", tuple(one)) for number, one in enumerate(commands, 10)
+    )
+    return run(replay(Job(path, Casting(cast, environment=environment))))
+
+
+def doing(statement: str, event: str = "CreateContainer") -> list[str]:
+    """A plugin that runs a statement when ``event`` comes, before it answers."""
+    return plugin(
+        registered=f"plugin.on[{event!r}] = lambda request: [exec({statement!r}), b''][1]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("import os; os._exit(3)", "exit status 3"),
+        ("import os; os.abort()", "killed by SIGABRT"),
+        ("import os; os.kill(os.getpid(), 11)", "killed by SIGSEGV"),
+    ],
+)
+def test_a_crash_is_told_with_its_last_words_at_the_event_that_caused_it(
+    one_life: Path, statement: str, words: str
+) -> None:
+    said = f"import sys; print('I am ill', file=sys.stderr, flush=True); {statement}"
+    replayed = launched(one_life, doing(said))
+    (crash,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
+    assert (crash.event, crash.verdict) == ("CreateContainer", Verdict.CRASH)
+    assert crash.problem.endswith(f"the plugin ended, {words}; its last words: I am ill")
+    (result,) = replayed.plugins
+    assert (result.exit, result.gone_after, result.deserted) == (words, 4, "")
+    (event,) = [event for event in replayed.events if event.output]
+    assert event.event == "CreateContainer"
+    assert [(line.stream, line.text) for line in event.output] == [("stderr", "I am ill")]
+
+
+def test_the_rest_of_a_chain_goes_on_without_the_one_that_crashed(one_life: Path) -> None:
+    replayed = launched(one_life, doing("import os; os._exit(1)"), plugin())
+    by_plugin = [(one.plugin, one.verdict) for one in replayed.replies()]
+    assert ("10-plugin", Verdict.CRASH) in by_plugin
+    assert by_plugin[-1] == ("11-plugin", Verdict.OK)
+    assert replayed.container("shop/web/app").created
+    assert [one.deserted for one in replayed.plugins] == ["", ""]
+
+
+def test_one_that_hangs_is_late_and_cleaned_up(one_life: Path) -> None:
+    replayed = launched(one_life, doing("import time; time.sleep(1000)"))
+    (late,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
+    assert (late.verdict, late.problem) == (Verdict.LATE, "no answer within 0.6 s")
+    assert not replayed.ok
+
+
+def test_one_that_goes_by_itself_is_told_of(one_life: Path) -> None:
+    leaving = "import asyncio, os; asyncio.get_running_loop().call_later(0.2, os._exit, 0)"
+    command = doing(leaving, "StateChange")
+    job = Job(one_life, Casting((Command("10", "plugin", tuple(command)),)))
+
+    async def wait_until_it_is_gone(step: object) -> None:
+        if "CreateContainer" in str(step):
+            while children():
+                await asyncio.sleep(0.01)
+
+    from dataclasses import replace
+
+    from nri_scope.replay.player import Manner
+
+    replayed = run(replay(replace(job, manner=Manner(wait=wait_until_it_is_gone))))
+    assert {one.verdict for one in replayed.replies()} == {Verdict.OK}
+    assert "exit status 0" in replayed.plugins[0].deserted
+    assert not replayed.ok
+
+
+def test_children_are_reported_and_ended(one_life: Path) -> None:
+    child = "import subprocess; subprocess.Popen(['sleep', '1000'], start_new_session=True)"
+    replayed = launched(one_life, doing(child), PATH=os.environ["PATH"])
+    assert replayed.plugins[0].left_behind == ("sleep 1000",)
+    assert {one.verdict for one in replayed.replies()} == {Verdict.OK}
+    assert not replayed.ok
+    assert not children()
+
+
+def test_what_is_printed_stands_with_its_event(one_life: Path) -> None:
+    printing = plugin(
+        registered="for event in ('CreateContainer', 'StopContainer'): "
+        "plugin.on[event] = lambda request: [print(request.method, flush=True), b''][1]"
+    )
+    for _ in range(3):
+        replayed = launched(one_life, printing)
+        printed = {event.event: [line.text for line in event.output] for event in replayed.events}
+        assert {event: lines for event, lines in printed.items() if lines} == {
+            event: [event] for event in ("CreateContainer", "StopContainer")
+        }
+
+
+def test_one_that_prints_without_end_takes_no_more_than_a_bounded_part_of_memory(
+    one_life: Path,
+) -> None:
+    replayed = launched(one_life, doing("print('line\\n' * 50_000, flush=True)"))
+    (event,) = [event for event in replayed.events if event.output]
+    assert len(event.output) == 1000
+    assert event.output_left_out > 1000
+    assert replayed.ok
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (python("import sys; sys.exit('no configuration')"), "exit status 1; its last words: no"),
+        (["/nowhere/plugin"], "/nowhere/plugin: cannot be launched: no such file"),
+        (["/etc/passwd"], "permission denied; make it executable"),
+    ],
+)
+def test_one_that_does_not_come_up_ends_the_replay(
+    one_life: Path, command: list[str], words: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        launched(one_life, command)
+    assert words in str(raised.value)
+    assert not children()
+
+
+def test_nothing_is_left_of_a_replay(one_life: Path) -> None:
+    before = descriptors()
+    launched(one_life, plugin(), plugin())
+    assert not children()
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("profile", ["recorded", "containerd-1.7"])
+def test_rubbish_fails_what_was_asked_for(one_life: Path, profile: str) -> None:
+    peer = SmallPlugin("10-peer")
+    peer.on["CreateContainer"] = lambda request: b"\xff\xff\xff"
+    replayed = played_to_peers(job_of(one_life, {}, profile=profile), peer)
+    (rubbish,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
+    assert rubbish.verdict is Verdict.RUBBISH
+    assert not replayed.container("shop/web/app").created
+
+
+def test_a_reply_to_synchronize_that_is_rubbish_is_a_result_too(one_life: Path) -> None:
+    peer = SmallPlugin("10-peer")
+    peer.on["Synchronize"] = lambda request: b"\xff\xff\xff"
+    replayed = played_to_peers(job_of(one_life, {}), peer)
+    assert [(one.event, one.verdict) for one in replayed.replies()] == [
+        ("Synchronize", Verdict.RUBBISH)
+    ]
+    assert replayed.plugins[0].gone_after == 0
+
+
+@pytest.mark.parametrize(
+    ("plugin_id", "mask", "words"),
+    [
+        ("1-peer", 0, "1-peer came to"),
+        ("x1-peer", 0, "'x1' is no plugin index"),
+        ("10-", 0, "a plugin needs a name"),
+        ("10-peer", 1 << 25, "subscribed to events 0x2000000"),
+    ],
+)
+def test_an_external_plugin_that_is_refused_ends_the_replay_at_once(
+    one_life: Path, plugin_id: str, mask: int, words: str
+) -> None:
+    class Stubborn(SmallPlugin):
+        async def register(self) -> None:
+            from contextlib import suppress
+
+            from nri_scope.errors import NriScopeError
+
+            with suppress(NriScopeError):
+                await super().register()
+
+    with pytest.raises(UsageError) as raised:
+        played_to_peers(job_of(one_life, {}), Stubborn(plugin_id, mask))
+    assert words in str(raised.value)
