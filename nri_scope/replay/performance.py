@@ -88,7 +88,7 @@ class Performance:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(self._runtime)
                 stack.callback(self._cast.leave)
-                self._story.begin(PlayedEvent(0, "RegisterPlugin", "", 0))
+                self._story.note("RegisterPlugin")
                 await self._cast.enter(self._runtime)
                 for number in range(1, rounds + 1):
                     if number > 1:
@@ -98,7 +98,7 @@ class Performance:
                     result.playing_ns += monotonic_ns() - playing_ns
                     self._compare_rounds(number)
         finally:
-            # What a plugin printed may be all that tells why it did not come up.
+            # The event that could not be played, and what was printed meanwhile.
             self._story.end()
         result.plugins = self._cast.results()
         if self._keep:
@@ -141,9 +141,8 @@ class Performance:
 
     async def _again(self, number: int) -> None:
         self._prepare()
-        self._story.begin(PlayedEvent(0, "restart-runtime", "", 0, fault=f"round {number} begins"))
+        self._story.note("restart-runtime", f"round {number} begins")
         await self._cast.restart(self._runtime)
-        self._story.end()
 
     def _compare_rounds(self, number: int) -> None:
         """The same events to the same plugins have to come to the same containers."""

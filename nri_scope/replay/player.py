@@ -216,17 +216,12 @@ class Player:
     async def _disturb(self) -> None:
         """What happens to the runtime after so many events."""
         if self._played in self._faults.drop_after:
-            self._note("drop-connection", "the runtime closes every connection")
+            self._story.note("drop-connection", "the runtime closes every connection")
             await self._stage.drop_connections(
                 "closed by the runtime, as --fault drop-connection wants"
             )
-            self._end()
         if self._played in self._faults.restart_after:
-            self._note("restart-runtime", "the runtime restarts")
+            self._story.note("restart-runtime", "the runtime restarts")
             await self._stage.restart()
             self._course = Course(self._stage.runtime.profile)
             self._course.synchronized(self._world.state()[1])
-            self._end()
-
-    def _note(self, event: str, text: str) -> None:
-        self._story.begin(PlayedEvent(0, event, "", 0, fault=text))

@@ -61,6 +61,11 @@ class Story:
         self._add(played)
         self._tell(played)
 
+    def note(self, event: str, fault: str = "") -> None:
+        """Something begins that is no event, and lasts; what is printed belongs to it."""
+        self.begin(PlayedEvent(0, event, "", 0, fault=fault))
+        self.end()
+
     def printed(self, line: Line) -> None:
         """A plugin printed something."""
         if len(self._current.output) >= LINES_KEPT or not self._room:

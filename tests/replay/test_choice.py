@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which session and which events of a recording are played, and with which state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
+from nri_scope.plugin import Container, PodSandbox
+from nri_scope.recorder.filter import parse
+from nri_scope.recorder.writer import Recorder
+from nri_scope.replay.result import Replayed
+from nri_scope.replay.script import Bound, Choice
+
+from .plays import played
+from .recordings import POD, RECORDING, START_NS, container, life, recording, run_pod, write_session
+
+
+class Nobody:
+    """Wants nothing; what is played is in the result nevertheless."""
+
+    def __init__(self) -> None:
+        self.state: list[str] = []
+
+    def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
+        self.state = [one.name for one in containers]
+
+
+def events(replayed: Replayed) -> list[tuple[str, str]]:
+    return [(one.event, one.subject) for one in replayed.events if one.event_id]
+
+
+def test_the_session_of_the_lowest_index_is_played_if_nobody_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "three.nriscope.db"
+    recorder = Recorder.open(path)
+    write_session(recorder, [run_pod()], plugin="50-late")
+    write_session(recorder, [run_pod(), *life(container())], plugin="05-first")
+    write_session(recorder, [], plugin="00-untold", told=False)
+    recorder.close()
+    replayed = played(path, {"10-n": Nobody()})
+    assert replayed.source.startswith("session 2, 05-first on containerd")
+    assert len(events(replayed)) == 7
+    assert len(events(played(path, {"10-n": Nobody()}, choice=Choice(session=1)))) == 1
+    with pytest.raises(UsageError, match="session 3 holds no complete Synchronize"):
+        played(path, {"10-n": Nobody()}, choice=Choice(session=3))
+    with pytest.raises(UsageError, match=r"no session 4; there is: 1 \(50-late\), 2"):
+        played(path, {"10-n": Nobody()}, choice=Choice(session=4))
+
+
+def test_what_was_before_is_in_the_state(tmp_path: Path) -> None:
+    first, second = life(container("one")), life(container("two"))
+    path = recording(tmp_path / "r.nriscope.db", [run_pod(), *first, *second[:4]])
+    nobody = Nobody()
+    # Configure and Synchronize are the events 1 and 2, RunPodSandbox is 3.
+    played(path, {"10-n": nobody}, choice=Choice(begin=Bound(event_id=5)))
+    assert nobody.state == ["one"]
+    played(path, {"10-n": nobody}, choice=Choice(begin=Bound(event_id=10)))
+    assert nobody.state == []
+    at_ns = START_NS + 10 * 10**9
+    replayed = played(path, {"10-n": nobody}, choice=Choice(begin=Bound(at_ns=at_ns)))
+    assert nobody.state == ["two"]
+    assert [event for event, _ in events(replayed)] == [
+        "PostCreateContainer", "StartContainer", "PostStartContainer",
+    ]  # fmt: skip
+
+
+def test_only_one_container_comes_with_its_pod() -> None:
+    replayed = played(RECORDING, {"10-n": Nobody()}, choice=Choice(only="shop/web/sidecar"))
+    subjects = {subject for _, subject in events(replayed)}
+    assert subjects == {"shop/web", "shop/web/sidecar"}
+    replayed = played(RECORDING, {"10-n": Nobody()}, choice=Choice(only="jobs/batch"))
+    assert {subject.partition("/")[0] for _, subject in events(replayed)} == {"jobs"}
+
+
+def test_a_filter_chooses_and_the_rest_happens_all_the_same() -> None:
+    choice = Choice(where=parse("event:StopContainer"))
+    replayed = played(RECORDING, {"10-n": Nobody()}, choice=choice)
+    assert {event for event, _ in events(replayed)} == {"StopContainer"}
+    assert replayed.ok
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        (Choice(where=parse("pod:nobody")), "no event that you chose"),
+        (Choice(begin=Bound(event_id=1000)), "no event that you chose"),
+        (Choice(end=Bound(event_id=1)), "no event that you chose"),
+        (Choice(only="shop/wbe"), "no event of shop/wbe; did you mean shop/web?"),
+        (Choice(only="x"), "write ns/pod or ns/pod/container"),
+    ],
+)
+def test_a_choice_of_nothing_is_refused(choice: Choice, words: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        played(RECORDING, {"10-n": Nobody()}, choice=choice)
+    assert words in str(raised.value)
+
+
+def test_events_about_what_never_came_are_refused_unless_sent_as_they_are(tmp_path: Path) -> None:
+    path = recording(tmp_path / "r.nriscope.db", life(container())[2:])
+    with pytest.raises(UsageError) as raised:
+        played(path, {"10-n": Nobody()})
+    assert str(raised.value).startswith(
+        "event 3, StartContainer, is about shop/web/app, of which neither Synchronize nor a"
+    )
+    assert played(path, {"10-n": Nobody()}, effects=False).ok
+
+
+def test_a_recording_without_sessions_or_with_none_that_was_told_is_refused(
+    tmp_path: Path,
+) -> None:
+    empty = tmp_path / "empty.nriscope.db"
+    Recorder.open(empty).close()
+    with pytest.raises(UsageError, match="no session to replay"):
+        played(empty, {"10-n": Nobody()})
+    untold = recording(tmp_path / "untold.nriscope.db", [run_pod()], told=False)
+    with pytest.raises(UsageError, match="holds no complete Synchronize"):
+        played(untold, {"10-n": Nobody()})
+
+
+def test_a_recording_of_nothing_but_a_state_can_be_played(tmp_path: Path) -> None:
+    state = api.SynchronizeRequest(pods=[POD], containers=[container()])
+    nobody = Nobody()
+    assert played(recording(tmp_path / "s.nriscope.db", [], state=state), {"10-n": nobody}).ok
+    assert nobody.state == ["app"]
+
+
+def test_rounds_begin_anew_and_are_compared(tmp_path: Path) -> None:
+    class Moody:
+        """Answers otherwise each time it is started, as nothing should."""
+
+        def __init__(self) -> None:
+            self.rounds = 0
+
+        def synchronize(self, pods: object, containers: object) -> None:
+            self.rounds += 1
+
+        def create_container(self, pod: PodSandbox, container: Container) -> object:
+            from nri_scope.plugin import Adjustment
+
+            return Adjustment().add_env("ROUND", str(self.rounds))
+
+    path = recording(tmp_path / "r.nriscope.db", [run_pod(), *life(container())])
+    nobody = Nobody()
+    replayed = played(path, {"10-n": nobody}, rounds=3)
+    assert replayed.ok
+    assert replayed.tally.events == 3 * 7
+    replayed = played(path, {"10-moody": Moody()}, rounds=2)
+    assert list(replayed.failures()) == [
+        "shop/web/app came out of round 2 otherwise than of the first one"
+    ]

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a replay's result looks like: lines, JSON, JUnit, and a recording of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.plugin import Adjustment, Container, PodSandbox
+from nri_scope.recorder.model import Role
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.records import to_json
+from nri_scope.replay.model import Reply, Verdict
+from nri_scope.replay.report import Report, document, junit
+from nri_scope.replay.result import Line, PlayedEvent, PluginResult, Replayed
+from nri_scope.replay.run import replay
+from nri_scope.replay.story import Audience
+from nri_scope.transport.loop import run
+
+from .plays import job_of, played
+from .recordings import RECORDING, container, life, recording, run_pod
+
+
+class Adding:
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        return Adjustment().add_env("A", "1").add_annotation("x/y", "z")
+
+
+class Failing:
+    def create_container(self, pod: PodSandbox, container: Container) -> None:
+        raise RuntimeError("not today")
+
+
+def lines(replayed: Replayed) -> str:
+    report = Report(chain=len(replayed.plugins) > 1)
+    told = [line for event in replayed.events for line in report.event(event)]
+    return "\n".join([*told, *report.containers(replayed), *report.summary(replayed)])
+
+
+def test_json_is_the_same_each_time_but_for_the_times() -> None:
+    texts = set()
+    for _ in range(3):
+        found = document(played(RECORDING, {"10-a": Adding(), "20-f": Failing()}))
+        assert found.pop("times")
+        texts.add(to_json(found))
+    (text,) = texts
+    found = json.loads(text)
+    assert found["schema_version"] == 1
+    assert found["ok"] is False
+    assert found["containers"]["shop/web/app"]["created"] is False
+    assert "not today" in found["containers"]["shop/web/app"]["failure"]
+
+
+def test_lines_tell_events_containers_and_the_sum() -> None:
+    text = lines(played(RECORDING, {"10-a": Adding()}))
+    assert "CreateContainer      shop/web/app" in text
+    assert "changes /process/env/A, /annotations/x~1y" in text
+    assert '\nshop/web/app\n  + /process/env/A = "1"\n  + /annotations/x~1y = "z"\n' in text
+    assert text.splitlines()[-1].startswith("30 events, 5 replies: 5 ok in ")
+    text = lines(played(RECORDING, {"10-a": Adding(), "20-f": Failing()}))
+    assert "  was not created: failed to create containerd container: " in text
+    assert "not sent: its container was not created here" in text
+
+
+def test_a_pair_of_chains_differs_in_what_one_of_them_did() -> None:
+    ours, other = played(RECORDING, {"10-a": Adding()}), played(RECORDING, {})
+    text = "\n".join(Report().differences(ours, other))
+    assert 'shop/web/app with the other chain\n  - /process/env/A (was "1")' in text
+    same = "\n".join(Report().differences(ours, played(RECORDING, {"30-other": Adding()})))
+    assert same == "\nevery container is the same with the other chain"
+
+
+HOSTILE = st.text(st.characters(), min_size=1, max_size=20)
+
+
+@settings(max_examples=40)
+@given(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+def test_hostile_names_make_valid_xml_and_harmless_lines(
+    plugin: str, subject: str, problem: str, printed: str
+) -> None:
+    reply = Reply(1, "CreateContainer", plugin, subject, 1, None, Verdict.CRASH, problem, 1, 2)
+    event = PlayedEvent(1, "CreateContainer", subject, 0, [reply], failure=problem, fault=problem)
+    event.output = [Line(plugin, "stdout", printed, 0)]
+    replayed = Replayed("x", "", "recorded", plugins=[PluginResult(plugin, "")], events=[event])
+    replayed.tally.count(event)
+    for suite in ElementTree.fromstring(junit(replayed, {})):
+        assert suite.get("failures") == "1"
+    to_json(document(replayed))
+    for line in lines(replayed).splitlines():
+        assert line.isprintable()
+
+
+def test_hostile_recordings_are_played_and_told_harmlessly(tmp_path: Path) -> None:
+    evil = "\x1b]0;evil\x07\n\u202e"
+    pod = api.PodSandbox(id="p", name=evil, namespace=evil)
+    one = container(evil, annotations={evil: evil}, env=[f"{evil}=1", "no equals", ""])
+    one.pod_sandbox_id = "p"
+    events = [run_pod(pod), *life(one)]
+    for _, message in events:
+        message.pod.CopyFrom(pod)  # type: ignore[attr-defined]
+    replayed = played(recording(tmp_path / "evil.nriscope.db", events), {"10-a": Adding()})
+    assert replayed.ok
+    assert all(line.isprintable() for line in lines(replayed).splitlines())
+    assert to_json(document(replayed)).isprintable()
+    ElementTree.fromstring(junit(replayed, {}))
+
+
+def test_a_run_can_be_recorded_and_replayed_again(tmp_path: Path) -> None:
+    output = tmp_path / "run.nriscope.db"
+    first = played(RECORDING, {"10-a": Adding(), "00-watch": Watching()}, output=output)
+    with Recording.open(output) as run_recorded:
+        sessions = run_recorded.sessions()
+        assert [(one.role, one.plugin) for one in sessions] == [
+            (Role.REPLAY, "00-watch"), (Role.REPLAY, "10-a"),
+        ]  # fmt: skip
+        assert sessions[0].runtime_name == "containerd"
+        events = [one.event for one in run_recorded.events() if one.session == 2]
+    assert events.count("CreateContainer") == 4
+    again = played(output, {"10-a": Adding()})
+    assert again.ok
+    assert {name: (one.before, one.spec) for name, one in again.containers.items()} == {
+        name: (one.before, one.spec) for name, one in first.containers.items()
+    }
+
+
+class Watching:
+    """Wants everything that there was, so that its session can be replayed."""
+
+    def run_pod_sandbox(self, pod: PodSandbox) -> None:
+        pass
+
+    def create_container(self, pod: PodSandbox, container: Container) -> None:
+        pass
+
+    def update_container(self, pod: PodSandbox, container: Container, resources: object) -> None:
+        pass
+
+    def stop_container(self, pod: PodSandbox, container: Container) -> None:
+        pass
+
+    def remove_container(self, pod: PodSandbox, container: Container) -> None:
+        pass
+
+
+def test_an_output_that_exists_is_left_alone(tmp_path: Path) -> None:
+    output = tmp_path / "run.nriscope.db"
+    output.write_text("mine")
+    with pytest.raises(Exception, match="there is such a file already"):
+        played(RECORDING, {"10-a": Adding()}, output=output)
+    assert output.read_text() == "mine"
+
+
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.booleans())
+def test_the_audience_hears_everything_that_the_result_holds(keep: bool) -> None:
+    class Listening(Audience):
+        def __init__(self) -> None:
+            self.heard: list[PlayedEvent] = []
+            self.title = ""
+
+        def began(self, replayed: Replayed) -> None:
+            self.title = replayed.title
+
+        def event(self, played: PlayedEvent) -> None:
+            self.heard.append(played)
+
+    from dataclasses import replace
+
+    audience = Listening()
+    job = replace(job_of(RECORDING, {"10-a": Adding()}), keep=keep)
+    replayed = run(replay(job, audience))
+    assert audience.title == "containerd 2.1.9+unknown (NRI 0.8.0)"
+    assert [event.event_id for event in audience.heard if event.event_id] == list(range(3, 33))
+    assert replayed.events == (audience.heard if keep else [])
+    assert sum(len(event.replies) for event in audience.heard) == 5
+    assert replayed.tally.verdicts == {Verdict.OK: 5}
+    # What the plugin changed is told at the end, whatever is kept.
+    assert "/process/env/A" in replayed.container("shop/web/app").owners
