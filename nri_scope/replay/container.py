@@ -9,6 +9,9 @@ from typing import TypeAlias, cast
 
 from nri_scope.oci import Change, Spec, changes
 
+_FAST = 1
+"""zlib's fastest level: half of the time, for a tenth more memory."""
+
 _Specs: TypeAlias = "tuple[Spec, Spec]"
 """Before and after."""
 
@@ -108,7 +111,7 @@ class ContainerResult:
         if not isinstance(self._kept, bytes):
             # Both are much the same, so that the second one takes next to nothing. Surrogates,
             # which come of undecodable names, survive as escapes.
-            self._kept = zlib.compress(json.dumps(self._kept).encode("ascii"))
+            self._kept = zlib.compress(json.dumps(self._kept).encode("ascii"), _FAST)
 
     def _specs(self) -> _Specs:
         if isinstance(self._kept, bytes):

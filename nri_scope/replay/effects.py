@@ -73,13 +73,14 @@ class Effects:
         Both are "" where it can.
         """
         container = container_of(Event.CreateContainer.name, request)
-        if not isinstance(outcome.merged, Creation) or container is None:
+        adjusting = list(_adjusting(outcome))
+        if not isinstance(outcome.merged, Creation) or container is None or not adjusting:
             return "", ""
         spec = oci.spec_of(container)
         why = _refused(outcome.merged.adjustment, spec)
         if not why:
             return "", ""
-        for plugin, adjustment in _adjusting(outcome):
+        for plugin, adjustment in adjusting:
             if _refused(adjustment, spec):
                 return why, plugin
         return why, ""
@@ -95,7 +96,8 @@ class Effects:
             world.happened(Event.CreateContainer, request)
             world.created(container, merged.adjustment)
             played.changes += ledger.created(container, pod, wanted, merged.adjustment)
-            played.dropped += ledger.remarks(container, pod, wanted)
+            if wanted:
+                played.dropped += ledger.remarks(container, pod, wanted)
         else:
             world.not_created(container)
             played.changes += ledger.created(container, pod, wanted, None, failure=outcome.failure)

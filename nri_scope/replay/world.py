@@ -98,7 +98,7 @@ class World:
             return recorded
         request = type(recorded)()
         request.CopyFrom(recorded)
-        cast("_AboutContainer", request).container.CopyFrom(_overlaid(container, ours))
+        _overlay(cast("_AboutContainer", request).container, ours)
         return request
 
     def check_known(self, number: int, event: Event, recorded: Message, subject: str) -> None:
@@ -183,16 +183,13 @@ class World:
             self.containers[container_id] = with_resources(container, resources)
 
 
-def _overlaid(recorded: api.Container, ours: api.Container) -> api.Container:
-    """``recorded`` with the adjustable fields of ``ours``."""
-    result = api.Container()
-    result.CopyFrom(recorded)
-    _clear(result, ADJUSTABLE)
+def _overlay(recorded: api.Container, ours: api.Container) -> None:
+    """Give ``recorded`` the adjustable fields of ``ours``."""
+    _clear(recorded, ADJUSTABLE)
     adjustable = api.Container()
     adjustable.CopyFrom(ours)
     _clear(adjustable, _OTHERS)
-    result.MergeFrom(adjustable)
-    return result
+    recorded.MergeFrom(adjustable)
 
 
 def _clear(message: Message, names: Iterable[str]) -> None:
