@@ -82,10 +82,11 @@ class Operation:
     # -- the chain ----------------------------------------------------------------------------
 
     async def _ask_in_turn(self, plugins: Sequence[Plugin]) -> None:
-        sent = self._to_send()
+        sent: tuple[str, bytes] | None = None
         for plugin in plugins:
             if not plugin.subscribes(self._event) or plugin.link.closed:
                 continue
+            sent = sent or self._to_send()
             answer = await self._ask(plugin, *sent)
             self.outcome.answers.append(answer)
             if answer.stops_chain and answer.error is not None:
@@ -96,7 +97,7 @@ class Operation:
             if not self._merge(cast("Reply", answer.reply), plugin.id):
                 return
             if self._conduct.shows_adjustments:
-                sent = self._to_send()
+                sent = None
 
     def _to_send(self) -> tuple[str, bytes]:
         """Method and payload for the next plugin."""

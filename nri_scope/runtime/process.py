@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 from dataclasses import dataclass
@@ -68,8 +69,11 @@ class Process:
         self._gone = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[None] = self._loop.create_future()
+        # Asked after every event: one call, where reading would be an exception for each pipe.
+        self._printed = select.poll()
         for stream, pipe in self._pipes.items():
             self._loop.add_reader(pipe, self._read, stream)
+            self._printed.register(pipe, select.POLLIN)
         self._loop.add_reader(keeper.control, self._read_reports)
 
     @classmethod
@@ -127,7 +131,8 @@ class Process:
 
     def hear_out(self) -> None:
         """Take what it has printed by now, not only what the event loop has noticed."""
-        self._read_rest()
+        if self._printed.poll(0):
+            self._read_rest()
 
     def explain(self, reason: str) -> str:
         """The reason why its connection ended, with how it ended itself if it did that first."""
@@ -173,6 +178,7 @@ class Process:
         pipe = self._pipes.pop(stream, None)
         if pipe is not None:
             self._loop.remove_reader(pipe)
+            self._printed.unregister(pipe)
             os.close(pipe)
             self.output.finish(stream)
 
