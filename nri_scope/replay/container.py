@@ -109,12 +109,14 @@ class ContainerResult:
     def pack(self) -> None:
         """Nothing happens to it any more; it can still be read."""
         if not isinstance(self._kept, bytes):
+            before, spec = self._kept
             # Both are much the same, so that the second one takes next to nothing. Surrogates,
             # which come of undecodable names, survive as escapes.
-            self._kept = zlib.compress(json.dumps(self._kept).encode("ascii"), _FAST)
+            text = json.dumps((spec,) if before == spec else (before, spec))
+            self._kept = zlib.compress(text.encode("ascii"), _FAST)
 
     def _specs(self) -> _Specs:
         if isinstance(self._kept, bytes):
-            before, spec = json.loads(zlib.decompress(self._kept))
-            return cast("Spec", before), cast("Spec", spec)
+            specs = cast("list[Spec]", json.loads(zlib.decompress(self._kept)))
+            return specs[0], specs[-1]
         return self._kept
