@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -175,4 +174,4 @@ def command(**options: Unpack[Options]) -> None:
 
     job, wishes = understood(options)
     if not perform(job, wishes):
-        sys.exit(EXIT_DIFFERS)
+        click.get_current_context().exit(EXIT_DIFFERS)

@@ -17,7 +17,6 @@ from nri_scope.runtime import Answer
 
 from .model import Reply, Verdict
 
-
 BROKEN = "protocol error"
 """Begins the reason for which `transport.Link` gives up a peer that talks nonsense."""
 

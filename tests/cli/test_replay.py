@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``replay`` as somebody types it: what is printed, written and returned, and what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from nri_scope.cli.main import run
+from tests.cli.command import NRI_SCOPE
+
+ROOT = Path(__file__).parents[2]
+RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
+OTHER = ROOT / "recordings" / "containerd-1.7.nriscope.db"
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+"""Given to commands, whose lines are to be as long as they get: the readline library, where it is
+loaded, sets COLUMNS behind Python's back."""
+
+PLUGIN = """#!{python}
+import os, subprocess, sys
+from nri_scope.plugin import Adjustment, run
+
+class Plugin:
+    def configure(self, config, runtime):
+        if config:
+            print("configured with", config, flush=True)
+
+    def create_container(self, pod, container):
+        print("creating", container.name, flush=True)
+        if os.environ.get("CHILD"):
+            subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
+        return Adjustment().add_env(os.environ.get("VARIABLE", "ADDED"), "1")
+
+run(Plugin(), name="plugin")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a plugin, and the recording as FILE."""
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "plugin"
+    program.write_text(PLUGIN.format(python=sys.executable))
+    program.chmod(0o755)
+    (tmp_path / "FILE").symlink_to(RECORDING)
+    (tmp_path / "OLDER").symlink_to(OTHER)
+
+
+def replay(line: str) -> int:
+    """Run ``replay`` with what would be typed after it."""
+    return run(["replay", *shlex.split(line)])
+
+
+def told(line: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> str:
+    """The same, with an exit status, and what is printed."""
+    assert replay(line) == status
+    captured = capsys.readouterr()
+    assert not captured.err
+    return captured.out
+
+
+def test_a_plugin_is_asked_and_what_it_does_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told("FILE -- ./plugin", capsys).splitlines()
+    assert lines[0] == (
+        "session 1, 00-nri-scope on containerd 2.1.9+unknown, to 10-plugin, "
+        "as containerd 2.1.9+unknown (NRI 0.8.0)"
+    )
+    (create,) = [line for line in lines if "CreateContainer" in line and "shop/web/app" in line]
+    assert create.endswith("changes /process/env/ADDED")
+    assert lines[lines.index(create) + 1] == "        stdout: creating app"
+    assert lines[lines.index("shop/web/app") + 1] == '  + /process/env/ADDED = "1"'
+    assert lines[-1].startswith("30 events, 5 replies: 5 ok in ")
+
+
+def test_json_is_the_same_twice_but_for_times(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "FILE --format json --plugin 10=./plugin --plugin '20=./plugin -v' --env VARIABLE=A"
+    results = [json.loads(told(line, capsys, 1)) for _ in range(2)]
+    assert all(one.pop("times")["events"] for one in results)
+    assert results[0] == results[1]
+    assert results[0]["ok"] is False
+    assert "both tried to set" in results[0]["failures"][0]
+
+
+def test_configuration_and_environment_get_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "conf").write_text("key: value")
+    text = told("FILE --config conf --env VARIABLE=OTHER -- ./plugin", capsys)
+    assert "stdout: configured with key: value" in text
+    assert '+ /process/env/OTHER = "1"' in text
+    text = told("FILE --config 10=conf --plugin 10=./plugin --plugin '20=./plugin'"
+                " --fault skip:CreateContainer", capsys)  # fmt: skip
+    assert text.count("configured with") == 1
+
+
+def test_goldens_are_written_kept_and_missed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert replay("FILE --golden g.yaml -- ./plugin") == 2
+    assert "there is no golden g.yaml; write it with --update-golden" in capsys.readouterr().err
+    text = told("FILE --golden g.yaml --update-golden -- ./plugin", capsys)
+    assert text.endswith("wrote golden g.yaml\n")
+    assert told("FILE --golden g.yaml -- ./plugin", capsys).endswith("as golden g.yaml wants it\n")
+    text = told("FILE --golden g.yaml --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+    assert "expected (golden g.yaml, line" in text
+    found = json.loads(
+        told("FILE --golden g.yaml --format json --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+    )
+    assert found["golden"]["mismatches"]
+    told("FILE --golden g.yaml --junit j.xml --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+    suite = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("5", "4")
+    for line in (
+        "OLDER --golden g.yaml -- ./plugin",
+        "FILE --golden g.yaml --profile cri-o -- ./plugin",
+    ):
+        assert replay(line) == 2
+        assert "write it anew with --update-golden" in capsys.readouterr().err
+    (tmp_path / "g.yaml").write_text("- [nonsense")
+    assert replay("FILE --golden g.yaml -- ./plugin") == 2
+    assert "not YAML" in capsys.readouterr().err
+
+
+def test_chains_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    text = told("FILE --plugin 10=./plugin --compare-with none", capsys, 1)
+    assert 'shop/web/app with the other chain\n  - /process/env/ADDED (was "1")' in text
+    text = told("FILE --plugin 10=./plugin --compare-with '30=./plugin -v'", capsys)
+    assert "every container is the same with the other chain" in text
+    found = json.loads(
+        told("FILE --format json --plugin 10=./plugin --compare-with none", capsys, 1)
+    )
+    assert found["compared_with"]["plugins"] == []
+    assert "shop/web/app" in found["compared_with"]["containers"]
+
+
+def test_a_run_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told("FILE -o run.nriscope.db -- ./plugin", capsys)
+    assert run(["log", "run.nriscope.db"]) == 0
+    assert "changed 1 by 10-plugin" in capsys.readouterr().out
+    assert run(["stats", "run.nriscope.db"]) == 0
+    assert run(["show", "run.nriscope.db", "3"]) == 0
+    capsys.readouterr()
+    assert "4 containers" not in told("run.nriscope.db -- ./plugin", capsys)
+    assert replay("FILE -o run.nriscope.db -- ./plugin") == 2
+    assert "there is such a file already" in capsys.readouterr().err
+
+
+def test_children_left_behind_are_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    text = told("FILE --only shop/web/app --env CHILD=1 -- ./plugin", capsys, 1)
+    assert "10-plugin left a process behind, ended now: /bin/sleep 1000" in text
+
+
+def test_everything_is_told_in_time(capsys: pytest.CaptureFixture[str]) -> None:
+    told("FILE --speed 1000x --max-idle 10ms -- ./plugin", capsys)
+    assert "90 events, 15 replies: 15 ok" in told("FILE --loop 3 -- ./plugin", capsys)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("FILE", "there is no plugin to replay to; write its command after --"),
+        ("NOFILE -- ./plugin", "no such file"),
+        ("FILE -- ./nowhere", "./nowhere: cannot be launched: no such file or directory"),
+        ("FILE -- ./FILE", "permission denied; make it executable"),
+        ("FILE -- no-such-program", "no such program in the folders of PATH"),
+        ("FILE --plugin plugin", "write it as NN=COMMAND"),
+        ("FILE --plugin 1=./plugin", "'1' is no plugin index; write 01"),
+        ("FILE --plugin 10=", "names no command"),
+        ('FILE --plugin "10=./plugin \'x"', "no closing quotation; check its quotes"),
+        ("FILE --plugin 10=./plugin --plugin 10=./plugin", "the same index and name"),
+        ("FILE --index 5 -- ./plugin", "write 05"),
+        ("FILE --name 'a b' -- ./plugin", "is no plugin name"),
+        ("FILE --index 10 --plugin 10=./plugin", "--index and --name are for COMMAND"),
+        ("FILE --config nowhere -- ./plugin", "--config nowhere: no such file"),
+        ("FILE --config 20=plugin -- ./plugin", "no plugin has index 20"),
+        ("FILE --config plugin --config FILE -- ./plugin", "one for the same plugin already"),
+        ("FILE --config FILE -- ./plugin", "not text; name a readable UTF-8 file"),
+        ("FILE --config plugin --listen s", "--config is for plugins that are launched"),
+        ("FILE --env X -- ./plugin", "write NAME=VALUE"),
+        ("FILE --env X=1 --listen s", "--env is for plugins that are launched"),
+        ("FILE --expect 2 -- ./plugin", "name its socket"),
+        ("FILE --session 3 -- ./plugin", "no session 3; there is: 1 (00-nri-scope)"),
+        ("FILE --where pood:x -- ./plugin", 'the nearest is "pod"'),
+        ("FILE --from x -- ./plugin", "neither the number of an event nor a time"),
+        ("FILE --from 9 --to 9 -- ./plugin", "--from is not before --to"),
+        ("FILE --from 999 -- ./plugin", "no event that you chose"),
+        ("FILE --only shop/wbe -- ./plugin", "did you mean shop/web?"),
+        ("FILE --profile cri-a -- ./plugin", "did you mean cri-o?"),
+        ("FILE --profile x -- ./plugin", "profiles are recorded, containerd-1.7"),
+        ("FILE --fault slo:CreateContainer:1s -- ./plugin", "did you mean slow:EVENT:DURATION?"),
+        ("FILE --fault split-sync --profile isulad -- ./plugin", "never splits Synchronize"),
+        ("FILE --no-effects --profile cri-o -- ./plugin", "leave one of the two out"),
+        ("FILE --speed 0x -- ./plugin", "write 1x, 10x or 0.5x"),
+        ("FILE --speed nan -- ./plugin", "write 1x, 10x or 0.5x"),
+        ("FILE --max-idle 1s -- ./plugin", "add --speed 1x"),
+        ("FILE --step --speed 1x -- ./plugin", "leave one of them out"),
+        ("FILE --update-golden -- ./plugin", "--update-golden needs --golden"),
+        ("FILE --golden g --loop 2 -- ./plugin", "--golden compares one round"),
+        ("FILE --compare-with none --listen s", "give them with --plugin"),
+        ("FILE --compare-with none --compare-with 10=./a -- ./plugin", "a chain of its own"),
+        ("FILE -o nowhere/x -- ./plugin", "no such folder"),
+        ("FILE --junit nowhere/x -- ./plugin", "nowhere/x: cannot be written"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    line: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert replay(line) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert error.startswith("nri-scope: ")
+
+
+def test_one_that_does_not_register_is_told_with_what_it_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "quit").write_text("#!/bin/sh\necho I do not like this >&2\nexit 7\n")
+    (tmp_path / "quit").chmod(0o755)
+    assert replay("FILE -- ./quit") == 2
+    captured = capsys.readouterr()
+    assert "stderr: I do not like this" in captured.out
+    assert "the plugin ended, exit status 7; its last words: I do not like this" in captured.err
+
+
+@pytest.mark.parametrize("way", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--step", "--env", "CHILD=1", "--", "./plugin"],
+        ["--speed", "0.001x", "--", "./plugin"],
+        ["--listen", "nri.sock"],
+    ],
+)
+def test_an_interrupted_replay_leaves_nothing(
+    tmp_path: Path, way: str, arguments: list[str]
+) -> None:
+    process = subprocess.Popen(
+        [NRI_SCOPE, "replay", "FILE", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    awaited = "to one plugin from nri.sock" if "--listen" in arguments else "Synchronize"
+    for line in process.stdout:
+        if awaited in line:
+            break
+    if "--step" in arguments:
+        # As far as its first container.
+        process.stdin.write("\n" * 3)
+        process.stdin.flush()
+        for line in process.stdout:
+            if "CreateContainer" in line:
+                break
+    process.send_signal(signal.Signals[way])
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert not (tmp_path / "nri.sock").exists()
+    assert not processes_in(tmp_path)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Processes whose working directory is ``folder``, other than this one."""
+    found: list[str] = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if (directory / "cwd").readlink() == folder and int(directory.name) != os.getpid():
+                found.append((directory / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+def test_steps_go_on_when_nobody_is_there_to_press_enter(tmp_path: Path) -> None:
+    for given in ("\n" * 5, "\n" * 100):
+        done = subprocess.run(
+            [NRI_SCOPE, "replay", "FILE", "--step", "--", "./plugin"],
+            input=given,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=ENVIRONMENT,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "Enter for 5  CreateContainer shop/web/app" in done.stderr
+        assert "30 events, 5 replies: 5 ok" in done.stdout
+
+
+def test_an_external_plugin_is_waited_for(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [NRI_SCOPE, "replay", "FILE", "--listen", "nri.sock", "--", "./plugin"],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "Synchronize" in line:
+            break
+    external = subprocess.Popen(
+        [NRI_SCOPE, "record", "--socket", "nri.sock", "-o", "of.nriscope.db", "--index", "05"],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        text, _ = process.communicate(timeout=60)
+    finally:
+        external.send_signal(signal.SIGINT)
+        external.wait(30)
+    assert process.returncode == 0
+    assert "05-nri-scope" in text
+    assert run(["log", "of.nriscope.db"]) == 0
