@@ -21,5 +21,13 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 def run(main: Coroutine[object, object, T]) -> T:
     """Run ``main`` to its end on a new event loop."""
+    results: list[T] = []
+
+    async def kept() -> None:
+        # Up to Python 3.12 the runner makes a text of its task when it gives SIGINT back, and in
+        # that of the result, however large it is.
+        results.append(await main)
+
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(main)
+        runner.run(kept())
+    return results[0]
