@@ -118,7 +118,7 @@ class Cast:
         result.gone = plugin.end_reason
         result.gone_after = self._last_event() if was_ready else 0
         if was_ready and not self._sent_away:
-            result.deserted = f"{plugin.end_reason}, after event {result.gone_after}"
+            result.deserted = plugin.end_reason
 
     async def lost(self, runtime: Runtime, plugin_id: str) -> str:
         """The reason why the runtime lost a plugin while it was asked, once that is known.

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
+from nri_scope.nri.subject import container_of
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.reader import Recording
 from nri_scope.replay.model import Verdict
 from nri_scope.replay.script import SETUP, Bound, Choice
+from nri_scope.replay.world import ADJUSTABLE
 from nri_scope.wire import RequestReceived
 from tests.runtime_role.captures import NAMES, exchanges
 from tests.runtime_role.small_plugin import SmallPlugin
@@ -91,8 +93,9 @@ def test_a_chain_that_answers_as_once_is_told_what_it_was_told_once(
 
 def without_empty_memory(event: str, message: Message) -> tuple[str, Message]:
     """CRI-O shows a container without limits with an empty message at first, later with none."""
-    if hasattr(message, "container"):
-        resources = message.container.linux.resources
+    container = container_of(event, message)
+    if container is not None:
+        resources = container.linux.resources
         if resources.HasField("memory") and not resources.memory.ListFields():
             resources.ClearField("memory")
     return event, message
@@ -106,7 +109,7 @@ def test_where_nobody_changes_anything_only_what_was_changed_once_is_another(
     peer = SmallPlugin("00-idle", OUR_MASK)
     replayed = played_to_peers(job_of(path, {}), peer)
     assert replayed.ok
-    assert not any(container.changes for container in replayed.containers.values())
+    assert not any(one.changes for one in replayed.containers.values())
     # Nobody here validates.
     recorded = [one for one in events_of(path) if one[0] != "ValidateContainerAdjustment"]
     ours = told(peer.events)
@@ -114,10 +117,10 @@ def test_where_nobody_changes_anything_only_what_was_changed_once_is_another(
     for (_, one), (event, other) in zip(ours, recorded, strict=True):
         if name not in BUNDLED and event != "CreateContainer":
             # Plugins of that day had adjusted these.
-            for message in (one, other):
-                for field in ("annotations", "env", "linux", "args", "mounts", "rlimits"):
-                    if hasattr(message, "container"):
-                        message.container.ClearField(field)
+            for container in (container_of(event, one), container_of(event, other)):
+                if container is not None:
+                    for field in ADJUSTABLE:
+                        container.ClearField(field)
         assert one == other
 
 
@@ -148,11 +151,11 @@ def test_any_part_comes_as_it_was_with_the_state_that_it_met(
     assert isinstance(state, api.SynchronizeRequest)
     created, ended, removed = set[str](), set[str](), set[str]()
     for event, message in events[:first]:
-        if hasattr(message, "container"):
-            key = message.container.id
+        container = container_of(event, message)
+        if container is not None:
             {"CreateContainer": created, "StopContainer": ended, "RemoveContainer": removed}.get(
                 event, set()
-            ).add(key)
+            ).add(container.id)
     ids = {container.id for container in state.containers}
     assert created - ended - removed <= ids
     assert not ids & (ended | removed)

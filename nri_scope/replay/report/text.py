@@ -94,7 +94,7 @@ class Report:
         took = f"{duration(reply.took_ns):>6}"
         good = reply.verdict is Verdict.OK
         words = _in_short(event, reply) if good else f"{reply.verdict}: {reply.problem}"
-        slow = f"  more than half of {duration(reply.deadline_ns)}" if reply.slow else ""
+        slow = f"  more than half of {reply.deadline_ns / 1e9:.3g} s" if reply.slow else ""
         text = safe(f"{start}{plugin}  {took}  {words}{slow}".rstrip(), self._width)
         return self._paint("" if good and not slow else _YELLOW if good else _RED, text)
 
@@ -152,7 +152,7 @@ class Report:
                 after = f"after event {plugin.gone_after}" if plugin.gone_after else "at once"
                 text = f"{plugin.plugin} was gone {after}: {plugin.gone}"
                 yield self._paint(_RED, safe(text, self._width))
-            if plugin.deserted and plugin.deserted.partition(",")[0] != plugin.gone:
+            if plugin.deserted and plugin.deserted != plugin.gone:
                 text = f"{plugin.plugin} went away by itself: {plugin.deserted}"
                 yield self._paint(_RED, safe(text, self._width))
             for process in plugin.left_behind:
