@@ -118,7 +118,7 @@ class Cast:
         result.gone = plugin.end_reason
         result.gone_after = self._last_event() if was_ready else 0
         if was_ready and not self._sent_away:
-            result.deserted = plugin.end_reason
+            result.deserted = f"it went away by itself: {plugin.end_reason}"
 
     async def lost(self, runtime: Runtime, plugin_id: str) -> str:
         """The reason why the runtime lost a plugin while it was asked, once that is known.
@@ -157,7 +157,7 @@ class Cast:
                 await self._launch(runtime, plugin)
             else:
                 await self._adopt(runtime, plugin)
-        await self._await_others(runtime, self._casting.patience, "start it now")
+        await self._await_others(runtime, self._casting.patience)
 
     async def restart(self, runtime: Runtime) -> None:
         """The runtime goes down and comes back; returns once the plugins are back as well."""
@@ -191,7 +191,14 @@ class Cast:
         await self._come_back(runtime)
 
     async def _come_back(self, runtime: Runtime) -> None:
-        await self._await_others(runtime, COMES_BACK, "a plugin has to connect again by itself")
+        """Wait for those that have to connect again by themselves; not to do so is a failure."""
+        try:
+            await self._await_others(runtime, COMES_BACK)
+        except UsageError as error:
+            started = {plugin.id for plugin in self._casting.plugins}
+            there = {plugin.id for plugin in self._present}
+            for name in self._results.keys() - started - there:
+                self._results[name].deserted = f"it did not connect again: {error.problem}"
 
     def leave(self) -> None:
         """What ends from now on ends because the replay does."""
@@ -237,7 +244,7 @@ class Cast:
             if plugin.id not in self._failed_setups:
                 raise UsageError(f"{plugin.id} did not come up: {_plainly(error)}") from error
 
-    async def _await_others(self, runtime: Runtime, seconds: float, hint: str) -> None:
+    async def _await_others(self, runtime: Runtime, seconds: float) -> None:
         expected = self._casting.expect
         if not expected or self._casting.listen is None:
             return
@@ -262,7 +269,8 @@ class Cast:
         except TimeoutError:
             count = "no plugin" if expected == 1 else f"fewer than {expected} plugins"
             raise UsageError(
-                f"{count} came to {self._casting.listen} within {seconds:g} s", hint
+                f"{count} came to {self._casting.listen} within {seconds:g} s",
+                "start it while this runs",
             ) from None
         if not there():
             # It would try the same again, and whoever started it had better know.

@@ -90,7 +90,7 @@ class PluginResult:
     gone_after: int = 0
     """The event (of the recording) after which it was gone."""
     deserted: str = ""
-    """How it went away by itself while nobody asked it anything; "" where it did not."""
+    """That it went away while nobody asked it anything, or did not come back; "" for neither."""
     exit: str = ""
     """How its process ended where that was before the end, in words."""
     left_behind: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ class Replayed:
             yield f"and {self.tally.more_failures} more"
         for plugin in self.plugins:
             if plugin.deserted:
-                yield f"{plugin.plugin} went away by itself: {plugin.deserted}"
+                yield f"{plugin.plugin}: {plugin.deserted}"
             for process in plugin.left_behind:
                 yield f"{plugin.plugin} left a process behind: {process}"
 

@@ -208,3 +208,15 @@ def test_a_restarted_runtime_tells_the_state_that_is_there_by_then(one_life: Pat
     assert seen == [[], ["app"]]
     assert replayed.ok
     assert not replayed.plugins[0].gone
+
+
+def test_a_plugin_that_does_not_connect_again_has_failed(
+    one_life: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri_scope.replay.cast.COMES_BACK", 0.05)
+    peer, replayed = faulty(one_life, "restart-runtime:after=4")
+    assert len(names(peer)) == 4
+    assert not replayed.ok
+    (failure,) = replayed.failures()
+    assert failure.startswith("10-peer: it did not connect again: no plugin came to")
+    assert replayed.tally.events == 7

@@ -152,8 +152,8 @@ class Report:
                 after = f"after event {plugin.gone_after}" if plugin.gone_after else "at once"
                 text = f"{plugin.plugin} was gone {after}: {plugin.gone}"
                 yield self._paint(_RED, safe(text, self._width))
-            if plugin.deserted and plugin.deserted != plugin.gone:
-                text = f"{plugin.plugin} went away by itself: {plugin.deserted}"
+            if plugin.deserted and not (plugin.gone and plugin.deserted.endswith(plugin.gone)):
+                text = f"{plugin.plugin}: {plugin.deserted}"
                 yield self._paint(_RED, safe(text, self._width))
             for process in plugin.left_behind:
                 text = f"{plugin.plugin} left a process behind, ended now: {process}"
