@@ -35,7 +35,7 @@ class Scale:
 
 
 FULL = Scale(7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000)
-SHORT = Scale(3, 100, 8, 200, 2_000, 5, 3, 200, 300)
+SHORT = Scale(3, 100, 8, 200, 2_000, 5, 5, 200, 300)
 
 
 @dataclass(frozen=True)
