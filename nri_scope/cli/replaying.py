@@ -46,6 +46,8 @@ def perform(job: Job, wishes: Wishes) -> bool:
     """Replay and tell; returns whether all is well, which it is when nobody reads any more."""
     # A golden that cannot be read is better found before the plugins have done anything.
     golden = _load(wishes)
+    if wishes.junit is not None:
+        _check_junit(wishes.junit)
     with Output() as output:
         return _perform(output, job, golden, wishes)
     return True
@@ -209,11 +211,31 @@ def _document(
     return {**found, "times": times}
 
 
+def _check_junit(path: Path) -> None:
+    """Only a result of an earlier run may be written over. Raises `UsageError`."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(200)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    if start and b"<testsuites" not in start:
+        raise UsageError(
+            f"{path}: there is such a file already, and it is no JUnit XML",
+            "name another file after --junit",
+        )
+
+
 def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(
-            f"{path}: cannot be written: {(error.strerror or str(error)).lower()}",
-            "name another file after --junit",
-        ) from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"{path}: cannot be written: {(error.strerror or str(error)).lower()}",
+        "name another file after --junit",
+    )

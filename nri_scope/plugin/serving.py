@@ -209,11 +209,20 @@ class HandlerSession:
             return reply(value).SerializeToString()
         except AnswerLater:
             raise
+        except SystemExit as leaving:
+            # Not from here, inside of the socket's callback: the runtime gets its answer first.
+            asyncio.get_running_loop().call_soon(_leave, leaving)
+            raise RpcError(Code.UNKNOWN, "the plugin ends itself") from None
         except Exception as error:  # noqa: BLE001 - theirs, and answered as the error it is
             raise _failure(request, error)  # noqa: B904 - it may be the very same one
         finally:
             request.answered = not waiting
             CURRENT.reset(token)
+
+
+def _leave(leaving: SystemExit) -> None:
+    """What sys.exit() in a handler means: the event loop ends with it, and so does the process."""
+    raise leaving
 
 
 async def _finish(request: Request, value: Awaitable[object], reply: ReplyOf) -> bytes:

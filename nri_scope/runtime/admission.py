@@ -64,7 +64,7 @@ async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
     unknown = mask & ~profile.mask & 0xFFFFFFFF
     if unknown:
         raise RemoteProtocolError(
-            f"subscribed to events 0x{unknown:x} that {profile.name} does not know"
+            f"subscribed to events 0x{unknown:x} that {profile.title} does not know"
         )
     # No event at all means every event, ValidateContainerAdjustment included.
     plugin.mask = mask or profile.mask
