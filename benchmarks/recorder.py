@@ -83,13 +83,10 @@ class Record:
         return time.monotonic() - begin
 
     def peak_memory(self) -> float:
-        """The most memory that it and its writer's process ever had resident, each, in MiB.
-
-        What they share, which is most of Python, counts twice.
-        """
-        pid = self.process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return sum(map(_peak, (pid, *map(int, children))))
+        """The most memory the process ever had resident, in MiB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) / 1024
 
     async def stop(self) -> None:
         """Ask it to end, as a user would with Ctrl-C."""
@@ -105,9 +102,3 @@ class Record:
         if self.process.returncode is None:
             self.process.kill()
             await self.process.wait()
-
-
-def _peak(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) / 1024

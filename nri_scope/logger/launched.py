@@ -140,9 +140,9 @@ class LaunchedPlugin:
             # disk that is not mounted yet. What keeps us from making ours is told by `open`.
             with contextlib.suppress(OSError):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Recorder.open_apart(
+        return Recorder.open(
             settings.output,
             limits=WriterLimits(max_size=settings.max_size, max_age_seconds=settings.max_age),
-            where=settings.where,
+            keep=settings.where.matches if settings.where is not None else None,
             on_problem=self._log.write,
         )

@@ -67,10 +67,10 @@ def record(
     if Event.ValidateContainerAdjustment in (options.events or ()) and not options.validate:
         raise UsageError("ValidateContainerAdjustment needs --validate", "see what that risks")
     existed = os.path.lexists(options.output)
-    recorder = Recorder.open_apart(
+    recorder = Recorder.open(
         options.output,
         limits=WriterLimits(max_size=options.max_size, max_age_seconds=options.max_age),
-        where=options.where,
+        keep=options.where.matches if options.where is not None else None,
         on_event=on_event,
         on_problem=say,
     )

@@ -131,11 +131,6 @@ class Inbox:
         """Events in the queue."""
         return sum(type(entry) is tuple for entry in list(self._entries))
 
-    @property
-    def waiting_bytes(self) -> int:
-        """What waits, as far as it counts for the limit."""
-        return self._put_bytes - self._done_bytes
-
     def shut(self) -> None:
         """Count every event from now on as lost."""
         self._limit = self._low = -1

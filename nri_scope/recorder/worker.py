@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.inbox import TOO_FAST, Entry, Inbox, Missed, Remark
 from nri_scope.recorder.model import Captured, Event
 from nri_scope.recorder.problems import LOCKED, in_words
-from nri_scope.recorder.tally import Tally
 from nri_scope.recorder.writing import Writing, Written
 
 # One transaction. Larger ones save little, and what is in none is lost when the process is killed.
@@ -33,6 +33,16 @@ _COMPLAINTS = 20
 _PR_SET_TIMERSLACK = 29
 NICER = 5
 """Steps of niceness between the writer's thread and the one that answers."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts so far; changed by the writer's thread alone."""
+
+    recorded: int = 0
+    filtered: int = 0
+    lost: int = 0
+    gaps: int = 0
 
 
 class Worker:

@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Self
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.apart import COLLECT_SECONDS, Apart
 from nri_scope.recorder.file import RecordingFile
-from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.inbox import Begin, End, Inbox, Missed, Remark
 from nri_scope.recorder.model import Captured, Event, SessionStart
-from nri_scope.recorder.pipe import Order
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.worker import Worker
 from nri_scope.recorder.writing import Writing
@@ -58,7 +55,7 @@ class Recorder:
     After `open`, nothing here blocks or raises. All methods but `close` are for one thread.
     """
 
-    def __init__(self, worker: Worker | Apart, inbox: Inbox, next_session: int) -> None:
+    def __init__(self, worker: Worker, inbox: Inbox, next_session: int) -> None:
         """Use `open`."""
         self._worker = worker
         self._inbox = inbox
@@ -92,37 +89,6 @@ class Recorder:
         worker = Worker(inbox, writing, limits.batch_seconds, on_event, on_problem)
         recorder = cls(worker, inbox, writing.next_session)
         worker.start()
-        return recorder
-
-    @classmethod
-    def open_apart(
-        cls,
-        path: str | Path,
-        *,
-        limits: WriterLimits | None = None,
-        where: Filter | None = None,
-        on_event: Callable[[Event, Captured], None] | None = None,
-        on_problem: Callable[[str], None] | None = None,
-    ) -> Self:
-        """The same with a process of its own that writes, which disturbs this one less.
-
-        It lives until `close`, or until this process has ended and everything that came is written.
-        The callbacks run in a thread of this process.
-        """
-        limits = limits or WriterLimits()
-        ring = _ring(limits)
-        inbox = Inbox(limits.queue_bytes)
-        order = Order(
-            Path(path).absolute(),
-            ring.max_size,
-            ring.max_age,
-            limits.batch_seconds - COLLECT_SECONDS,
-            None if where is None else where.text,
-            wants_events=on_event is not None,
-        )
-        apart = Apart(inbox, order, on_event, on_problem)
-        recorder = cls(apart, inbox, apart.next_session)
-        apart.start()
         return recorder
 
     def begin_session(self, start: SessionStart) -> int:
