@@ -179,7 +179,8 @@ def test_whatever_happens_no_books_are_broken(
         # What was given is there once, sent or not, and comes last.
         assert [(step.event, step.own) for step in steps][-1] == (event, False)
         assert sum(not step.own for step in steps) == 1
-        if not steps[-1].skipped and fails and event in profile.conduct.failing:
+        failed = fails and not steps[-1].skipped
+        if failed and event in profile.conduct.failing:
             steps += course.failed(event, request)
         if not profile.habits.books_containers:
             continue
@@ -196,7 +197,7 @@ def test_whatever_happens_no_books_are_broken(
                     assert container_id not in live
                 case _:
                     pass
-        if fails and event is Event.CreateContainer:
+        if failed and event is Event.CreateContainer:
             live.discard(container_id)
 
 

@@ -270,7 +270,9 @@ async def test_unknown_event_bit_is_dropped_after_its_configure_reply() -> None:
     async with Runtime(OLD) as runtime:
         plugin = SmallPlugin(mask=Event.UpdatePodSandbox.bit | Event.CreateContainer.bit)
         former = await joins_and_is_dropped(runtime, plugin)
-        assert former.end_reason == "subscribed to events 0x800 that containerd-1.7 does not know"
+        assert former.end_reason == (
+            "subscribed to events 0x800 that containerd 1.7.24 (NRI 0.6.1) does not know"
+        )
         assert plugin.methods == ["Configure"]
         assert isinstance(plugin.configured, ConfigureRequest)
         assert list(runtime.rejections) == [
