@@ -12,13 +12,16 @@ what these sent (tests/data/captures).
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, MutableSequence
+from collections.abc import Iterable, MutableMapping, MutableSequence
+from operator import attrgetter
 from posixpath import normpath
 from typing import TypeVar
 
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+
+from .indexed import Indexed
 
 _Entry = TypeVar("_Entry", bound=Message)
 
@@ -139,42 +142,46 @@ def _adjust_env(env: MutableSequence[str], wanted: MutableSequence[api.KeyValue]
 
 
 def _adjust_devices(linux: api.LinuxContainer, wanted: MutableSequence[api.LinuxDevice]) -> None:
+    if not wanted:
+        return
+    devices = Indexed(linux.devices, attrgetter("path"))
     for device in wanted:
-        _remove(linux.devices, "path", device.path.removeprefix("-"))
+        devices.remove(device.path.removeprefix("-"))
         if device.path.startswith("-"):
             continue
-        linux.devices.append(device)
+        devices.append(device)
         rule = linux.resources.devices.add(allow=True, type=device.type)
         rule.major.value, rule.minor.value = device.major, device.minor
         rule.access = "rwm" if device.type == "b" else "rw"
+    _refill(linux.devices, devices)
 
 
 def _adjust_namespaces(
     namespaces: MutableSequence[api.LinuxNamespace], wanted: MutableSequence[api.LinuxNamespace]
 ) -> None:
+    if not wanted:
+        return
+    result = Indexed(namespaces, attrgetter("type"))
     for entry in wanted:
-        for namespace in namespaces:
-            if namespace.type == entry.type:
-                namespace.CopyFrom(entry)
-                break
+        if result.replace(entry):
+            continue
+        if entry.type.startswith("-"):
+            result.remove(entry.type[1:])
         else:
-            if entry.type.startswith("-"):
-                _remove(namespaces, "type", entry.type[1:])
-            else:
-                namespaces.append(entry)
+            result.append(entry)
+    _refill(namespaces, result)
 
 
 def _adjust_mounts(mounts: MutableSequence[api.Mount], wanted: MutableSequence[api.Mount]) -> None:
     if not wanted:
         return
+    result = Indexed(mounts, attrgetter("destination"))
     for mount in wanted:
-        _remove(mounts, "destination", mount.destination.removeprefix("-"))
+        result.remove(mount.destination.removeprefix("-"))
         if not mount.destination.startswith("-"):
-            mounts.append(mount)
+            result.append(mount)
     # The parents before what is mounted in them.
-    in_order = sorted(mounts, key=lambda one: (_depth(one.destination), one.destination))
-    del mounts[:]
-    mounts.extend(in_order)
+    _refill(mounts, sorted(result, key=lambda one: (_depth(one.destination), one.destination)))
 
 
 def _depth(path: str) -> int:
@@ -184,13 +191,12 @@ def _depth(path: str) -> int:
 def _adjust_resources(target: api.LinuxResources, wanted: api.LinuxResources) -> None:
     _set_memory_limit(target.memory, wanted.memory)
     _replace_members(target.cpu, wanted.cpu)
-    for limit in wanted.hugepage_limits:
-        for there in target.hugepage_limits:
-            if there.page_size == limit.page_size:
-                there.limit = limit.limit
-                break
-        else:
-            target.hugepage_limits.append(limit)
+    if wanted.hugepage_limits:
+        limits = Indexed(target.hugepage_limits, attrgetter("page_size"))
+        for limit in wanted.hugepage_limits:
+            if not limits.replace(limit):
+                limits.append(limit)
+        _refill(target.hugepage_limits, limits)
     for key, value in wanted.unified.items():
         target.unified[key] = value
     if wanted.HasField("pids"):
@@ -217,9 +223,7 @@ def _replace_members(target: Message, wanted: Message, leave_out: str = "") -> N
             setattr(target, descriptor.name, value)
 
 
-def _remove(entries: MutableSequence[_Entry], attribute: str, key: str) -> None:
-    """Delete the first of them, as the generator does."""
-    for position, entry in enumerate(entries):
-        if getattr(entry, attribute) == key:
-            del entries[position]
-            return
+def _refill(entries: MutableSequence[_Entry], result: Iterable[_Entry]) -> None:
+    whole = list(result)
+    del entries[:]
+    entries.extend(whole)

@@ -148,15 +148,22 @@ def _removes(key: str) -> bool:
     return key.startswith(REMOVAL)
 
 
-def _take_out(entries: Any, key_of: Callable[[Any], str], keys: Collection[str]) -> list[str]:
-    """Delete the members with these keys; returns the keys that were found."""
-    found = []
-    if keys:
-        for position in reversed(range(len(entries))):
-            key = key_of(entries[position])
+def _take_out(entries: Any, key_of: Callable[[Any], str], keys: Collection[str]) -> dict[str, None]:
+    """Delete the members with these keys; returns the keys that were found, in the order of the
+    list from its end.
+    """
+    found: dict[str, None] = {}
+    if not keys:
+        return found
+    everything = list(entries)
+    kept = [entry for entry in everything if key_of(entry) not in keys]
+    if len(kept) < len(everything):
+        for key in map(key_of, reversed(everything)):
             if key in keys:
-                found.append(key)
-                del entries[position]
+                found[key] = None
+        # Not one by one: each would move all that come after it.
+        del entries[:]
+        entries.extend(kept)
     return found
 
 
