@@ -47,7 +47,8 @@ class Effects:
             self._world.happened(event, request)
             if event is Event.RemoveContainer and container is not None:
                 self._ledger.removed(container.id)
-        if outcome.failure:
+        if outcome.failure or outcome.error:
+            # Runtimes get nothing of the replies then, also where they only log the error.
             return
         if isinstance(outcome.merged, Updating) and container is not None:
             own = [one for one in asked if one[1].container_id == container.id]

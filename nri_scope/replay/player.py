@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 
 from nri_scope.nri.events import Event
+from nri_scope.nri.subject import container_of
 from nri_scope.runtime import RECORDED, Answer, Course, Outcome, Runtime
 
 from .ahead import Ahead
@@ -123,7 +124,10 @@ class Player:
             played.skipped = part.skipped
             self._story.begin(played)
             self._story.end()
-            if self._world.concerned(part.event, part.request):
+            created = container_of(part.event.name, part.request)
+            if part.event is Event.CreateContainer and created is not None:
+                self._world.not_created(created)
+            elif self._world.concerned(part.event, part.request):
                 self._world.happened(part.event, part.request)
 
     async def _operate(
@@ -137,7 +141,7 @@ class Player:
             outcome.failure = refusal
         self._injure(played, event, outcome)
         self._stage.effects.of(played, event, request, outcome)
-        played.failure = outcome.failure or outcome.error
+        played.failure, played.logged = outcome.failure, outcome.error or played.logged
         played.dropped += outcome.dropped
         for answer in outcome.answers:
             refused = self._refused(outcome, answer) or (refusal if answer.plugin == wisher else "")
@@ -155,10 +159,22 @@ class Player:
                 await self._operate(undone, part.event, part.request)
 
     def _injure(self, played: PlayedEvent, event: Event, outcome: Outcome) -> None:
-        if event in self._faults.error and not outcome.failure:
-            outcome.failure = INJECTED
+        if event in self._faults.error and not outcome.failure and not outcome.error:
+            self._fail(played, event, outcome)
         if event in self._faults.slow and outcome.answers:
             played.fault = f"each reply is {self._faults.slow[event]:g} s on its way"
+
+    def _fail(self, played: PlayedEvent, event: Event, outcome: Outcome) -> None:
+        """What this runtime makes of an error of the plugin that came last in the chain."""
+        conduct = self._stage.runtime.profile.conduct
+        prefix = conduct.failing.get(event)
+        if conduct.closes_on_error:
+            # The others' replies count nevertheless.
+            played.logged = INJECTED
+        elif prefix is None:
+            outcome.error = INJECTED
+        else:
+            outcome.failure = prefix + INJECTED
 
     def _refused(self, outcome: Outcome, answer: Answer) -> str:
         """What the runtime refused of a reply that was fine by itself, in its words."""

@@ -67,6 +67,8 @@ class PlayedEvent:
     """Requested, but dropped by this runtime."""
     failure: str = ""
     """Why the CRI request fails on this runtime, in its words; "" where it does not."""
+    logged: str = ""
+    """An error that this runtime only logs, in its words; "" where there is none."""
     skipped: str = ""
     """Why nobody was asked; "" where somebody was, or nobody wanted to be."""
     fault: str = ""

@@ -3,21 +3,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import UsageError
-from nri_scope.nri.events import Event
-from nri_scope.replay.faults import FORMS, Faults, parse_faults
+from nri_scope.errors import RpcError, UsageError
+from nri_scope.nri.events import PASSIVE_EVENTS, Event
+from nri_scope.plugin import Container, PodSandbox, Update
+from nri_scope.plugin.handlers import EVENT_HANDLERS
+from nri_scope.replay.faults import FORMS, INJECTED, Faults, parse_faults
 from nri_scope.replay.model import Verdict
+from nri_scope.replay.report.document import document
+from nri_scope.replay.report.text import Report
 from nri_scope.replay.result import Replayed
-from nri_scope.wire import RequestReceived
+from nri_scope.runtime import RECORDED
+from nri_scope.runtime.profiles import PROFILES
+from nri_scope.wire import Code, RequestReceived
 from tests.runtime_role.small_plugin import Reply, SmallPlugin
 
 from .plays import job_of, played, played_to_peers, told
-from .recordings import RECORDING, container, life, recording, run_pod
+from .recordings import POD, RECORDING, container, life, recording, run_pod
 
 
 def faulty(path: Path, *faults: str) -> tuple[SmallPlugin, Replayed]:
@@ -101,6 +109,119 @@ def test_an_event_that_fails_is_undone_and_nobodys_fault(one_life: Path) -> None
     assert names(peer) == ["RunPodSandbox", "CreateContainer", "StopContainer", "RemoveContainer"]
     assert replayed.ok
     assert "as --fault error wants" in replayed.container("shop/web/app").failure
+
+
+class Watching:
+    """Keeps what it is told and, as a container stops, gives another one less."""
+
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
+        state = [(one.name, one.state, one.linux.resources.cpu.shares.value) for one in containers]
+        self.seen.append(([one.name for one in pods], state))
+
+    def stop_container(self, pod: PodSandbox, container: Container) -> list[Update]:
+        self.seen.append("stop_container")
+        return [Update("other-id").set_cpu(shares=7)]
+
+
+def keeping(name: str) -> Callable[..., None]:
+    return lambda self, *told: self.seen.append(name)
+
+
+# A validator is asked before the fault comes, and not after a real error.
+for passive in PASSIVE_EVENTS - {Event.StopContainer}:
+    setattr(Watching, EVENT_HANDLERS[passive], keeping(EVENT_HANDLERS[passive]))
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Every event once, while another container exists."""
+    update = api.UpdatePodSandboxRequest(pod=POD)
+    update.linux_resources.cpu.shares.value = 200
+    events: list[tuple[str, Message]] = [
+        run_pod(),
+        ("UpdatePodSandbox", update),
+        ("PostUpdatePodSandbox", api.PostUpdatePodSandboxRequest(pod=POD)),
+        *life(container(), updated=True),
+        ("StopPodSandbox", api.StopPodSandboxRequest(pod=POD)),
+        ("RemovePodSandbox", api.RemovePodSandboxRequest(pod=POD)),
+    ]
+    state = api.SynchronizeRequest(containers=[container("other", pod_sandbox_id="other-pod")])
+    path = tmp_path_factory.mktemp("everything") / "life.nriscope.db"
+    return recording(path, events, state=state), [name for name, _ in events]
+
+
+def said(replayed: Replayed, where: str) -> list[tuple[str, str]]:
+    """What was made of the error, wherever that came from, at each event."""
+    in_go = "rpc error: code = Unknown desc = "
+    events = [one for one in replayed.events if one.event != "Synchronize"]
+    return [(one.event, getattr(one, where).replace(in_go, "")) for one in events]
+
+
+@pytest.mark.parametrize(
+    ("profile", "event"),
+    [
+        pytest.param(name, event, id=f"{name}-{event.name}")
+        for name in ("recorded", "containerd-1.7", "cri-o", "isulad")
+        for event in sorted(PASSIVE_EVENTS)
+        if name == RECORDED or not PROFILES[name].skips(event)
+    ],
+)
+def test_an_event_fails_as_with_the_error_of_a_plugin(
+    everything: tuple[Path, list[str]], event: Event, profile: str
+) -> None:
+    path, names = everything
+    restart = f"restart-runtime:after={names.index(event.name) + 1}"
+
+    def fail(*_: object) -> None:
+        raise RpcError(Code.UNKNOWN, INJECTED)
+
+    theirs, ours = Watching(), Watching()
+    failing = type("Failing", (), {EVENT_HANDLERS[event]: lambda self, *told: fail(*told)})()
+    real = played(path, {"10-w": theirs, "20-f": failing}, faults=[restart], profile=profile)
+    faults = [restart, f"error:{event.name}"]
+    injected = played(path, {"10-w": ours}, faults=faults, profile=profile)
+    assert ours.seen == theirs.seen
+    assert said(injected, "failure") == said(real, "failure")
+    if profile != "isulad":
+        # iSulad's own words for it are those of a connection that it closes.
+        assert said(injected, "logged") == said(real, "logged")
+    assert injected.ok
+
+
+@pytest.mark.parametrize(("profile", "shares"), [("containerd-2.3", 0), ("isulad", 7)])
+def test_an_error_that_is_only_logged_leaves_the_chains_updates_out(
+    everything: tuple[Path, list[str]], profile: str, shares: int
+) -> None:
+    path, names = everything
+    faults = [
+        "error:StopContainer",
+        f"restart-runtime:after={names.index('StopContainer') + 1}",
+    ]
+    watching = Watching()
+    played(path, {"10-w": watching}, faults=faults, profile=profile)
+    # The one that has stopped is not told of.
+    unknown = api.ContainerState.CONTAINER_UNKNOWN
+    synchronized = [one for one in watching.seen if isinstance(one, tuple)]
+    assert synchronized[-1] == (["web"], [("other", unknown, shares)])
+
+
+def test_an_error_is_shown_as_what_the_runtime_makes_of_it(one_life: Path) -> None:
+    faults = ["error:PostStartContainer", "error:StartContainer"]
+    for fault, logged in zip(faults, (True, False), strict=True):
+        _, replayed = faulty(one_life, fault)
+        (shown,) = [one for one in replayed.events if one.failure or one.logged]
+        assert (shown.event, bool(shown.logged)) == (fault.partition(":")[2], logged)
+        lines = list(Report().event(shown))
+        words = f"        logged: {INJECTED}"
+        assert (words in lines) is logged
+        assert (
+            any(line.startswith("        fails: NRI container start") for line in lines) != logged
+        )
+        (told,) = [one for one in document(replayed)["events"] if one["failure"] or one["logged"]]  # type: ignore[union-attr, index, call-overload]
+        assert (told["failure"], told["logged"]) == (shown.failure, shown.logged)  # type: ignore[index, call-overload]
 
 
 def test_a_dropped_connection_ends_the_session(one_life: Path) -> None:

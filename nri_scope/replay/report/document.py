@@ -59,6 +59,7 @@ def _event(event: PlayedEvent, name_of: Callable[[str], str]) -> dict[str, Plain
         "skipped": event.skipped,
         "fault": event.fault,
         "failure": event.failure,
+        "logged": event.logged,
         "replies": [_reply(reply, name_of) for reply in event.replies],
         "changes": [
             {"plugin": one.plugin, "container": one.container, **change_record(one.change)}

@@ -79,6 +79,8 @@ class Report:
                 yield safe(text.rstrip(), self._width)
         if event.failure:
             yield self._paint(_RED, safe(f"        fails: {event.failure}", self._width))
+        if event.logged:
+            yield self._paint(_YELLOW, safe(f"        logged: {event.logged}", self._width))
         for dropped in event.dropped:
             what = f"requested {dropped.path}: " if dropped.path else ""
             text = f"        {dropped.plugin} {what}{dropped.reason}"
