@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
@@ -115,9 +116,28 @@ def _check(options: Options) -> None:
         raise UsageError(
             "--env is for plugins that are launched", "those that come by themselves have their own"
         )
+    if options["others"] and options["no_effects"]:
+        raise UsageError(
+            "--no-effects leaves every container as it was recorded: there is nothing to compare",
+            "leave out --compare-with",
+        )
+    _check_files(options)
     begin, end = options["begin"], options["end"]
     if begin is not None and end is not None and begin.not_before(end):
         raise UsageError("--from is not before --to", "nothing is left to be played")
+
+
+def _check_files(options: Options) -> None:
+    """No two of the files that are read and written may be the same one."""
+    named = {"FILE": options["file"], "-o": options["output"]}
+    named |= {"--golden": options["golden"], "--junit": options["junit"]}
+    seen: dict[Path, str] = {}
+    for option, path in named.items():
+        if path is None:
+            continue
+        other = seen.setdefault(Path(os.path.realpath(path)), option)
+        if other != option:
+            raise UsageError(f"{other} and {option} name the same file, {path}", "name another one")
 
 
 def _casting(options: Options) -> Casting:

@@ -19,7 +19,7 @@ _AT_ONCE = 4096
 
 
 def stepped() -> Wait:
-    """Wait for Enter before each event; once the input has ended nothing is waited for."""
+    """Wait for Enter before each event; when the input ends, so does the replay."""
     # Python has none where it was started with a closed descriptor.
     if sys.stdin is None or sys.stdin.closed:  # pyright: ignore[reportUnnecessaryComparison]
         raise UsageError("--step waits for Enter, and there is no standard input")
@@ -34,8 +34,6 @@ class _Steps:
 
     async def wait(self, step: Step) -> None:
         """Return at the next Enter."""
-        if self._ended:
-            return
         name = f"{step.recorded.id}  {step.recorded.event} {step.subject}".rstrip()
         click.echo(f"Enter for {safe(name)} ", err=True, nl=False)
         while not self._presses and not self._ended:
@@ -43,7 +41,12 @@ class _Steps:
             data = os.read(self._descriptor, _AT_ONCE)
             self._presses += data.count(b"\n")
             self._ended = not data
-        self._presses -= bool(self._presses)
+        if not self._presses:
+            click.echo(err=True)
+            raise UsageError(
+                "--step waits for Enter, and the input has ended", "press Enter for each event"
+            )
+        self._presses -= 1
         if not os.isatty(self._descriptor):
             # Where somebody presses Enter, that ends the line.
             click.echo(err=True)

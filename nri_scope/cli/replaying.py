@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from nri_scope.cli.output import Output
 from nri_scope.errors import UsageError
@@ -24,6 +24,9 @@ from nri_scope.transport.loop import run
 if TYPE_CHECKING:
     from nri_scope.recorder.plain import Plain
     from nri_scope.replay.result import Line, PlayedEvent, Replayed
+
+
+T = TypeVar("T", bound=BaseException)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,13 @@ def _perform(output: Output, job: Job, golden: Golden | None, wishes: Wishes) ->
         output.line(to_json(_document(replayed, mismatches, other, wishes)))
     else:
         _tell(output, text, replayed, mismatches, other, wishes)
+    return _well(replayed, mismatches, other, wishes)
+
+
+def _well(
+    replayed: Replayed, mismatches: Sequence[Mismatch], other: Replayed | None, wishes: Wishes
+) -> bool:
+    """What the exit status says."""
     if other is not None and (not other.ok or next(differing(replayed, other), None) is not None):
         return False
     if wishes.golden is None or wishes.update_golden:
@@ -121,6 +131,20 @@ def _run(job: Job, audience: Audience) -> Replayed:
         return run(main())
     except asyncio.CancelledError:
         raise Interrupted from None
+    except BaseExceptionGroup as group:
+        # Nobody reads any more, or nothing can be written: the output knows what that means.
+        unwritten = _first(group, OSError)
+        if unwritten is None:
+            raise
+        raise unwritten from None
+
+
+def _first(group: BaseExceptionGroup[BaseException], kind: type[T]) -> T | None:
+    for error in group.exceptions:
+        found = _first(error, kind) if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(found, kind):
+            return found
+    return None
 
 
 # -- goldens ----------------------------------------------------------------------------------
@@ -181,6 +205,8 @@ def _tell(
         file = safe(str(wishes.golden))
         if wishes.update_golden:
             output.line(f"wrote golden {file}")
+            if not replayed.ok:
+                output.line("warning: it expects what went wrong here to go wrong again")
         elif not mismatches:
             output.line(f"as golden {file} wants it")
 
@@ -193,6 +219,7 @@ def _document(
 ) -> dict[str, Plain]:
     found = document(replayed)
     times = found.pop("times")
+    found["well"] = _well(replayed, mismatches, other, wishes)
     if wishes.golden is not None:
         found["golden"] = {
             "file": str(wishes.golden),

@@ -18,6 +18,7 @@ from nri_scope._gen.nri.api_pb2 import (
     PodSandbox,
     ValidateContainerAdjustmentRequest,
 )
+from nri_scope.errors import UsageError
 
 from .adjustment import Adjustment, syscall_argument, syscall_rule
 from .endpoint import Connect, Identity, Launched, inherited, launched, unix_socket
@@ -53,6 +54,7 @@ __all__ = [
     "Update",
     "UpdateReply",
     "UpdatesReply",
+    "UsageError",
     "ValidateContainerAdjustmentRequest",
     "inherited",
     "keep_connected",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -12,6 +13,8 @@ from nri_scope.nri.identity import check_index, check_name, plugin_id
 
 DEFAULT_INDEX = "10"
 """Of a plugin that is given as nothing but a command."""
+
+_INTERPRETER = re.compile(r"python[0-9.]*|(ba|da)?sh|node|perl|ruby", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +38,24 @@ def command(argv: tuple[str, ...], index: str = "", name: str = "") -> Command:
     """A plugin from its command line.
 
     Index and name are those of its file where that is called ``NN-name``, as runtimes demand, else
-    `DEFAULT_INDEX` and the file's name. Raises `UsageError`.
+    `DEFAULT_INDEX` and the file's name; of ``python3 x.py`` that is ``x``. Raises `UsageError`.
     """
     if not argv or not argv[0]:
         raise UsageError(
             "the plugin's command is empty", "write it after --, as in: -- ./my-plugin"
         )
-    file_index, file_name = _of_file(PurePath(argv[0]).name)
+    file_index, file_name = _of_file(_program(argv))
     return Command(
         check_index(index or file_index or DEFAULT_INDEX), check_name(name or file_name), argv
     )
+
+
+def _program(argv: tuple[str, ...]) -> str:
+    """The name of what is run: of the script where the command is an interpreter with one."""
+    program = PurePath(argv[0]).name
+    if _INTERPRETER.fullmatch(program) and len(argv) > 1 and not argv[1].startswith("-"):
+        return PurePath(argv[1]).stem
+    return program
 
 
 def parse_plugin(text: str) -> Command:

@@ -209,6 +209,10 @@ def test_everything_is_told_in_time(capsys: pytest.CaptureFixture[str]) -> None:
         ("FILE --compare-with none --compare-with 10=./a -- ./plugin", "a chain of its own"),
         ("FILE -o nowhere/x -- ./plugin", "no such folder"),
         ("FILE --junit nowhere/x -- ./plugin", "nowhere/x: cannot be written"),
+        ("FILE --junit FILE -- ./plugin", "FILE and --junit name the same file"),
+        ("FILE --junit plugin -- ./plugin", "plugin: there is such a file already, and it is no"),
+        ("FILE -o x --golden x --update-golden -- ./plugin", "-o and --golden name the same file"),
+        ("FILE --no-effects --compare-with none -- ./plugin", "there is nothing to compare"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
@@ -287,21 +291,57 @@ def processes_in(folder: Path) -> list[str]:
     return found
 
 
-def test_steps_go_on_when_nobody_is_there_to_press_enter(tmp_path: Path) -> None:
-    for given in ("\n" * 5, "\n" * 100):
-        done = subprocess.run(
-            [NRI_SCOPE, "replay", "FILE", "--step", "--", "./plugin"],
-            input=given,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=ENVIRONMENT,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "Enter for 5  CreateContainer shop/web/app" in done.stderr
-        assert "30 events, 5 replies: 5 ok" in done.stdout
+def stepped(folder: Path, presses: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [NRI_SCOPE, "replay", "FILE", "--step", "--", "./plugin"],
+        input="\n" * presses,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=ENVIRONMENT,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_each_step_is_one_press_of_enter(tmp_path: Path) -> None:
+    done = stepped(tmp_path, 100)
+    assert done.returncode == 0, done.stderr
+    assert "Enter for 5  CreateContainer shop/web/app" in done.stderr
+    assert "30 events, 5 replies: 5 ok" in done.stdout
+
+
+def test_steps_end_when_nobody_is_there_to_press_enter(tmp_path: Path) -> None:
+    done = stepped(tmp_path, 3)
+    assert done.returncode == 2
+    assert "Enter for 6  PostCreateContainer shop/web/app" in done.stderr
+    assert done.stderr.endswith(
+        "nri-scope: --step waits for Enter, and the input has ended; press Enter for each event\n"
+    )
+    assert "CreateContainer      shop/web/app" in done.stdout
+    assert " replies: " not in done.stdout
+
+
+def test_a_reader_that_has_gone_is_no_error(tmp_path: Path) -> None:
+    command = f"{NRI_SCOPE} replay FILE -- ./plugin | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout.splitlines()[-1], done.stderr) == ("0", "")
+
+
+@pytest.mark.parametrize("event", ["RunPodSandbox", "CreateContainer", "StartContainer"])
+def test_whatever_fails_the_rest_is_not_sent(
+    event: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = told(f"FILE --fault error:{event} -- ./plugin", capsys, 0)
+    assert "not sent: " in out
 
 
 def test_an_external_plugin_is_waited_for(tmp_path: Path) -> None:
