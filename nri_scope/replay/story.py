@@ -11,7 +11,7 @@ LINES_KEPT = 1_000
 """Lines that are kept with one event. A plugin may print for ever."""
 
 LINES_KEPT_IN_ALL = 100_000
-"""The same for a whole replay: about 20 MiB of ordinary lines."""
+"""The same for a whole replay whose events are kept: about 20 MiB of ordinary lines."""
 
 
 class Audience:
@@ -41,7 +41,7 @@ class Story:
     """The number of the newest event of the recording."""
     _current: PlayedEvent = field(default_factory=lambda: PlayedEvent(0, "", "", 0))
     _over: bool = True
-    _room: int = LINES_KEPT_IN_ALL
+    _room: int = field(default_factory=lambda: LINES_KEPT_IN_ALL)
 
     def begin(self, played: PlayedEvent) -> None:
         """``played`` happens from now on; what is printed belongs to it."""
@@ -71,7 +71,9 @@ class Story:
         if len(self._current.output) >= LINES_KEPT or not self._room:
             self._current.output_left_out += 1
             return
-        self._room -= 1
+        if self.keep:
+            # What is forgotten with its event takes no room for ever.
+            self._room -= 1
         self._current.output.append(line)
         if self._over:
             self.audience.line(line)
