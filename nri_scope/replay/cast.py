@@ -161,14 +161,14 @@ class Cast:
 
     async def restart(self, runtime: Runtime) -> None:
         """The runtime goes down and comes back; returns once the plugins are back as well."""
-        known = len(runtime.rejections)
+        known = runtime.rejected
         self._sent_away = True
         try:
             await runtime.restart()
         finally:
             self._sent_away = False
         self._take_stock()
-        for one in list(runtime.rejections)[known:]:
+        for one in _rejected_since(runtime, known):
             result = self._results.get(one.plugin)
             if result is not None:
                 result.deserted = f"it did not come up again: {one.reason}"
@@ -249,7 +249,7 @@ class Cast:
         if not expected or self._casting.listen is None:
             return
         started = {plugin.id for plugin in self._casting.plugins}
-        known = len(runtime.rejections)
+        known = runtime.rejected
 
         def there() -> bool:
             failed = self._failed_setups - started
@@ -259,7 +259,7 @@ class Cast:
         def refused() -> list[Rejection]:
             return [
                 one
-                for one in list(runtime.rejections)[known:]
+                for one in _rejected_since(runtime, known)
                 if one.plugin and one.stage is not Stage.SYNCHRONIZATION
             ]
 
@@ -276,6 +276,12 @@ class Cast:
             # It would try the same again, and whoever started it had better know.
             one = refused()[0]
             raise UsageError(f"{one.plugin} came to {self._casting.listen}, in vain: {one.reason}")
+
+
+def _rejected_since(runtime: Runtime, known: int) -> list[Rejection]:
+    """Those after the first ``known`` ones, as far as they are kept."""
+    new = runtime.rejected - known
+    return list(runtime.rejections)[-new:] if new else []
 
 
 def _plainly(error: ConnectionClosed) -> str:

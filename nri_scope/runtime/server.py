@@ -106,6 +106,8 @@ class Runtime(Dispatcher):
         self._launches: dict[str, Callable[[], Awaitable[Plugin]]] = {}
         self.rejections: deque[Rejection] = deque(maxlen=FORMER_KEPT)
         """Who did not come so far as to get events, and why."""
+        self.rejected = 0
+        """How many these were, with those that are not kept any more."""
         self.former: deque[Plugin] = deque(maxlen=FORMER_KEPT)
         """Plugins whose connection has ended; `Plugin.end_reason` says why."""
 
@@ -245,15 +247,17 @@ class Runtime(Dispatcher):
         except NriScopeError as error:
             reason = str(error)
             if not self._away:
-                self.rejections.append(
-                    Rejection(plugin.registered, plugin.stage, reason, plugin.told)
-                )
+                self._reject(Rejection(plugin.registered, plugin.stage, reason, plugin.told))
             if not plugin.refused:
                 plugin.drop(reason)
         else:
             plugin.admitted = True
             self._on_ready(plugin)
         self._notify()
+
+    def _reject(self, rejection: Rejection) -> None:
+        self.rejections.append(rejection)
+        self.rejected += 1
 
     async def _synchronize(self, plugin: Plugin) -> None:
         try:
@@ -326,7 +330,7 @@ class Runtime(Dispatcher):
             except ConnectionClosed:
                 pass
             except UsageError as error:
-                self.rejections.append(Rejection(plugin, Stage.LAUNCH, str(error)))
+                self._reject(Rejection(plugin, Stage.LAUNCH, str(error)))
         while self._paths:
             await self.listen(self._paths.pop(0))
 

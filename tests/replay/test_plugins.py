@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import UsageError
-from nri_scope.replay.cast import Casting
+from nri_scope.replay.cast import Cast, Casting
 from nri_scope.replay.chain import Command
 from nri_scope.replay.model import Verdict
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
+from nri_scope.runtime import Runtime
+from nri_scope.runtime.profiles import PROFILES
 from nri_scope.transport.loop import run
 from tests.runtime_role.scripts import children, descriptors, plugin, python
 from tests.runtime_role.small_plugin import SmallPlugin
@@ -206,3 +208,29 @@ def test_an_external_plugin_that_is_refused_ends_the_replay_at_once(
     with pytest.raises(UsageError) as raised:
         played_to_peers(job_of(one_life, {}), Stubborn(plugin_id, mask))
     assert words in str(raised.value)
+
+
+async def test_a_refusal_is_heard_of_after_more_of_them_than_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri_scope.runtime.server.FORMER_KEPT", 1)
+
+    async def join_in_vain(path: Path) -> None:
+        peer = SmallPlugin("10-peer", mask=1 << 25)
+        await peer.connect(path)
+        await peer.register()
+
+    before, after = tmp_path / "before.sock", tmp_path / "after.sock"
+    async with Runtime(PROFILES["containerd-2.3"]) as runtime:
+        await runtime.listen(before)
+        for number in (1, 2):
+            await join_in_vain(before)
+            await runtime.wait_for(lambda number=number: runtime.rejected == number)  # type: ignore[misc]
+        assert len(runtime.rejections) == 1
+        cast = Cast(Casting(listen=after, expect=1), lambda line: None, lambda: 0)
+        entering = asyncio.create_task(cast.enter(runtime))
+        while not after.exists():
+            await asyncio.sleep(0)
+        await join_in_vain(after)
+        with pytest.raises(UsageError, match=r"10-peer came to .* in vain: subscribed to events"):
+            await entering
