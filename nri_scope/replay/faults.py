@@ -36,6 +36,9 @@ INJECTED = "another plugin of the node failed, as --fault error wants"
 HUGE_SYNC_MAX = 100_000
 """Containers; ten times what any node has."""
 
+HELD_BACK_MAX = 2_000
+"""Events that `reorder` holds back at a time, some 20 MiB: a few for each pod of a full node."""
+
 
 @dataclass(frozen=True, slots=True)
 class Faults:
@@ -148,23 +151,32 @@ def _number(text: str, digits: str, most: int) -> int:
 def _pods_stop_early(steps: Iterator[Step]) -> Iterator[Step]:
     """Hold the ends of a pod's containers back until its StopPodSandbox has come.
 
-    containerd and CRI-O do that when a pod is removed by force, and the node is busy. Memory is
-    bounded by what is held back: at most a few events for each container of a pod.
+    containerd and CRI-O do that when a pod is removed by force, and the node is busy. Where that
+    never comes, those of the pod that waits longest go on once `HELD_BACK_MAX` are held back.
     """
     held: dict[str, list[Step]] = {}
     stopped: set[str] = set()
+    count = 0
     for step in steps:
         pod_id = step.recorded.pod_id
         ends = step.event in (Event.StopContainer, Event.RemoveContainer)
         if ends and pod_id and pod_id not in stopped:
             held.setdefault(pod_id, []).append(step)
+            count += 1
+            if count > HELD_BACK_MAX:
+                # A pod's place is that of its first event.
+                oldest = held.pop(next(iter(held)))
+                count -= len(oldest)
+                yield from oldest
             continue
         if step.event is Event.RemovePodSandbox:
             stopped.discard(pod_id)
+            count -= len(held.get(pod_id, ()))
             yield from held.pop(pod_id, ())
         yield step
         if step.event is Event.StopPodSandbox:
             stopped.add(pod_id)
+            count -= len(held.get(pod_id, ()))
             for late in held.pop(pod_id, ()):
                 yield replace(late, added="it comes after StopPodSandbox")
     for kept in held.values():

@@ -292,6 +292,31 @@ def test_reordered_ends_come_after_the_pods(one_life: Path) -> None:
             assert subjects.index((event, subject)) > subjects.index(("StopPodSandbox", pod))
 
 
+def test_ends_are_held_back_for_so_many_events_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri_scope.replay.faults.HELD_BACK_MAX", 2)
+    pods = [api.PodSandbox(id=name, name=name, namespace="shop") for name in "ab"]
+    events: list[tuple[str, Message]] = [run_pod(pod) for pod in pods]
+    for number, pod in enumerate([pods[0], pods[1], pods[0], pods[1]]):
+        both = {"pod": pod, "container": container(f"c{number}", pod_sandbox_id=pod.id)}
+        events.append(("StopContainer", api.StopContainerRequest(**both)))  # type: ignore[arg-type]
+    events.append(("StopPodSandbox", api.StopPodSandboxRequest(pod=pods[1])))
+    state = api.SynchronizeRequest(
+        containers=[container(f"c{one}", pod_sandbox_id="abab"[one]) for one in range(4)]
+    )
+    path = recording(tmp_path / "long.nriscope.db", events, state=state)
+    _, replayed = faulty(path, "reorder")
+    told = [(one.event, one.subject) for one in replayed.replies() if "Stop" in one.event]
+    assert told == [
+        ("StopContainer", "shop/a/c0"),
+        ("StopContainer", "shop/a/c2"),
+        ("StopPodSandbox", "shop/b"),
+        ("StopContainer", "shop/b/c1"),
+        ("StopContainer", "shop/b/c3"),
+    ]
+
+
 def test_an_unknown_event_comes_first(one_life: Path) -> None:
     peer = SmallPlugin("10-peer")
     first: list[str] = []
