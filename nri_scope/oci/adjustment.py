@@ -14,10 +14,11 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.merging.indexed import Indexed
 
 from . import values
 from .resources import adjust_resources
-from .spec import Json, Spec, drop_empty, entries, place, section, settle
+from .spec import Json, Spec, drop_empty, entries, place, section, settle, text_at
 from .unknown import keep_unknown, unknown_fields
 
 _M = TypeVar("_M", bound=Message)
@@ -155,35 +156,40 @@ def _adjust_linux(linux: Spec, message: api.LinuxContainerAdjustment) -> None:
 
 
 def _adjust_devices(linux: Spec, changes: Iterable[api.LinuxDevice]) -> None:
-    for change in _removals_first(changes, "path"):
-        gone = marked(change.path)
-        devices = entries(linux, "devices")
-        _remove_first(devices, "path", change.path if gone is None else gone)
-        if gone is None:
-            _replace_or_append(devices, "path", values.device(change))
-            # Adding a device opens the cgroup for it; removing one closes nothing.
-            entries(section(linux, "resources"), "devices").append(
-                {
-                    "allow": True,
-                    "type": change.type,
-                    "major": change.major,
-                    "minor": change.minor,
-                    # A character device never gets "m", whatever its file mode.
-                    "access": "rwm" if change.type == "b" else "rw",
-                }
-            )
-        drop_empty(linux, "devices")
+    added = _remove_marked(linux, "devices", changes, "path")
+    if not added:
+        return
+    devices = Indexed(entries(linux, "devices"), text_at("path"))
+    rules = entries(section(linux, "resources"), "devices")
+    for change in added:
+        devices.remove(change.path)
+        device = values.device(change)
+        if not devices.replace(device):
+            devices.append(device)
+        # Adding a device opens the cgroup for it; removing one closes nothing.
+        rules.append(
+            {
+                "allow": True,
+                "type": change.type,
+                "major": change.major,
+                "minor": change.minor,
+                # A character device never gets "m", whatever its file mode.
+                "access": "rwm" if change.type == "b" else "rw",
+            }
+        )
+    linux["devices"] = list(devices)
 
 
 def _adjust_namespaces(linux: Spec, changes: Iterable[api.LinuxNamespace]) -> None:
-    for change in _removals_first(changes, "type"):
-        namespaces = entries(linux, "namespaces")
-        gone = marked(change.type)
-        if gone is None:
-            _replace_or_append(namespaces, "type", values.namespace(change))
-        else:
-            _remove_first(namespaces, "type", gone)
-        drop_empty(linux, "namespaces")
+    added = _remove_marked(linux, "namespaces", changes, "type")
+    if not added:
+        return
+    namespaces = Indexed(entries(linux, "namespaces"), text_at("type"))
+    for change in added:
+        namespace = values.namespace(change)
+        if not namespaces.replace(namespace):
+            namespaces.append(namespace)
+    linux["namespaces"] = list(namespaces)
 
 
 def _adjust_net_devices(linux: Spec, changes: Mapping[str, api.LinuxNetDevice]) -> None:
@@ -211,14 +217,14 @@ def _adjust_rdt(linux: Spec, message: api.LinuxContainerAdjustment) -> None:
 
 
 def _adjust_mounts(new: Spec, changes: Iterable[api.Mount]) -> None:
-    mounts = entries(new, "mounts")
+    mounts = Indexed(entries(new, "mounts"), text_at("destination"))
     for change in _removals_first(changes, "destination"):
         gone = marked(change.destination)
-        _remove_first(mounts, "destination", change.destination if gone is None else gone)
+        mounts.remove(change.destination if gone is None else gone)
         if gone is None:
             mounts.append(values.mount(change))
             _propagate(new, change.options)
-    mounts.sort(key=_depth_and_destination)
+    new["mounts"] = sorted(mounts, key=_depth_and_destination)
     drop_empty(new, "mounts")
 
 
@@ -244,20 +250,27 @@ def _depth_and_destination(mount: Json) -> tuple[int, str]:
     return (clean[1:] if clean.startswith("//") else clean).count("/"), destination
 
 
+def _remove_marked(parent: Spec, name: str, changes: Iterable[_M], key: str) -> list[_M]:
+    """Do the removals among `changes`, which come before all else; returns the rest of them.
+
+    A list that is emptied is taken away, and stands last in `parent` if it is filled again.
+    """
+    removals: list[str] = []
+    rest: list[_M] = []
+    for change in changes:
+        gone = marked(getattr(change, key))
+        if gone is None:
+            rest.append(change)
+        else:
+            removals.append(gone)
+    if removals:
+        items = Indexed(entries(parent, name), text_at(key))
+        for gone in removals:
+            items.remove(gone)
+        parent[name] = list(items)
+        drop_empty(parent, name)
+    return rest
+
+
 def _removals_first(changes: Iterable[_M], key: str) -> list[_M]:
     return sorted(changes, key=lambda change: marked(getattr(change, key)) is None)
-
-
-def _remove_first(items: list[Json], key: str, value: str) -> None:
-    for position, item in enumerate(items):
-        if isinstance(item, dict) and item.get(key) == value:
-            del items[position]
-            return
-
-
-def _replace_or_append(items: list[Json], key: str, new: Spec) -> None:
-    for position, item in enumerate(items):
-        if isinstance(item, dict) and item.get(key) == new[key]:
-            items[position] = new
-            return
-    items.append(new)

@@ -11,7 +11,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from .adjustment import marked
 from .paths import pointer
 from .resources import CPU, MEMORY
-from .spec import Json, Spec
+from .spec import Json, Spec, text_at
 from .values import device_rule, net_device, rlimit
 
 RemarkKind: TypeAlias = Literal["dropped", "unresolved", "refused"]
@@ -89,14 +89,14 @@ def _second_rlimits(message: api.ContainerAdjustment, spec: Spec) -> Iterator[Re
     process = spec.get("process")
     old = process.get("rlimits") if isinstance(process, dict) else None
     entries = old if isinstance(old, list) else []
-    kinds = [each.get("type") for each in entries if isinstance(each, dict)]
+    kinds = set(map(text_at("type"), entries))
     for limit in message.rlimits:
         if limit.type in kinds:
             # config.md of the runtime spec, on rlimits: duplicates MUST be an error.
             reason = "the list has this type twice then, which OCI tells a runtime to refuse"
             path = pointer("/process/rlimits", limit.type)
             yield Remark(path, rlimit(limit), "unresolved", reason)
-        kinds.append(limit.type)
+        kinds.add(limit.type)
 
 
 def _by_chance(path: str, keys: Mapping[str, Json]) -> Iterator[Remark]:

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.merging.indexed import Indexed
 
-from .spec import Spec, entries, place, section, settle
+from .spec import Spec, entries, place, section, settle, text_at
 from .values import device_rule, texts
 
 MEMORY = {
@@ -127,14 +128,11 @@ def _limit_memory(parts: Spec, limit: int) -> None:
 
 def _set_hugepages_and_unified(parts: Spec, message: api.LinuxResources) -> None:
     if message.hugepage_limits:
-        limits = entries(parts, "hugepageLimits")
+        limits = Indexed(entries(parts, "hugepageLimits"), text_at("pageSize"))
         for each in message.hugepage_limits:
             new: Spec = {"pageSize": each.page_size, "limit": each.limit}
-            for position, old in enumerate(limits):
-                if isinstance(old, dict) and old.get("pageSize") == each.page_size:
-                    limits[position] = new
-                    break
-            else:
+            if not limits.replace(new):
                 limits.append(new)
+        parts["hugepageLimits"] = list(limits)
     if message.unified:
         section(parts, "unified").update(texts(message.unified))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
@@ -26,6 +27,16 @@ def entries(parent: Spec, name: str) -> list[Json]:
     new: list[Json] = list(old) if isinstance(old, list) else []
     parent[name] = new
     return new
+
+
+def text_at(name: str) -> Callable[[Json], str | None]:
+    """Gives the text that stands under `name` in a member of an array; None if there is none."""
+
+    def key_of(item: Json) -> str | None:
+        value = item.get(name) if isinstance(item, dict) else None
+        return value if isinstance(value, str) else None
+
+    return key_of
 
 
 def place(parent: Spec, name: str, value: Json) -> None:

@@ -33,10 +33,10 @@ def unknown_fields(message: Message, name: str) -> Spec:
     known.DiscardUnknownFields()
     if known.ByteSize() == message.ByteSize():
         return {}
-    found: Spec = {}
+    found: dict[str, list[Json]] = {}
     for key, value in _walk(message, name):
-        entries(found, key).append(value)
-    return found
+        found.setdefault(key, []).append(value)
+    return dict(found)
 
 
 def keep_unknown(spec: Spec, found: Spec) -> None:
