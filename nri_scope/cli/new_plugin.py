@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 from string import Template
 
@@ -64,12 +65,24 @@ def check_plugin_name(name: str) -> str:
             f"give --name: a letter, then letters, digits and . _ -, at most {NAME_MAX}",
         )
     module = module_name(name)
-    if keyword.iskeyword(module) or module in sys.stdlib_module_names | _TAKEN:
+    known = keyword.iskeyword(module) or module in sys.stdlib_module_names | _TAKEN
+    if known or _is_installed(module):
         raise UsageError(
             f"{name!r} is no name for a plugin: Python has a {module} already",
             "give another with --name",
         )
     return name
+
+
+def _is_installed(module: str) -> bool:
+    """Whether the plugin's module would hide one of this environment, a dependency perhaps.
+
+    What lies in the current directory is the user's own, and no obstacle.
+    """
+    here = Path.cwd().resolve()
+    # Python puts the current directory first under -m and with PYTHONPATH.
+    places = [entry for entry in sys.path if Path(entry).resolve() != here]
+    return PathFinder.find_spec(module, places) is not None
 
 
 def module_name(name: str) -> str:

@@ -122,6 +122,19 @@ def test_empty_folder_will_do(tmp_path: Path) -> None:
     assert (tmp_path / "fine_2_x.py").is_file()
 
 
+def test_own_modules_in_the_current_directory_take_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    (tmp_path / "pod_owner").mkdir()
+    (tmp_path / "pod_owner" / "__init__.py").touch()
+    for entry in ("", str(tmp_path)):
+        monkeypatch.setattr(sys, "path", [entry, *sys.path])
+    assert run(["new-plugin", "mine"]) == 0
+    assert run(["new-plugin", "plugin", "--name", "pod-owner"]) == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -136,6 +149,8 @@ def test_empty_folder_will_do(tmp_path: Path) -> None:
         (["json"], "'json' is no name for a plugin: Python has a json already"),
         (["nri-scope"], "Python has a nri_scope already; give another with --name"),
         (["class"], "Python has a class already"),
+        (["new", "--name", "zstandard"], "Python has a zstandard already; give another"),
+        (["new", "--name", "Pluggy"], "'Pluggy' is no name for a plugin: Python has a pluggy"),
         (["new", "--index", "7"], "'7' is no plugin index; write 07"),
     ],
 )
