@@ -121,6 +121,8 @@ def _check(options: Options) -> None:
             "--no-effects leaves every container as it was recorded: there is nothing to compare",
             "leave out --compare-with",
         )
+    if listen is not None and not listen.absolute().parent.is_dir():
+        raise UsageError(f"--listen {listen}: no such folder", "make it, or name another one")
     _check_files(options)
     begin, end = options["begin"], options["end"]
     if begin is not None and end is not None and begin.not_before(end):

@@ -57,6 +57,18 @@ def test_json_is_the_same_each_time_but_for_the_times() -> None:
     assert "not today" in found["containers"]["shop/web/app"]["failure"]
 
 
+def test_a_narrow_terminal_cuts_no_reason_short() -> None:
+    replayed = played(RECORDING, {"10-a": Adding(), "20-f": Failing()})
+    report = Report(chain=True, plugins=["10-a", "20-f"], width=80)
+    told = [line for event in replayed.events for line in report.event(event)]
+    told += report.containers(replayed)
+    assert max(map(len, told)) <= 80
+    words = " ".join(" ".join(told).split())
+    assert "error: rpc error: code 2: RuntimeError: not today" in words
+    assert "fails: failed to create containerd container: failed to get NRI adjustment" in words
+    assert "…" not in words
+
+
 def test_lines_tell_events_containers_and_the_sum() -> None:
     text = lines(played(RECORDING, {"10-a": Adding()}))
     assert "CreateContainer      shop/web/app" in text

@@ -129,9 +129,10 @@ class Golden:
         named = f"golden {safe(self.path)}" if self.path else "this golden"
         if origin.fingerprint != self.origin.fingerprint:
             raise UsageError(
-                f"{named} is of another recording ({safe(self.origin.recording)}) than the one"
-                f" replayed ({safe(origin.recording)})",
-                f"name the golden of this recording, or {_UPDATE}",
+                f"{named} is of another recording, or of another choice of its events"
+                f" ({safe(self.origin.recording)}) than the one replayed"
+                f" ({safe(origin.recording)})",
+                f"name the golden of this choice, or {_UPDATE}",
             )
         if origin.profile != self.origin.profile:
             raise UsageError(

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Iterator
 
 from nri_scope.oci import Change, Json, Spec, changes, sort_mounts
 from nri_scope.recorder.display import duration
-from nri_scope.recorder.escape import safe
+from nri_scope.recorder.escape import columns, safe
 from nri_scope.replay.model import Reply, Verdict
 from nri_scope.replay.result import ContainerResult, Line, PlayedEvent, Replayed
 
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
 _SUBJECT_WIDTH = 28
+_INDENT = " " * 8
+_NARROWEST = 20
 _VALUE_MAX = 60
 """Columns of one value; what is longer is in ``--format json``."""
 _PATHS_TOLD = 3
@@ -67,26 +70,37 @@ class Report:
         if event.fault and (event.replies or not event.subject):
             yield self._paint(_YELLOW, safe(f"        fault: {event.fault}", self._width))
         if event.skipped:
-            yield self._paint(_DIM, safe(f"{start}  not sent: {event.skipped}", self._width))
+            yield from self._laid(start, f"not sent: {event.skipped}", _DIM)
         for reply in event.replies:
-            yield self._reply(start, event, reply)
+            yield from self._reply(start, event, reply)
         if not event.replies and (event.changes or event.dropped):
             # Nobody was asked: a plugin has asked.
             asking = [one.plugin for one in event.changes] + [one.plugin for one in event.dropped]
             for plugin in dict.fromkeys(asking):
                 name = f"{plugin:<{self._name_width}}  " if self._chain else ""
-                text = f"{start}  {name}{'':>6}  {_asked(event, plugin)}"
-                yield safe(text.rstrip(), self._width)
+                yield from self._laid(f"{start}  {name}{'':>6}", _asked(event, plugin))
         if event.failure:
-            yield self._paint(_RED, safe(f"        fails: {event.failure}", self._width))
+            yield from self._laid("", f"fails: {event.failure}", _RED)
         if event.logged:
-            yield self._paint(_YELLOW, safe(f"        logged: {event.logged}", self._width))
+            yield from self._laid("", f"logged: {event.logged}", _YELLOW)
         for dropped in event.dropped:
             what = f"requested {dropped.path}: " if dropped.path else ""
-            text = f"        {dropped.plugin} {what}{dropped.reason}"
-            yield self._paint(_YELLOW, safe(text, self._width))
+            yield from self._laid("", f"{dropped.plugin} {what}{dropped.reason}", _YELLOW)
 
-    def _reply(self, start: str, event: PlayedEvent, reply: Reply) -> str:
+    def _laid(self, start: str, words: str, colour: str = "") -> Iterator[str]:
+        """``words`` behind ``start`` or, where there is no room for them, in lines below it."""
+        start, words = safe(start), safe(words)
+        whole = f"{start}  {words}" if start else f"{_INDENT}{words}"
+        if self._width is None or columns(whole) <= self._width:
+            yield self._paint(colour, whole)
+            return
+        if start:
+            yield self._paint(colour, safe(start.rstrip(), self._width))
+        room = max(self._width - len(_INDENT), _NARROWEST)
+        for line in textwrap.wrap(words, room, break_on_hyphens=False):
+            yield self._paint(colour, safe(f"{_INDENT}{line}", self._width))
+
+    def _reply(self, start: str, event: PlayedEvent, reply: Reply) -> Iterator[str]:
         plugin = f"  {reply.plugin:<{self._name_width}}" if self._chain else ""
         if reply.event != event.event:
             # A validator is asked within CreateContainer.
@@ -97,8 +111,8 @@ class Report:
         good = reply.verdict is Verdict.OK
         words = _in_short(event, reply) if good else f"{reply.verdict}: {reply.problem}"
         slow = f"  more than half of {reply.deadline_ns / 1e9:.3g} s" if reply.slow else ""
-        text = safe(f"{start}{plugin}  {took}  {words}{slow}".rstrip(), self._width)
-        return self._paint("" if good and not slow else _YELLOW if good else _RED, text)
+        colour = "" if good and not slow else _YELLOW if good else _RED
+        yield from self._laid(f"{start}{plugin}  {took}", f"{words}{slow}", colour)
 
     # -- containers ---------------------------------------------------------------------------
 
@@ -112,7 +126,7 @@ class Report:
             yield self._paint(_BOLD, safe(container.name, self._width))
             if not container.created:
                 why = f": {container.failure}" if container.failure else ""
-                yield self._paint(_RED, safe(f"  was not created{why}", self._width))
+                yield from self._laid("", f"was not created{why}", _RED)
                 continue
             for change in made:
                 yield self._change(container, change)
@@ -181,7 +195,7 @@ def _count(number: int, of: str) -> str:
 def _in_short(event: PlayedEvent, reply: Reply) -> str:
     words = "" if reply.event != event.event else _asked(event, reply.plugin)
     if not words and reply.message is not None and reply.message.ByteSize():
-        words = f"a reply of {reply.message.ByteSize()} bytes that changes nothing"
+        words = f"a reply of {reply.message.ByteSize()} bytes and no change"
     return words or "ok"
 
 
