@@ -89,6 +89,14 @@ class Player:
             await self._disturb()
             # Plugins that ask for updates by themselves have their turn.
             await asyncio.sleep(0)
+        for fault, after in (
+            ("drop-connection", self._faults.drop_after),
+            ("restart-runtime", self._faults.restart_after),
+        ):
+            for number in sorted(after):
+                if number > self._played:
+                    never = f"after={number} never came, there were {self._played} events"
+                    self._story.note(fault, never)
 
     def _follow(self, step: Step) -> None:
         if step.event is None or step.message is None:

@@ -224,6 +224,15 @@ def test_an_error_is_shown_as_what_the_runtime_makes_of_it(one_life: Path) -> No
         assert (told["failure"], told["logged"]) == (shown.failure, shown.logged)  # type: ignore[index, call-overload]
 
 
+@pytest.mark.parametrize("fault", ["drop-connection", "restart-runtime"])
+def test_a_fault_that_is_behind_the_last_event_is_told(fault: str, one_life: Path) -> None:
+    replayed = played(one_life, {"10-own": Nothing()}, faults=[f"{fault}:after=99"])
+    last = replayed.events[-1]
+    assert last.event == fault
+    assert last.fault.startswith("after=99 never came, there were ")
+    assert not replayed.plugins[0].gone
+
+
 def test_a_dropped_connection_ends_the_session(one_life: Path) -> None:
     class Nothing:
         def remove_container(self, pod: object, container: object) -> None:
