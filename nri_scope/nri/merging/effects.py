@@ -107,7 +107,7 @@ def _adjust_linux(linux: api.LinuxContainer, wanted: api.LinuxContainerAdjustmen
             linux.net_devices[key].CopyFrom(device)
     if wanted.rdt.remove:
         linux.ClearField("rdt")
-    _replace_members(linux.rdt, wanted.rdt, leave_out="remove")
+    replace_members(linux.rdt, wanted.rdt, leave_out="remove")
 
 
 def _adjust_keys(keys: MutableMapping[str, str], wanted: MutableMapping[str, str]) -> None:
@@ -190,7 +190,7 @@ def _depth(path: str) -> int:
 
 def _adjust_resources(target: api.LinuxResources, wanted: api.LinuxResources) -> None:
     _set_memory_limit(target.memory, wanted.memory)
-    _replace_members(target.cpu, wanted.cpu)
+    replace_members(target.cpu, wanted.cpu)
     if wanted.hugepage_limits:
         limits = Indexed(target.hugepage_limits, attrgetter("page_size"))
         for limit in wanted.hugepage_limits:
@@ -213,7 +213,8 @@ def _set_memory_limit(target: api.LinuxMemory, wanted: api.LinuxMemory) -> None:
         target.swap.value = limit
 
 
-def _replace_members(target: Message, wanted: Message, leave_out: str = "") -> None:
+def replace_members(target: Message, wanted: Message, leave_out: str = "") -> None:
+    """Set each member that is set in `wanted`, to 0 too where it is a message around a number."""
     for descriptor, value in wanted.ListFields():
         if descriptor.name == leave_out:
             continue

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 
+from .effects import replace_members
 from .fields import DEVICE_RULES, PIDS_LIMIT
 from .golang import quoted
 from .order import UPDATED_RESOURCES
@@ -39,6 +40,8 @@ class Updates:
         self._created = created
         self._request = request
         self._updated = None if request is None else request.container.id
+        self._own_started = False
+        """Whether the update of the request's own container holds what the request asks for."""
         self._by_id: dict[str, api.ContainerUpdate] = {}
 
     @property
@@ -94,24 +97,42 @@ class Updates:
         turn = self._turn(update, plugin)
         wanted = update.linux.resources
         request = self._request if update.container_id == self._updated else None
-        before = merged.linux.resources if request is None else request.linux_resources
-        # A copy, so that a conflict leaves no trace.
-        resources = api.LinuxResources()
-        resources.CopyFrom(before)
-        if DEVICE_RULES in self._rules.unknown:
-            resources.ClearField("devices")
-        if PIDS_LIMIT in self._rules.unknown:
-            resources.ClearField("pids")
+        # Apart from the rest, so that a conflict leaves no trace. Not in a copy of the rest: one
+        # reply can hold a hundred thousand updates of one container, each of which adds to it.
+        changes = api.LinuxResources()
         for step in UPDATED_RESOURCES:
-            step.merge(wanted, resources, None, turn)
-        if resources.HasField("pids"):
+            step.merge(wanted, changes, None, turn)
+        limits_pids = request is not None and request.linux_resources.HasField("pids")
+        if limits_pids and PIDS_LIMIT not in self._rules.unknown:
             # Not the limit that the plugin asks for, but the one of the update that is going on:
             # the first plugin that sets anything owns it, and a second one is in conflict.
             turn.claim(PIDS_LIMIT)
         _note_dropped(wanted, turn)
-        merged.linux.resources.CopyFrom(resources)
         if request is not None:
-            request.linux_resources.CopyFrom(resources)
+            if not self._own_started:
+                self._own_started = True
+                self._drop_unknown(request.linux_resources)
+                merged.linux.resources.CopyFrom(request.linux_resources)
+            _add(changes, request.linux_resources)
+        _add(changes, merged.linux.resources)
+
+    def _drop_unknown(self, resources: api.LinuxResources) -> None:
+        if DEVICE_RULES in self._rules.unknown:
+            resources.ClearField("devices")
+        if PIDS_LIMIT in self._rules.unknown:
+            resources.ClearField("pids")
+
+
+def _add(changes: api.LinuxResources, resources: api.LinuxResources) -> None:
+    """Put in all that ``UPDATED_RESOURCES`` merge. MergeFrom would leave out what is set to 0."""
+    replace_members(resources.memory, changes.memory)
+    replace_members(resources.cpu, changes.cpu)
+    resources.hugepage_limits.extend(changes.hugepage_limits)
+    resources.unified.update(changes.unified)
+    if changes.HasField("blockio_class"):
+        resources.blockio_class.CopyFrom(changes.blockio_class)
+    if changes.HasField("rdt_class"):
+        resources.rdt_class.CopyFrom(changes.rdt_class)
 
 
 def _note_dropped(wanted: api.LinuxResources, turn: Turn) -> None:

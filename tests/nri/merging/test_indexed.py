@@ -11,7 +11,7 @@ from nri_scope.nri.merging import adjusted
 from nri_scope.nri.merging.indexed import Indexed
 from nri_scope.oci import adjust, spec_of
 
-from .chains import creating
+from .chains import creating, updating
 
 MANY = 20_000
 """Fit in one reply; walking a list of them for each would take minutes."""
@@ -76,3 +76,15 @@ def test_replies_full_of_members_are_merged() -> None:
     spec = spec_of(shown)
     again = adjust(spec, adjustment)
     assert again["mounts"] == spec["mounts"]
+
+
+def test_replies_full_of_updates_are_merged() -> None:
+    reply = [api.ContainerUpdate(container_id="own") for _ in range(MANY)]
+    for number, each in enumerate(reply):
+        each.linux.resources.hugepage_limits.add(page_size=str(number), limit=number)
+    merging = updating(reply)
+    limits = [limit.limit for limit in merging.resources.hugepage_limits]
+    assert limits == list(range(MANY))
+    assert list(merging.response().update[-1].linux.resources.hugepage_limits) == list(
+        merging.resources.hugepage_limits
+    )
