@@ -45,8 +45,10 @@ class Outcome:
 
     @property
     def updates(self) -> list[api.ContainerUpdate]:
-        """What is done to other containers, in order; nothing after a failure."""
-        return [] if self.merged is None or self.failure else list(self.merged.updates)
+        """What is done to other containers, in order; nothing after a failure or an error."""
+        if self.merged is None or self.failure or self.error:
+            return []
+        return list(self.merged.updates)
 
     @property
     def dropped(self) -> list[Dropped]:

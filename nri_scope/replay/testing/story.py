@@ -41,6 +41,7 @@ def _tells(event: PlayedEvent) -> bool:
         event.changes
         or event.dropped
         or event.failure
+        or event.logged
         or event.fault
         or event.output
         or any(reply.verdict is not Verdict.OK or reply.slow for reply in event.replies)
