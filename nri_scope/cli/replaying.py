@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import click
+
 from nri_scope.cli.output import Output
 from nri_scope.errors import UsageError
 from nri_scope.recorder.escape import safe
@@ -167,6 +169,8 @@ def _compare(replayed: Replayed, golden: Golden | None, wishes: Wishes) -> list[
             else golden.updated(replayed.replies(), origin, replayed.name_of)
         )
         new.save(wishes.golden)
+        for matcher in [] if golden is None else golden.lost(new):
+            click.echo(safe(f"warning: {matcher} does not fit any more and is gone"), err=True)
         return []
     assert golden is not None
     golden.check_origin(origin)

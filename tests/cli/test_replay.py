@@ -371,3 +371,23 @@ def test_an_external_plugin_is_waited_for(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert "05-nri-scope" in text
     assert run(["log", "of.nriscope.db"]) == 0
+
+
+def test_an_update_names_the_matchers_that_do_not_fit_any_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    golden = tmp_path / "g.yaml"
+    assert replay(f"FILE --golden {golden} --update-golden -- ./plugin") == 0
+    text = golden.read_text()
+    assert "ADDED: '1'" in text
+    golden.write_text(text.replace("ADDED: '1'", "ADDED: !regex '^never$'"))
+    capsys.readouterr()
+    assert replay(f"FILE --golden {golden} --update-golden -- ./plugin") == 0
+    warned = capsys.readouterr().err.splitlines()
+    assert warned
+    assert all(
+        one.startswith("warning: !regex ^never$ of 10-plugin ")
+        and one.endswith(" does not fit any more and is gone")
+        for one in warned
+    )
+    assert golden.read_text() == text

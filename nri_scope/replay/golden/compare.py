@@ -63,6 +63,18 @@ def kept(expected: Expected, got: Plain) -> Expected:
     return _copy(got)
 
 
+def matchers_in(expected: Expected | None) -> Iterator[Matcher]:
+    """Every matcher, in order."""
+    if isinstance(expected, Matcher):
+        yield expected
+    elif isinstance(expected, dict):
+        for value in expected.values():
+            yield from matchers_in(value)
+    elif isinstance(expected, list):
+        for value in expected:
+            yield from matchers_in(value)
+
+
 def _kept_list(expected: Expected, got: list[Plain]) -> list[Expected]:
     if not isinstance(expected, list):
         return [_copy(item) for item in got]

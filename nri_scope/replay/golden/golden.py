@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from nri_scope.recorder.escape import safe
 from nri_scope.recorder.plain import Plain
 from nri_scope.replay.model import Reply
 
-from .compare import kept
+from .compare import kept, matchers_in
 from .entries import Key, entries_of
 from .matchers import Expected, Ignored
 from .mismatch import Mismatch, compare_entries
@@ -159,6 +160,22 @@ class Golden:
                 entries[key] = old
         entries = dict(sorted(entries.items(), key=lambda entry: entry[0].place))
         return Golden(origin, entries, self.path, {}, self.head)
+
+    def lost(self, new: Golden) -> list[str]:
+        """Matchers of this golden that ``new`` does not have any more, with what they were for."""
+        left = Counter(new._matchers())
+        lost: list[str] = []
+        for one in self._matchers():
+            if left[one]:
+                left[one] -= 1
+            else:
+                lost.append(f"{one[1]} of {one[0]}")
+        return lost
+
+    def _matchers(self) -> Iterator[tuple[str, str]]:
+        for key, entry in self.entries.items():
+            for matcher in matchers_in(entry):
+                yield str(key), f"{matcher.tag} {matcher.argument}".rstrip()
 
 
 def _said(replies: Iterable[Reply], name_of: NameOf) -> Iterable[tuple[Key, dict[str, Plain]]]:
