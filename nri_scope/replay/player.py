@@ -168,21 +168,18 @@ class Player:
 
     def _injure(self, played: PlayedEvent, event: Event, outcome: Outcome) -> None:
         if event in self._faults.error and not outcome.failure and not outcome.error:
-            self._fail(played, event, outcome)
+            self._fail(played, outcome)
         if event in self._faults.slow and outcome.answers:
             played.fault = f"each reply is {self._faults.slow[event]:g} s on its way"
 
-    def _fail(self, played: PlayedEvent, event: Event, outcome: Outcome) -> None:
+    def _fail(self, played: PlayedEvent, outcome: Outcome) -> None:
         """What this runtime makes of an error of the plugin that came last in the chain."""
         conduct = self._stage.runtime.profile.conduct
-        prefix = conduct.failing.get(event)
         if conduct.closes_on_error:
             # The others' replies count nevertheless.
             played.logged = INJECTED
-        elif prefix is None:
-            outcome.error = INJECTED
         else:
-            outcome.failure = prefix + INJECTED
+            outcome.fail(conduct, INJECTED)
 
     def _refused(self, outcome: Outcome, answer: Answer) -> str:
         """What the runtime refused of a reply that was fine by itself, in its words."""

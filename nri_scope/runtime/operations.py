@@ -117,12 +117,8 @@ class Operation:
 
     def _fail(self, plugin: str, words: str, *, refused: bool = False) -> None:
         """The operation ends with an error, which may or may not fail the CRI request."""
-        prefix = self._conduct.failing.get(self._event)
         self.outcome.culprit, self.outcome.refused = plugin, refused
-        if prefix is None:
-            self.outcome.error = words
-        else:
-            self.outcome.failure = prefix + words
+        self.outcome.fail(self._conduct, words)
 
     # -- merging ------------------------------------------------------------------------------
 

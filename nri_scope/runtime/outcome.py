@@ -12,6 +12,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.merging import Creation, Dropped, Stopping, Updating
 
 from .answer import Answer
+from .conduct import Conduct
 
 Merged = Creation | Updating | Stopping
 """The replies to one request that asks for something, merged."""
@@ -42,6 +43,14 @@ class Outcome:
     """Why this runtime never sends the event, and nobody was asked; "" where it does."""
     left_out: list[Dropped] = field(default_factory=list)
     """Asked for, and dropped before merging: what this runtime has no use for."""
+
+    def fail(self, conduct: Conduct, words: str) -> None:
+        """The operation ends with an error, which fails the CRI request or is only logged."""
+        prefix = conduct.failing.get(self.event)
+        if prefix is None:
+            self.error = words
+        else:
+            self.failure = prefix + words
 
     @property
     def updates(self) -> list[api.ContainerUpdate]:
