@@ -24,9 +24,7 @@ from nri_scope.recorder.model import Event as Recorded
 from nri_scope.recorder.model import Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.runtime import Profile
-
-SETUP = frozenset({"Configure", "Synchronize"})
-"""Part of every plugin's way in, and therefore never played as events."""
+from nri_scope.runtime.play import SETUP_METHODS
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +145,7 @@ class Script:
         for recorded, request in self._recording.exchanges(
             where=parse(f"session:{self.session.id}")
         ):
-            if recorded.method in SETUP:
+            if recorded.method in SETUP_METHODS:
                 continue
             begun = begun or (choice.begin is not None and choice.begin.reached(recorded))
             if choice.end is not None and choice.end.reached(recorded):

@@ -17,8 +17,9 @@ from nri_scope.nri.subject import container_of
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.reader import Recording
 from nri_scope.replay.model import Verdict
-from nri_scope.replay.script import SETUP, Bound, Choice
+from nri_scope.replay.script import Bound, Choice
 from nri_scope.replay.world import ADJUSTABLE
+from nri_scope.runtime.play import SETUP_METHODS
 from nri_scope.wire import RequestReceived
 from tests.runtime_role.captures import NAMES, exchanges
 from tests.runtime_role.small_plugin import SmallPlugin
@@ -48,7 +49,7 @@ class Remembering(SmallPlugin):
                 self._replies[event].append(reply)
 
     def serve(self, link: object, request: RequestReceived, arrived_ns: int) -> None:
-        if request.method not in SETUP:
+        if request.method not in SETUP_METHODS:
             event, _ = event_told(request.method, request.payload)
             reply = self._replies[event].popleft() if self._replies[event] else b""
             self.on[request.method] = lambda _: reply
@@ -130,7 +131,7 @@ def events_of(path: Path) -> list[tuple[str, Message]]:
         return [
             event_told(event.method, request)
             for event, request in recording.exchanges(where=parse("session:1"))
-            if event.method not in SETUP
+            if event.method not in SETUP_METHODS
         ]
 
 
@@ -174,6 +175,6 @@ def test_without_effects_each_byte_is_as_it_was_recorded(
         recorded = [
             (event.method, request)
             for event, request in recording.exchanges(where=parse("session:1"))
-            if event.method not in SETUP
+            if event.method not in SETUP_METHODS
         ]
     assert [(one.method, one.payload) for one in peer.events] == recorded
