@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the differ finds, as plain values: steps, spans, and what one round or container had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from nri_scope.oci import Change, Json, Spec
+
+from .owner import UNKNOWN, Owner
+
+
+class Evidence(StrEnum):
+    """How a change is known."""
+
+    TAP = "tap"
+    """The plugin's own answer, seen on its connection."""
+    REPLAY = "replay"
+    """The same, in a replay."""
+    VALIDATOR = "validator"
+    """The runtime's own list of last owners, as it tells validators (NRI 0.10 and later)."""
+    PROBES = "probes"
+    """Two connections of one chain saw the container differently."""
+    EVENTS = "events"
+    """A later event shows the container differently from what is known to have been done."""
+    CRI = "cri"
+    """The runtime's answer to ContainerStatus: the spec that was really used."""
+    REQUEST = "request"
+    """The runtime's own request says so: what it asks plugins about."""
+
+
+class Applied(StrEnum):
+    """What became of a change, by the runtime's own word."""
+
+    YES = "applied"
+    NO = "not applied"
+    DIFFERENTLY = "applied differently"
+
+
+class Claim(NamedTuple):
+    """What another source says of the same path."""
+
+    evidence: Evidence
+    owner: Owner
+    value: Json
+    """None where it says that there is no such thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change of one container, with who made it and how that is known."""
+
+    container: str
+    """Its id."""
+    change: Change
+    owner: Owner
+    evidence: tuple[Evidence, ...]
+    event: int
+    """The event that shows it: of the reply, or the first one after the change."""
+    at_ns: int
+    """When that event came; wall clock."""
+    disputed: tuple[Claim, ...] = ()
+    """What other sources say that cannot be true at the same time."""
+    applied: Applied | None = None
+    """None: nobody asked, or the container was changed again before anybody could."""
+    actual: Json = None
+    """What the runtime's spec has at the path, where it is DIFFERENTLY."""
+    note: str = ""
+    """What else to know: why the runtime takes no notice of it, and the like; "" for nothing."""
+
+
+class Asked(NamedTuple):
+    """Something that a plugin asked for and that comes to nothing, or to something else."""
+
+    container: str
+    """The id of the container that it was asked for."""
+    owner: Owner
+    path: str
+    value: Json
+    reason: str
+    evidence: Evidence
+
+
+class Span(NamedTuple):
+    """Time between two moments of one round."""
+
+    owner: Owner
+    """Who had this time: a plugin that was seen, or those between two that were."""
+    after: str
+    """The connection (``NN-name``) that had answered; "" where `owner` is the one that was seen."""
+    before: str
+    """The connection (``NN-name``) that was asked next; likewise."""
+    ns: int
+    """Includes what the runtime itself takes, some tens of µs, where it is between two."""
+    deadline_ns: int
+    """For one plugin; 0 where the runtime tells none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDiff:
+    """One event on its way through the chain, as all our connections saw it: what it changed."""
+
+    event: int
+    """The first of its events in the recording."""
+    events: tuple[int, ...]
+    """All of them, in the order in which the runtime asked."""
+    name: str
+    """``CreateContainer`` and the like; ``UpdateContainers`` for what a plugin asked out of turn;
+    ``ContainerStatus`` for what the CRI told."""
+    at_ns: int
+    container: str
+    """The id of the container that it is about; "" for none (as in Synchronize)."""
+    pod: str
+    """The id of its pod."""
+    seen_by: tuple[str, ...]
+    """Connections (``NN-name``) that saw it, in the order in which they did."""
+    missed_by: tuple[str, ...]
+    """Connections that were there, had subscribed to it, and did not see it."""
+    chain: tuple[str, ...]
+    """All plugins of the chain, where the runtime told a validator; else ()."""
+    steps: tuple[Step, ...]
+    """In the order in which they happened: the container's own and, as side effects, of others."""
+    asked: tuple[Asked, ...]
+    """What plugins asked for in vain."""
+    spans: tuple[Span, ...]
+    failure: str
+    """Why it came to nothing, in the runtime's or the plugin's words, or in ours; "" if not known
+    to have failed."""
+    remarks: tuple[str, ...] = ()
+    """What limits the evidence, in words: "nobody saw what plugins before 50 did"."""
+
+    @property
+    def own(self) -> tuple[Step, ...]:
+        """Steps of the container that the event is about."""
+        return tuple(step for step in self.steps if step.container == self.container)
+
+    @property
+    def side_effects(self) -> tuple[Step, ...]:
+        """Steps of other containers."""
+        return tuple(step for step in self.steps if step.container != self.container)
+
+
+@dataclass(slots=True)
+class History:
+    """A container from the first thing known of it to the last."""
+
+    id: str
+    name: str
+    """``ns/pod/container``, without what is not known."""
+    base: Spec = field(default_factory=dict)
+    """As it was before the first step."""
+    base_owner: Owner = UNKNOWN
+    """RUNTIME where the creation was seen, else UNKNOWN."""
+    spec: Spec = field(default_factory=dict)
+    """As it is now, with what is known."""
+    steps: list[Step] = field(default_factory=list)
+    """In order."""
+    created_event: int = 0
+    """The first event of its creation; 0: it was there before the recording."""
+    failure: str = ""
+    """Why its creation failed."""
+    real: Spec | None = None
+    """The whole spec that was really used, where the CRI told it."""
+    real_event: int = 0
+    """The event by which the CRI told."""
+    remarks: list[str] = field(default_factory=list)
+    """What limits the evidence, in words."""
