@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events put together again: one event on its way through the chain, as all connections saw it.
+
+Runtimes dispatch under one lock, in index order, so all that belongs to one round comes before the
+next begins (containerd/nri, pkg/adaptation). Where anything speaks against it, there are two rounds:
+less is known then, and nothing wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nri_scope.nri.events import Event as NriEvent
+from nri_scope.recorder.model import Event, Role, Session
+
+CREATE = "CreateContainer"
+UPDATE = "UpdateContainer"
+STOP = "StopContainer"
+VALIDATE = "ValidateContainerAdjustment"
+SYNCHRONIZE = "Synchronize"
+UNSOLICITED = "UpdateContainers"
+CONTAINER_STATUS = "ContainerStatus"
+CRI = "cri"
+"""The role of sessions that hold what the CRI told."""
+
+_BITS = {event.name: event.bit for event in NriEvent}
+_ALONE = frozenset({"Configure", SYNCHRONIZE, UNSOLICITED, CONTAINER_STATUS, "Shutdown"})
+"""Between the runtime and one connection; no chain."""
+
+
+class Station(NamedTuple):
+    """One connection's part in a round."""
+
+    event: Event
+    session: Session
+    request: bytes = b""
+    """Of the event; b"" where only times matter."""
+    reply: bytes = b""
+
+    @property
+    def index(self) -> str:
+        """Two digits."""
+        return self.session.plugin_index
+
+    @property
+    def plugin(self) -> str:
+        """``NN-name``."""
+        return self.session.plugin
+
+    @property
+    def shows_replies(self) -> bool:
+        """Whether this connection is a plugin's own, so that its replies are what it asked for."""
+        return self.session.role not in (Role.LOGGER, Role.PROBE)
+
+    @property
+    def answered_ns(self) -> int:
+        """When it had answered, on the clock of `Event.mono_ns`."""
+        return self.event.mono_ns + self.event.took_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One event on its way through the chain; at least one station."""
+
+    stations: tuple[Station, ...]
+    """In the order in which the runtime asked them."""
+
+    @property
+    def first(self) -> Event:
+        """What the first connection got."""
+        return self.stations[0].event
+
+    @property
+    def name(self) -> str:
+        """Of the event, such as ``CreateContainer``."""
+        return self.first.event
+
+    @property
+    def stopped_at(self) -> Station | None:
+        """The station whose error ended the chain; None where none did.
+
+        Only an ordinary error does; one that was late or went away is left out by the runtime.
+        """
+        last = self.stations[-1]
+        # Unavailable (14) is how recorders of plugins note a connection that was closed.
+        return last if last.event.status_code not in (0, 4, 14) else None
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Puts events together as they come, in the order in which they were recorded."""
+
+    sessions: dict[int, Session] = field(default_factory=dict)
+    """By number. May be replaced by newer states of the same sessions at any time."""
+    _open: list[Station] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, sessions: Iterable[Session]) -> Rounds:
+        """For a recording that has these sessions."""
+        return cls({session.id: session for session in sessions})
+
+    def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> Round | None:
+        """Take the next event; returns the round that is over by that.
+
+        Events of sessions that are not known belong to nothing and are left out.
+        """
+        session = self.sessions.get(event.session)
+        if session is None:
+            return None
+        station = Station(event, session, request, reply)
+        if self._open and self._belongs(station):
+            self._open.append(station)
+            return None
+        over = self.flush()
+        self._open.append(station)
+        return over
+
+    def flush(self) -> Round | None:
+        """The round that is open, as far as it came."""
+        if not self._open:
+            return None
+        over = Round(tuple(self._open))
+        self._open.clear()
+        return over
+
+    @property
+    def open_since(self) -> Event | None:
+        """The newest event of the round that is still open."""
+        return self._open[-1].event if self._open else None
+
+    def missed_by(self, one: Round) -> tuple[Session, ...]:
+        """Connections that were there all the time, had subscribed to the event, and did not see it.
+
+        In call order. Those behind an error did not see it because the chain ended.
+        """
+        seen = {station.session.id for station in one.stations}
+        bit = _BITS.get(one.name)
+        if bit is None or one.first.method in _ALONE:
+            return ()
+        began, ended = one.first.at_ns, one.stations[-1].event.at_ns
+        missing = [
+            session
+            for session in self.sessions.values()
+            if session.id not in seen
+            and session.role != CRI
+            and (session.mask == 0 or session.mask & bit)
+            and session.started_ns < began
+            and (session.ended_ns is None or session.ended_ns > ended)
+        ]
+        return tuple(sorted(missing, key=lambda session: (session.plugin_index, session.id)))
+
+    def _belongs(self, new: Station) -> bool:
+        first, last = self._open[0], self._open[-1]
+        event, before = new.event, first.event
+        return (
+            event.event == before.event
+            and event.container_id == before.container_id
+            and event.pod_id == before.pod_id
+            and event.method not in _ALONE
+            # Answered once already: the runtime asks anew, as CRI-O does where it tries again.
+            and all(station.session.id != event.session for station in self._open)
+            # Indices ascend within one chain.
+            and last.index <= new.index
+            # Who joined since then was not part of that chain; nor is one that had gone a part of it
+            # any more: a runtime that tries again may ask the others only.
+            and new.session.started_ns <= before.at_ns
+            and all(_was_there(station.session, event) for station in self._open)
+            and last.event.mono_ns <= event.mono_ns
+        )
+
+
+def _was_there(session: Session, event: Event) -> bool:
+    return session.ended_ns is None or session.ended_ns >= event.at_ns
