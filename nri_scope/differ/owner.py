@@ -30,7 +30,8 @@ class Owner:
     plugins: tuple[str, ...] = ()
     """``NN-name``, in call order."""
     first: str = ""
-    """For ONE_OF without names: the smallest index it may have, two digits."""
+    """For ONE_OF without names: the smallest index it may have, two digits. For REQUEST: such a
+    plugin may have had a hand in it."""
     last: str = ""
     """The largest."""
     ties: tuple[str, ...] = ()
@@ -49,7 +50,11 @@ class Owner:
     @property
     def exact(self) -> bool:
         """Whether nobody else can have done it."""
-        return self.who in (Who.PLUGIN, Who.RUNTIME, Who.REQUEST) and not self.or_runtime
+        return (
+            self.who in (Who.PLUGIN, Who.RUNTIME, Who.REQUEST)
+            and not self.or_runtime
+            and not self.first
+        )
 
     def __str__(self) -> str:
         match self.who:
@@ -59,6 +64,8 @@ class Owner:
                 text = f"one of {', '.join(self.plugins)}"
             case Who.ONE_OF:
                 text = f"one of {between(self.first, self.last)}"
+            case Who.REQUEST if self.first:
+                text = f"CRI request, or one of {between(self.first, self.last)}"
             case Who.REQUEST:
                 text = "CRI request"
             case who:

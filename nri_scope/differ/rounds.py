@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events put together again: one event on its way through the chain, as all connections saw it.
 
-Runtimes dispatch under one lock, in index order, so all that belongs to one round comes before the
-next begins (containerd/nri, pkg/adaptation). Where anything speaks against it, there are two rounds:
-less is known then, and nothing wrong.
+Runtimes dispatch under one lock, in index order, so all that belongs to one round comes before
+the next begins (containerd/nri, pkg/adaptation). Where anything speaks against it, there are two
+rounds: less is known then, and nothing wrong.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Station(NamedTuple):
         return self.session.plugin
 
     @property
-    def shows_replies(self) -> bool:
-        """Whether this connection is a plugin's own, so that its replies are what it asked for."""
-        return self.session.role not in (Role.LOGGER, Role.PROBE)
+    def is_passive(self) -> bool:
+        """Whether this connection is ours and changes nothing, rather than a plugin's."""
+        return self.session.role in (Role.LOGGER, Role.PROBE)
 
     @property
     def answered_ns(self) -> int:
@@ -131,7 +131,7 @@ class Rounds:
         return self._open[-1].event if self._open else None
 
     def missed_by(self, one: Round) -> tuple[Session, ...]:
-        """Connections that were there all the time, had subscribed to the event, and did not see it.
+        """Connections that were there all the time, had subscribed to it, and did not see it.
 
         In call order. Those behind an error did not see it because the chain ended.
         """
@@ -161,13 +161,13 @@ class Rounds:
             and event.method not in _ALONE
             # Answered once already: the runtime asks anew, as CRI-O does where it tries again.
             and all(station.session.id != event.session for station in self._open)
-            # Indices ascend within one chain.
-            and last.index <= new.index
-            # Who joined since then was not part of that chain; nor is one that had gone a part of it
-            # any more: a runtime that tries again may ask the others only.
+            # Indices ascend within one chain. Validators are asked all at once.
+            and (last.index <= new.index or event.event == VALIDATE)
+            # Who joined since then was not part of that chain; nor is one that had gone a part of
+            # it any more: a runtime that tries again may ask the others only.
             and new.session.started_ns <= before.at_ns
             and all(_was_there(station.session, event) for station in self._open)
-            and last.event.mono_ns <= event.mono_ns
+            and (last.event.mono_ns <= event.mono_ns or event.event == VALIDATE)
         )
 
 

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who was asked between two connections that we saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .owner import UNKNOWN, Owner, Who, one_of
+from .rounds import Station
+
+LOWEST, HIGHEST = "00", "99"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What is known of the plugins that were asked, in call order."""
+
+    plugins: tuple[str, ...] = ()
+    """All of them (``NN-name``), where the runtime told a validator; else ()."""
+    seen: frozenset[str] = frozenset()
+    """Those whose connections we saw: what these did is known otherwise."""
+
+    @classmethod
+    def of(cls, stations: Iterable[Station], plugins: Iterable[str] = ()) -> Chain:
+        """The chain of one round."""
+        return cls(tuple(plugins), frozenset(station.plugin for station in stations))
+
+    def between(
+        self, after: Station | None, before: Station | None, *, or_runtime: bool = False
+    ) -> Owner:
+        """Those between two stations; None is the chain's beginning or end."""
+        named = self._named(after, before)
+        if named is None:
+            return _by_index(after, before, or_runtime=or_runtime)
+        if named:
+            return one_of(*named, or_runtime=or_runtime)
+        return Owner(Who.RUNTIME) if or_runtime else UNKNOWN
+
+    def _named(self, after: Station | None, before: Station | None) -> tuple[str, ...] | None:
+        """By name; None where the names are not known, or do not tell which one is meant."""
+        if not self.plugins or len(set(self.plugins)) != len(self.plugins):
+            return None
+        start, end = 0, len(self.plugins)
+        try:
+            if after is not None:
+                start = self.plugins.index(after.plugin) + 1
+            if before is not None:
+                end = self.plugins.index(before.plugin)
+        except ValueError:
+            return None
+        return tuple(name for name in self.plugins[start:end] if name not in self.seen)
+
+
+def _by_index(after: Station | None, before: Station | None, *, or_runtime: bool) -> Owner:
+    low = LOWEST if after is None else after.index
+    high = HIGHEST if before is None else before.index
+    # Equal indices have no defined order, so a namesake by index may be called on either side of
+    # one that we saw.
+    ties = tuple(dict.fromkeys(each.index for each in (after, before) if each is not None))
+    first = low if after is None else _next(low)
+    last = high if before is None else _previous(high)
+    if not first <= last:
+        # No index is in between: it can only be one that shares an index with one that we saw.
+        first, last, ties = low, high, ()
+    return Owner(Who.ONE_OF, first=first, last=last, ties=ties, or_runtime=or_runtime)
+
+
+def _next(index: str) -> str:
+    return f"{int(index) + 1:02}" if index.isdigit() else index
+
+
+def _previous(index: str) -> str:
+    return f"{int(index) - 1:02}" if index.isdigit() and index > LOWEST else ""

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the runtime tells validators: the last owner of each field, and everyone in the chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.changes import path_of_field, pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The owners in one ValidateContainerAdjustment."""
+
+    event: int
+    """Which event told it."""
+    at_ns: int
+    request: api.ValidateContainerAdjustmentRequest
+    _by_container: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """Everyone who was asked, ``NN-name``, in call order."""
+        return tuple(f"{each.index}-{each.name}" for each in self.request.plugins)
+
+    def owners_of(self, container: str, path: str) -> tuple[str, ...]:
+        """The last owner of what is at `path`, or of what it is a part of; () for nobody.
+
+        Several for hooks, as these are added to.
+        """
+        paths = self._paths(container)
+        while path:
+            owners = paths.get(path)
+            if owners is not None:
+                return owners
+            path = path.rpartition("/")[0]
+        return ()
+
+    def _paths(self, container: str) -> dict[str, tuple[str, ...]]:
+        known = self._by_container.get(container)
+        if known is None:
+            known = self._by_container[container] = _paths(
+                self.request.owners.owners.get(container)
+            )
+        return known
+
+
+def _paths(owners: api.FieldOwners | None) -> dict[str, tuple[str, ...]]:
+    if owners is None:
+        return {}
+    found = {path_of_field(number): _names(owner) for number, owner in owners.simple.items()}
+    for number, compound in owners.compound.items():
+        base = path_of_field(number)
+        found |= {pointer(base, key): _names(owner) for key, owner in compound.owners.items()}
+    return found
+
+
+def _names(text: str) -> tuple[str, ...]:
+    # Hooks have all their owners, with commas between; who removed a thing has a dash in front.
+    return tuple(dict.fromkeys(name.removeprefix("-") for name in text.split(",") if name))
