@@ -3,21 +3,28 @@
 
 Pure functions on JSON values: `spec_of` makes a spec of a container, `adjust` and `update` give
 the spec that a runtime would make of it, `changes` tells two specs apart,
-`remarks` names what a runtime drops, refuses or resolves by itself.
+`remarks` names what a runtime drops, refuses or resolves by itself. `value_at` and `walk` read a
+spec by the paths that changes have.
 """
 
 from .adjustment import adjust, sort_mounts
 from .container import spec_of
 from .differences import Change, Kind, changes, same
+from .lines import Form, Line, walk
 from .paths import pointer, split
+from .places import value_at
 from .remarks import Remark, RemarkKind, remarks
-from .spec import Json, Spec
+from .spec import ABSENT, Absent, Json, Spec
 from .updating import update
 
 __all__ = [
+    "ABSENT",
+    "Absent",
     "Change",
+    "Form",
     "Json",
     "Kind",
+    "Line",
     "Remark",
     "RemarkKind",
     "Spec",
@@ -30,4 +37,6 @@ __all__ = [
     "spec_of",
     "split",
     "update",
+    "value_at",
+    "walk",
 ]

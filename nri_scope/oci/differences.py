@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from enum import Enum
 from math import isnan
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from .lists import KEYED, OPEN, Keyed, members
 from .paths import pointer
-from .spec import Json, Spec
+from .spec import ABSENT, Absent, Json, Spec
 
 Kind: TypeAlias = Literal["added", "removed", "changed", "moved"]
 
@@ -29,12 +28,7 @@ class Change(NamedTuple):
     """Position from 0 in `after`'s array, for what was added or moved where order matters."""
 
 
-class _Absent(Enum):
-    ABSENT = 0
-
-
-_ABSENT: Final = _Absent.ABSENT
-_Value: TypeAlias = "Json | _Absent"
+_Value: TypeAlias = "Json | Absent"
 _Pair: TypeAlias = "tuple[str, _Value, _Value]"
 _Work: TypeAlias = "list[_Pair | Change]"
 
@@ -102,9 +96,9 @@ def _both_nan(one: _Value, other: _Value) -> bool:
 
 
 def _whole(path: str, old: _Value, new: _Value, at: int | None = None) -> Change:
-    if isinstance(old, _Absent):
-        return Change(path, None, None if isinstance(new, _Absent) else new, "added", at)
-    if isinstance(new, _Absent):
+    if isinstance(old, Absent):
+        return Change(path, None, None if isinstance(new, Absent) else new, "added", at)
+    if isinstance(new, Absent):
         return Change(path, old, None, "removed")
     return Change(path, old, new, "changed")
 
@@ -112,18 +106,18 @@ def _whole(path: str, old: _Value, new: _Value, at: int | None = None) -> Change
 def _fields(path: str, old: _Value, new: _Value) -> _Work | None:
     """The work that comparing two objects by their fields means; None where that cannot be."""
     if isinstance(old, dict):
-        if not (isinstance(new, dict) or (new is _ABSENT and path in OPEN)):
+        if not (isinstance(new, dict) or (new is ABSENT and path in OPEN)):
             return None
-    elif not (old is _ABSENT and isinstance(new, dict) and path in OPEN):
+    elif not (old is ABSENT and isinstance(new, dict) and path in OPEN):
         return None
     before = old if isinstance(old, dict) else {}
     after = new if isinstance(new, dict) else {}
     below = _emptied(path, old, new) if path in OPEN else []
     for key, value in before.items():
-        other = after.get(key, _ABSENT)
+        other = after.get(key, ABSENT)
         if not _plainly_same(value, other):
             below.append((pointer(path, key), value, other))
-    below += ((pointer(path, k), _ABSENT, value) for k, value in after.items() if k not in before)
+    below += ((pointer(path, k), ABSENT, value) for k, value in after.items() if k not in before)
     return below
 
 
@@ -145,25 +139,25 @@ def _members(path: str, old: _Value, new: _Value) -> _Work | None:
             if not _plainly_same(value, other):
                 below.append((pointer(path, label), value, other))
         else:
-            below.append(_whole(pointer(path, label), value, _ABSENT))
+            below.append(_whole(pointer(path, label), value, ABSENT))
     for position, (label, value) in enumerate(after.items()):
         if label not in before:
             at = position if keyed.ordered else None
-            below.append(_whole(pointer(path, label), _ABSENT, value, at))
+            below.append(_whole(pointer(path, label), ABSENT, value, at))
     return below
 
 
 def _keyed(value: _Value, keyed: Keyed) -> dict[str, Json] | None:
-    if value is _ABSENT:
+    if value is ABSENT:
         return {}
     return members(value, keyed) if isinstance(value, list) else None
 
 
 def _emptied(path: str, old: _Value, new: _Value) -> _Work:
-    if new in ({}, []) and (old is _ABSENT or old) and path:
-        return [_whole(path, _ABSENT, new)]
-    if old in ({}, []) and new is _ABSENT:
-        return [_whole(path, old, _ABSENT)]
+    if new in ({}, []) and (old is ABSENT or old) and path:
+        return [_whole(path, ABSENT, new)]
+    if old in ({}, []) and new is ABSENT:
+        return [_whole(path, old, ABSENT)]
     return []
 
 

@@ -4,13 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from enum import Enum
+from typing import Final, TypeAlias
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 """A JSON value; an object's keys keep their order."""
 
 Spec: TypeAlias = "dict[str, Json]"
 """A part of an OCI runtime spec (``config.json``), or one object in it. Never changed in place."""
+
+
+class Absent(Enum):
+    """The type of `ABSENT`."""
+
+    ABSENT = 0
+
+
+ABSENT: Final = Absent.ABSENT
+"""Stands for a value that is not there: None is a JSON null."""
 
 
 def section(parent: Spec, name: str) -> Spec:

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands at a path of a spec."""
+
+from __future__ import annotations
+
+from .lists import KEYED, members
+from .paths import pointer, split
+from .spec import ABSENT, Absent, Json, Spec
+
+
+def value_at(spec: Spec, path: str) -> Json | Absent:
+    """What a `Change` at `path` would say of it; ABSENT where the path leads nowhere.
+
+    A member of a keyed array is found by its label (``/process/env/FOO``, which gives what follows
+    the "="; ``/mounts/~1data``; ``KEY#2``), one of any other array by its position from 0. "" is
+    the whole spec. Takes any text and any JSON.
+    """
+    if path and not path.startswith("/"):
+        return ABSENT
+    value: Json = spec
+    # None once no keyed array can be below: they are all a few steps from the root.
+    place: str | None = ""
+    for key in split(path):
+        below = value if isinstance(value, dict) else labelled(place, value)
+        if below is None or key not in below:
+            return ABSENT
+        value = below[key]
+        place = step(place, key)
+    return value
+
+
+def labelled(place: str | None, value: Json) -> dict[str, Json] | None:
+    """The members of an array by what stands for them in a path; None for what is no array.
+
+    `place` is the array's own path, None for one that is too long to be that of a keyed array.
+    """
+    if not isinstance(value, list):
+        return None
+    keyed = None if place is None else KEYED.get(place)
+    found = members(value, keyed) if keyed else None
+    if found is None:
+        found = {str(position): item for position, item in enumerate(value)}
+    return found
+
+
+def step(place: str | None, key: str) -> str | None:
+    """The path of what stands under `key`; None once it is longer than any that has a meaning.
+
+    Keeps the work on a spec of any depth in proportion to its size.
+    """
+    if place is None or len(place) + len(key) >= _LONGEST:
+        return None
+    return pointer(place, key)
+
+
+_LONGEST = max(map(len, KEYED)) + 1
