@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the differ finds, as plain values: steps, spans, and what one round or container had."""
+"""What the differ finds, as plain values: steps, spans, and what one round changed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from nri_scope.oci import Change, Json, Spec
+from nri_scope.oci import Change, Json
 
-from .owner import UNKNOWN, Owner
+from .owner import Owner
 
 
 class Evidence(StrEnum):
@@ -140,30 +140,3 @@ class RoundDiff:
     def side_effects(self) -> tuple[Step, ...]:
         """Steps of other containers."""
         return tuple(step for step in self.steps if step.container != self.container)
-
-
-@dataclass(slots=True)
-class History:
-    """A container from the first thing known of it to the last."""
-
-    id: str
-    name: str
-    """``ns/pod/container``, without what is not known."""
-    base: Spec = field(default_factory=dict)
-    """As it was before the first step."""
-    base_owner: Owner = UNKNOWN
-    """RUNTIME where the creation was seen, else UNKNOWN."""
-    spec: Spec = field(default_factory=dict)
-    """As it is now, with what is known."""
-    steps: list[Step] = field(default_factory=list)
-    """In order."""
-    created_event: int = 0
-    """The first event of its creation; 0: it was there before the recording."""
-    failure: str = ""
-    """Why its creation failed."""
-    real: Spec | None = None
-    """The whole spec that was really used, where the CRI told it."""
-    real_event: int = 0
-    """The event by which the CRI told."""
-    remarks: list[str] = field(default_factory=list)
-    """What limits the evidence, in words."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recorder.model import Event, Role, Session
@@ -30,7 +29,8 @@ _ALONE = frozenset({"Configure", SYNCHRONIZE, UNSOLICITED, CONTAINER_STATUS, "Sh
 """Between the runtime and one connection; no chain."""
 
 
-class Station(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Station:
     """One connection's part in a round."""
 
     event: Event

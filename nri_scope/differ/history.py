@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container from the first thing known of it to the last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nri_scope.oci import Spec
+
+from .model import Evidence, Step
+from .owner import UNKNOWN, Owner
+
+
+@dataclass(slots=True)
+class History:
+    """A container from the first thing known of it to the last."""
+
+    id: str
+    name: str
+    """``ns/pod/container``, without what is not known."""
+    base: Spec = field(default_factory=dict)
+    """As it was before the first step."""
+    base_owner: Owner = UNKNOWN
+    """RUNTIME where its creation was seen from the beginning of the chain."""
+    spec: Spec = field(default_factory=dict)
+    """As it is now, with what is known."""
+    steps: list[Step] = field(default_factory=list)
+    """In order."""
+    created_event: int = 0
+    """The first event of its creation; 0: it was there before, or its creation was not seen."""
+    failure: str = ""
+    """Why its creation failed; "" where it is not known to have failed."""
+    real: Spec | None = None
+    """The whole spec that was really used, where the CRI told it."""
+    real_event: int = 0
+    """The event by which the CRI told."""
+    remarks: list[str] = field(default_factory=list)
+    """What limits the evidence, in words."""
+
+    def add(self, steps: list[Step], spec: Spec) -> None:
+        """Steps that led to `spec`."""
+        self.steps += steps
+        self.spec = spec
+
+    def remark(self, text: str) -> None:
+        """Say it once."""
+        if text not in self.remarks:
+            self.remarks.append(text)
+
+    def owner_of(self, path: str) -> tuple[Owner, tuple[Evidence, ...], Step | None]:
+        """Who made one line of the present spec, how that is known, and the step that did.
+
+        That is the newest step at `path` or at what it is a part of; without one the line is what
+        the container began with. Moves change no line.
+        """
+        for step in reversed(self.steps):
+            change = step.change
+            if change.kind == "moved":
+                continue
+            if path == change.path or path.startswith(f"{change.path}/"):
+                return step.owner, step.evidence, step
+        return self.base_owner, (), None
+
+    def of(self, path: str) -> list[Step]:
+        """All steps at `path`, at what it is a part of, and at its parts; in order."""
+        below = f"{path}/"
+        return [
+            step
+            for step in self.steps
+            if step.change.path == path
+            or step.change.path.startswith(below)
+            or path.startswith(f"{step.change.path}/")
+        ]
+
+    def replace_newest(self, judged: dict[str, Step]) -> None:
+        """Put steps that were judged in place of the newest at their paths."""
+        for number in range(len(self.steps) - 1, -1, -1):
+            step = judged.pop(self.steps[number].change.path, None)
+            if step is not None:
+                self.steps[number] = step
