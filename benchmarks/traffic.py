@@ -8,7 +8,7 @@ import gzip
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,7 +69,7 @@ def repeated(stream: list[Sent], events: int, seed: int = 1) -> Iterator[Sent]:
     chance = random.Random(seed)
     count = round_number = 0
     while count < events:
-        fresh = _Fresh(chance, stream, round_number)
+        fresh = Fresh(chance, stream, round_number)
         for method, original in stream:
             if count == events:
                 return
@@ -89,12 +89,13 @@ def write(stream: Iterator[Sent], file: Path) -> None:
             lines.write(json.dumps({"method": method, "request_b64": request}) + "\n")
 
 
-class _Fresh:
-    """The identities of one round."""
+class Fresh:
+    """Other identities for one more round of a stream, the same ones wherever they stand."""
 
-    def __init__(self, chance: random.Random, stream: list[Sent], round_number: int) -> None:
+    def __init__(self, chance: random.Random, stream: Iterable[Sent], round_number: int) -> None:
         self._chance = chance
         self._ids: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
         # Rounds follow each other as they would, though never at the same fraction of a second.
         self._shift_ns = round_number * 30 * 10**9 + chance.randrange(10**9)
         self._process_shift = chance.randrange(1, 30_000)
@@ -129,8 +130,12 @@ class _Fresh:
                 setattr(message, field.name, self._text(item))
 
     def _text(self, text: str) -> str:
-        if text in self._names:
-            return self._names[text]
+        # Most texts come again in each message about the same thing.
+        if text not in self._texts:
+            self._texts[text] = self._names.get(text) or self._within(text)
+        return self._texts[text]
+
+    def _within(self, text: str) -> str:
         text = _ID.sub(lambda match: self._id(match[0]), text)
         text = _PROCESS.sub(lambda match: str(int(match[0]) + self._process_shift), text)
         text = _TIME.sub(self._time, text)
