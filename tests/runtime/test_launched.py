@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from nri_scope.logger.logfile import log_beside
+from nri_scope.logger.settings import Settings
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.happened import in_order
@@ -77,6 +79,24 @@ async def test_it_is_launched_again_when_containerd_restarts(
     assert rows(file, "SELECT count(*) FROM session") == [(2,)]
 
 
+@pytest.fixture
+def logged_elsewhere() -> Iterator[Callable[[], str]]:
+    """What a logger says from now on where it can have no place of its own.
+
+    No configuration and no environment leads it to another folder than this one of the machine's,
+    which is left as it was.
+    """
+    log = log_beside(Settings().output)
+    folder_was_there, before = log.parent.exists(), log.read_bytes() if log.exists() else None
+    yield lambda: log.read_bytes()[len(before or b"") :].decode() if log.exists() else ""
+    if before is not None:
+        log.write_bytes(before)
+    else:
+        log.unlink(missing_ok=True)
+    if not folder_was_there and log.parent.exists():
+        log.parent.rmdir()
+
+
 CONFIGURATIONS = {
     "no place to write to": ("output: {folder}/file/x.nriscope.db\n", None),
     "events it lacks": ("output: {folder}/x.nriscope.db\nevents: UpdatePodSandbox\n", "none of"),
@@ -86,7 +106,7 @@ CONFIGURATIONS = {
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 async def test_containerd_is_well_whatever_the_configuration(
-    name: str, binaries: Binaries, tmp_path: Path
+    name: str, binaries: Binaries, tmp_path: Path, logged_elsewhere: Callable[[], str]
 ) -> None:
     """A plugin that refuses to start keeps containerd 1.7 from starting."""
     (tmp_path / "file").write_text("not a folder")
@@ -102,3 +122,5 @@ async def test_containerd_is_well_whatever_the_configuration(
     assert recording.exists() == (words is not None)
     if words is not None:
         assert words in log.read_text()
+    else:
+        assert f"{tmp_path}/file/x.nriscope.db: cannot record" in logged_elsewhere()

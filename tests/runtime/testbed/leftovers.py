@@ -12,9 +12,13 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from .config import Layout
+
+ENDING = 10.0
+"""Seconds for a launched plugin to bring to its files what it has, once containerd is gone."""
 
 SHIM_SOCKETS = Path("/run/containerd/s")
 """Where every shim puts its socket, whatever state folder its containerd was given."""
@@ -25,7 +29,8 @@ def find(layout: Layout, earlier: set[Path]) -> list[str]:
 
     ``earlier``: what :func:`shim_sockets` said before it was started.
     """
-    left = [f"process {pid}: {command}" for pid, command in _processes(layout)]
+    left = [f"process {pid}: {command}" for pid, command in _processes(layout, _is_containerds)]
+    left += [f"plugin {pid}: {command}" for pid, command in _processes(layout, _is_plugin)]
     left += [f"process {pid} in cgroup {layout.cgroup}" for pid in _cgroup_processes(layout)]
     left += [f"mount {path}" for path in _mounts(layout)]
     left += [f"cgroup {path}" for path in _cgroups(layout)]
@@ -37,7 +42,12 @@ def find(layout: Layout, earlier: set[Path]) -> list[str]:
 
 def clear(layout: Layout, earlier: set[Path]) -> None:
     """End, unmount and remove everything that :func:`find` finds but the folder itself."""
-    for pid in [*(pid for pid, _ in _processes(layout)), *_cgroup_processes(layout)]:
+    for pid, _ in _processes(layout, _is_plugin):
+        _kill(pid, after=ENDING)
+    for pid in [
+        *(pid for pid, _ in _processes(layout, _is_containerds)),
+        *_cgroup_processes(layout),
+    ]:
         _kill(pid)
     for mount in reversed(_mounts(layout)):
         subprocess.run(["umount", "--lazy", mount], check=False)
@@ -62,8 +72,10 @@ def _dead_sockets(earlier: set[Path]) -> list[Path]:
     return sorted(path for path in shim_sockets() - earlier if str(path) not in alive)
 
 
-def _processes(layout: Layout) -> list[tuple[int, str]]:
-    """Living processes whose command line names the folder: containerd itself and its shims."""
+def _processes(
+    layout: Layout, is_meant: Callable[[Layout, list[str]], bool]
+) -> list[tuple[int, str]]:
+    """Living processes by their command lines, word by word."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
@@ -72,10 +84,20 @@ def _processes(layout: Layout) -> list[tuple[int, str]]:
             words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue  # it ended meanwhile
-        program = Path(words[0]).name
-        if program.startswith("containerd") and any(str(layout.folder) in word for word in words):
+        if is_meant(layout, words):
             found.append((int(entry.name), " ".join(words).strip()))
     return found
+
+
+def _is_containerds(layout: Layout, words: list[str]) -> bool:
+    """containerd itself and its shims name the folder."""
+    program = Path(words[0]).name
+    return program.startswith("containerd") and any(str(layout.folder) in word for word in words)
+
+
+def _is_plugin(layout: Layout, words: list[str]) -> bool:
+    """A plugin that containerd launched, as a script with its interpreter in front."""
+    return any(word.startswith(f"{layout.plugins}/") for word in words[:2])
 
 
 def _cgroups(layout: Layout) -> list[Path]:
@@ -122,13 +144,18 @@ def _mounts(layout: Layout) -> list[str]:
     return [point for point in points if point.startswith(prefix)]
 
 
-def _kill(pid: int) -> None:
-    """SIGKILL, and wait until it is gone; it may or may not be a child of ours."""
+def _kill(pid: int, *, after: float = 0) -> None:
+    """SIGKILL, unless it ends by itself within ``after`` seconds; wait until it is gone.
+
+    It may or may not be a child of ours.
+    """
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     try:
+        if select.select([descriptor], [], [], after)[0]:
+            return
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         select.select([descriptor], [], [], 10)
     except ProcessLookupError:
