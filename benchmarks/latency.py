@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time that a plugin adds to an event: record beside Go plugins, in turns.
+"""The time that plugins add to an event: record and probes beside Go plugins, in turns.
 
-Each plugin has a reference runtime of its own, which sends full lifecycles to it, one event at
-a time as every runtime does, and measures how long each event call takes. The turns are
-interleaved, so that a disturbance of the machine meets all alike; a number is the median of the
-rounds. The next turn begins when everything that the last one caused is on disk.
+Each of them has a reference runtime of its own, which sends full lifecycles to it, one event at a
+time as every runtime does, and measures how long each event call takes. The turns are interleaved,
+so that a disturbance of the machine meets all alike; a number is the median of the rounds. The next
+turn begins when everything that the last one caused is on disk.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ NOTHING = "no plugin"
 NOOP = "Go, does nothing"
 YAML = "Go, logs YAML"
 RECORD = "nri-scope record"
+THREE_NOOP = "three Go, do nothing"
+THREE_PROBES = "three probes"
+_INDICES = ("10", "50", "90")
 
 
 @dataclass(frozen=True)
@@ -42,15 +45,18 @@ class Contestant:
 
     runtime: ReferenceRuntime
     settle: Callable[[int], Awaitable[float]] | None = None
-    """Wait until the effects of so many events, since the start, are on disk."""
-    events: int = 0
+    """Wait until the effects of so many requests, since the start, are on disk."""
+    connections: int = 1
+    requests: int = 0
 
     async def turn(self, lifecycles: int) -> Played:
         """Play one round."""
         played = await self.runtime.play(lifecycles)
-        self.events += played.events
+        if played.failures or played.requests < played.events * self.connections:
+            raise RuntimeError(f"a plugin was lost: {played}")
+        self.requests += played.requests
         if self.settle is not None:
-            await self.settle(self.events)
+            await self.settle(self.requests)
         return played
 
 
@@ -62,8 +68,6 @@ async def measure(folder: Path, *, rounds: int, lifecycles: int) -> dict[str, La
         for number_of_round in range(rounds + 1):
             for name, contestant in contestants.items():
                 played = await contestant.turn(lifecycles)
-                if played.failures or (played.requests < played.events and name != NOTHING):
-                    raise RuntimeError(f"{name} was lost: {played}")
                 if number_of_round:
                     turns[name].append(played)
         for contestant in contestants.values():
@@ -77,7 +81,7 @@ async def _contestants(stack: AsyncExitStack, folder: Path) -> dict[str, Contest
         return await stack.enter_async_context(await ReferenceRuntime.listen(socket)), socket
 
     bare, _ = await runtime("bare")
-    contestants = {NOTHING: Contestant(bare)}
+    contestants = {NOTHING: Contestant(bare, connections=0)}
     for name, yaml in ((NOOP, None), (YAML, folder / "events.yaml")):
         peer, socket = await runtime("yaml" if yaml else "noop")
         await stack.enter_async_context(await ReferencePlugin.connect(socket, yaml=yaml))
@@ -90,6 +94,18 @@ async def _contestants(stack: AsyncExitStack, folder: Path) -> dict[str, Contest
     await peer.admit()
     # The beginning of the session may be rows too: the wait can end so few events too early.
     contestants[RECORD] = Contestant(peer, record.drained)
+
+    peer, socket = await runtime("three")
+    for index in _INDICES:
+        await stack.enter_async_context(await ReferencePlugin.connect(socket, index=index))
+    await peer.admit(len(_INDICES))
+    contestants[THREE_NOOP] = Contestant(peer, connections=len(_INDICES))
+
+    peer, socket = await runtime("probes")
+    recording = folder / "probes.nriscope.db"
+    probes = await stack.enter_async_context(await Record.probes(socket, recording, _INDICES))
+    await peer.admit(len(_INDICES))
+    contestants[THREE_PROBES] = Contestant(peer, probes.drained, len(_INDICES))
     return contestants
 
 
@@ -106,10 +122,13 @@ def _medians(rounds: list[Played]) -> Latency:
 def findings(latencies: dict[str, Latency]) -> list[Finding]:
     """The ratios that count."""
     record, noop, yaml = (latencies[name] for name in (RECORD, NOOP, YAML))
+    probes, three = latencies[THREE_PROBES], latencies[THREE_NOOP]
     return [
         Finding(name="p50, record ÷ no-op", value=record.p50 / noop.p50, limit=0.6),
         Finding(name="p50, record ÷ YAML logger", value=record.p50 / yaml.p50, limit=0.1),
         Finding(name="p99, record ÷ no-op", value=record.p99 / noop.p99, limit=1.0),
+        Finding(name="p50, three probes ÷ three no-ops", value=probes.p50 / three.p50, limit=0.6),
+        Finding(name="p99, three probes ÷ three no-ops", value=probes.p99 / three.p99, limit=1.0),
     ]
 
 

@@ -10,6 +10,7 @@ import sqlite3
 import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,13 +65,18 @@ class Record:
     @classmethod
     async def start(cls, socket: Path, recording: Path) -> Self:
         """Start it; it ends when the runtime goes away."""
-        process = await asyncio.create_subprocess_exec(
-            command(),
-            "record",
-            *("--socket", str(socket), "-o", str(recording), "--index", "10", "--once"),
-            stdout=DEVNULL,
-            stderr=DEVNULL,
-        )
+        options = ("--socket", str(socket), "-o", str(recording), "--index", "10", "--once")
+        return await cls._run(recording, command(), "record", *options)
+
+    @classmethod
+    async def probes(cls, socket: Path, recording: Path, indices: Sequence[str]) -> Self:
+        """Start probes at these indices in its place."""
+        options = (str(socket), str(recording), *indices)
+        return await cls._run(recording, sys.executable, "-m", "benchmarks.probing", *options)
+
+    @classmethod
+    async def _run(cls, recording: Path, *words: str) -> Self:
+        process = await asyncio.create_subprocess_exec(*words, stdout=DEVNULL, stderr=DEVNULL)
         return cls(process, recording)
 
     async def drained(self, events: int) -> float:
@@ -93,7 +99,7 @@ class Record:
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGINT)
         if status := await asyncio.wait_for(self.process.wait(), _PATIENCE):
-            raise RuntimeError(f"nri-scope record ended with exit status {status}")
+            raise RuntimeError(f"it ended with exit status {status}")
 
     async def __aenter__(self) -> Self:
         return self
