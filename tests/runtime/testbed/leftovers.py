@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .config import Layout
 
-ENDING = 10.0
+ENDING = 1.0
 """Seconds for a launched plugin to bring to its files what it has, once containerd is gone."""
 
 SHIM_SOCKETS = Path("/run/containerd/s")
