@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lays text out in lines of a terminal's width. Everything here is escaped by `safe`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nri_scope.recorder.escape import columns, safe
+
+DIM, BOLD, RED, GREEN, YELLOW, CYAN = (f"\x1b[{code}m" for code in (2, 1, 31, 32, 33, 36))
+_END = "\x1b[0m"
+_BREAKS = (" ", ",;:/=")
+"""A line ends behind one of these: the first kind rather than the second."""
+_NARROWEST = 20
+"""Columns that are used even where there are fewer: nobody can read less."""
+
+
+class Part(NamedTuple):
+    """A piece of a line that stays together where there is room."""
+
+    text: str
+    colour: str = ""
+
+
+class Layout:
+    """``width`` in columns; None: lines are as long as they get."""
+
+    def __init__(self, *, width: int | None, colour: bool) -> None:
+        self.width = width
+        self._colour = colour
+
+    def paint(self, colour: str, text: str) -> str:
+        """`text` in a colour, where there are any."""
+        return f"{colour}{text}{_END}" if self._colour and colour and text else text
+
+    def parts(self, parts: Sequence[Part], indent: int, hanging: int) -> list[str]:
+        """Parts one behind the other, two blanks between.
+
+        One that does not fit begins a line of its own, ``hanging`` columns in, and is broken where
+        it is longer than that.
+        """
+        lines: list[str] = []
+        line, used = " " * indent, indent
+        begun = False
+        for part in parts:
+            text = safe(part.text)
+            if not text:
+                continue
+            gap = 2 if begun else 0
+            if self.width is None or used + gap + columns(text) <= self.width:
+                line += " " * gap + self.paint(part.colour, text)
+                used += gap + columns(text)
+                begun = True
+                continue
+            if begun:
+                lines.append(line)
+                line, used = " " * hanging, hanging
+            pieces = broken(text, self.width - used, self.width - hanging - 2)
+            line += self.paint(part.colour, pieces[0])
+            for piece in pieces[1:]:
+                lines.append(line)
+                line = " " * (hanging + 2) + self.paint(part.colour, piece)
+            used = (hanging + 2 if pieces[1:] else used) + columns(pieces[-1])
+            begun = True
+        if begun:
+            lines.append(line)
+        return lines
+
+    def sentence(self, text: str, indent: int, colour: str = "") -> list[str]:
+        """One text, broken where it must be."""
+        return self.parts([Part(text, colour)], indent, indent)
+
+
+def broken(text: str, first: int, rest: int) -> list[str]:
+    """`text` in pieces of at most ``first`` columns and then ``rest``, cut at natural places."""
+    pieces: list[str] = []
+    room = max(first, _NARROWEST)
+    begin = 0
+    while (end := _fitting(text, begin, room)) < len(text):
+        end = _natural(text, begin, end)
+        pieces.append(text[begin:end].rstrip())
+        begin = end
+        room = max(rest, _NARROWEST)
+    return [*pieces, text[begin:]]
+
+
+def _fitting(text: str, begin: int, room: int) -> int:
+    """The end of what fits into ``room`` columns; at least one character."""
+    end, used = begin, 0
+    while end < len(text):
+        used += columns(text[end])
+        if used > room:
+            return max(end, begin + 1)
+        end += 1
+    return end
+
+
+def _natural(text: str, begin: int, end: int) -> int:
+    """The last natural place before ``end``, unless that left half of the line empty."""
+    for breaks in _BREAKS:
+        for at in range(end, begin + (end - begin) // 2, -1):
+            if text[at - 1] in breaks:
+                return at
+    return end

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds as Markdown for an issue: a heading for each container, a table for each event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from nri_scope.differ.model import RoundDiff, Step
+from nri_scope.oci import Change
+from nri_scope.recorder.records import rfc3339
+
+from . import words
+from .marks import code, folded, prose, table
+from .renderer import NameOf
+from .values import clipped_pair, place, sides
+
+_VALUE_MAX = 200
+"""Characters of one value; JSON has all of it."""
+_NOBODY = "Not about one container"
+_HEADINGS = ("", "path", "before", "after")
+
+
+class MarkdownRenderer:
+    """See `Renderer`. Sorted by container in the end, or with ``live`` as it comes."""
+
+    def __init__(self, *, live: bool, quiet_unchanged: bool) -> None:
+        self.changed = False
+        self._live = live
+        self._quiet = quiet_unchanged
+        self._legend = words.Legend()
+        self._containers: dict[str, list[str]] = {}
+        self._names: dict[str, str] = {}
+        self._calm: list[str] = []
+        self._last: str | None = None
+
+        self._blank = True
+        """Whether the last line was blank: one of them is enough."""
+
+    def head(self, title: str) -> Iterator[str]:
+        """The title."""
+        yield from self._tidy((prose(title), ""))
+
+    def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
+        """With ``live`` its lines; else nothing yet."""
+        yield from self._tidy(self._round(diff, name_of))
+
+    def end(self) -> Iterator[str]:
+        """All that was kept, and what the words mean."""
+        yield from self._tidy(self._end())
+
+    def _tidy(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            if line or not self._blank:
+                yield line
+            self._blank = not line
+
+    def _round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
+        self.changed = self.changed or bool(diff.steps)
+        if words.calm(diff):
+            if not self._quiet:
+                line = f"- {_opening(diff)} {code(words.subject(diff, name_of))}: no change seen"
+                if self._live:
+                    yield line
+                else:
+                    self._calm.append(line)
+            return
+        self._legend.notice(diff)
+        lines = _round(diff, name_of)
+        if not self._live:
+            self._names[diff.container] = _heading(diff, name_of)
+            self._containers.setdefault(diff.container, []).extend(lines)
+            return
+        if self._last != diff.container:
+            self._last = diff.container
+            yield from ("", _heading(diff, name_of), "")
+        yield from lines
+
+    def _end(self) -> Iterator[str]:
+        for container, lines in self._containers.items():
+            yield from (self._names[container], "", *lines)
+        if self._calm:
+            summary = f"{len(self._calm):,} without a change that was seen"
+            yield from folded(summary, self._calm)
+        if not self._containers and not self._live:
+            yield "No change seen."
+        explained = self._legend.lines()
+        if explained:
+            yield ""
+            yield from (f"- {prose(line)}" for line in explained)
+
+
+def change_cells(change: Change) -> tuple[str, str, str, str]:
+    """Glyph, path, before and after, as cells of a table."""
+    before, after = clipped_pair(*sides(change), _VALUE_MAX)
+    position = ""
+    if change.kind == "moved":
+        before, after = f"{before} place", f"{after} place"
+    elif change.at is not None:
+        position = f" (as the {place(change.at)})"
+    glyph = words.GLYPHS[change.kind]
+    return (
+        code(glyph),
+        code(change.path or "(the whole spec)"),
+        code(before),
+        f"{code(after)}{position}",
+    )
+
+
+def changes_table(changes: Sequence[Change]) -> list[str]:
+    """Changes that nobody is known to have made."""
+    return table(_HEADINGS, map(change_cells, changes), "changes")
+
+
+def _heading(diff: RoundDiff, name_of: NameOf) -> str:
+    subject = words.subject(diff, name_of)
+    return f"### {code(subject)}" if subject else f"### {_NOBODY}"
+
+
+def _opening(diff: RoundDiff) -> str:
+    return f"**{prose(words.title(diff))}** (event {diff.event}, {rfc3339(diff.at_ns)})"
+
+
+def _round(diff: RoundDiff, name_of: NameOf) -> list[str]:
+    seen = f", seen by {_names(diff.seen_by)}" if diff.seen_by else ""
+    lines = [f"{_opening(diff)}{seen}", ""]
+    if diff.chain:
+        lines.append(f"- chain: {_names(diff.chain)}")
+    if diff.missed_by:
+        lines.append(f"- not seen by {_names(diff.missed_by)}")
+    if diff.failure:
+        lines.append(f"- **failed**: {code(diff.failure)}")
+    lines += (f"- {prose(remark)}" for remark in diff.remarks)
+    if diff.own:
+        lines += _steps(diff.own)
+    for container, steps in words.by_container(diff.side_effects):
+        beside = "On another container, " if diff.container else "On "
+        lines += ["", f"{beside}{code(name_of(container))}:", *_steps(steps)]
+    lines += (f"- {prose(words.asked(one, diff, name_of))}" for one in diff.asked)
+    lines += (f"- **slow**: {prose(words.span(one))}" for one in diff.spans if words.slow(one))
+    return [*lines, ""]
+
+
+def _names(plugins: Sequence[str]) -> str:
+    return ", ".join(map(code, plugins))
+
+
+def _steps(steps: Sequence[Step]) -> list[str]:
+    rows = [
+        (*change_cells(step.change), _by(step), prose(words.sources(step.evidence)))
+        for step in steps
+    ]
+    lines = table((*_HEADINGS, "by", "evidence"), rows, "changes")
+    for step in steps:
+        for _, text in words.details(step):
+            lines.append(f"- {code(step.change.path)}: {prose(text.removeprefix('! '))}")
+    return lines
+
+
+def _by(step: Step) -> str:
+    who = prose(words.owner(step.owner))
+    return f"{who}, {step.applied}" if step.applied else who

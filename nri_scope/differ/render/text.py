@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds as lines for people: a head line for each, and what it changed below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nri_scope.differ.model import Applied, RoundDiff, Step
+from nri_scope.oci import Change
+from nri_scope.recorder.display import clock, day
+
+from . import words
+from .layout import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Layout, Part
+from .renderer import NameOf
+from .values import clipped_pair, place, sides
+
+_COLOURS = {"added": GREEN, "removed": RED, "changed": YELLOW, "moved": CYAN}
+_WEIGHTS = {
+    words.Weight.TROUBLE: RED,
+    words.Weight.DOUBT: YELLOW,
+    words.Weight.REMARK: DIM,
+}
+_DEEPER = 4
+"""Columns by which what belongs to a line and did not fit into it is indented."""
+_VALUE_MAX = 400
+"""Characters of one value in a terminal: five lines of it. JSON has all of it."""
+_VALUE_MAX_IN_FILES = 4_000
+"""The same where lines are not broken."""
+
+
+class TextRenderer:
+    """See `Renderer`. ``live`` explains words as soon as they are used, not in the end."""
+
+    def __init__(
+        self, *, width: int | None, colour: bool, live: bool, quiet_unchanged: bool
+    ) -> None:
+        self.changed = False
+        self._layout = Layout(width=width, colour=colour)
+        self._live = live
+        self._quiet = quiet_unchanged
+        self._legend = words.Legend()
+        self._explained: set[str] = set()
+        self._day = ""
+        self._apart = False
+        """Whether the next round with changes stands apart from what is above it."""
+        self._tally = _Tally()
+
+    def head(self, title: str) -> Iterator[str]:
+        """The title."""
+        yield from self._layout.sentence(title, 0, BOLD)
+        self._apart = True
+
+    def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
+        """Several lines where it changed something, else one line or none."""
+        self.changed = self.changed or bool(diff.steps)
+        self._tally.count(diff)
+        if words.calm(diff):
+            if not self._quiet:
+                yield from self._new_day(diff)
+                yield from self._calm(diff, name_of)
+                self._apart = True
+            return
+        if self._apart:
+            yield ""
+        yield from self._new_day(diff)
+        yield from self._changed(diff, name_of)
+        self._apart = True
+        self._legend.notice(diff)
+        if self._live:
+            yield from self._explanations(indent=2)
+
+    def end(self) -> Iterator[str]:
+        """How much there was, and what the words mean."""
+        if self._apart:
+            yield ""
+        yield from self._layout.sentence(self._tally.words(), 0, BOLD)
+        if not self._live:
+            yield from self._explanations(indent=0)
+
+    # -- a round ------------------------------------------------------------------------------
+
+    def _new_day(self, diff: RoundDiff) -> Iterator[str]:
+        today = day(diff.at_ns)
+        if today != self._day:
+            self._day = today
+            yield from self._layout.sentence(f"── {today[:10]}, times at UTC{today[11:]}", 0, BOLD)
+
+    def _opening(self, diff: RoundDiff, name_of: NameOf) -> list[Part]:
+        number = f"{diff.event:>6} {clock(diff.at_ns)}"
+        return [
+            Part(f"{number} {words.title(diff)}", BOLD),
+            Part(words.subject(diff, name_of), BOLD),
+        ]
+
+    def _calm(self, diff: RoundDiff, name_of: NameOf) -> list[str]:
+        number = f"{diff.event:>6} {clock(diff.at_ns)} {words.title(diff)}"
+        told = "no change seen"
+        if diff.missed_by:
+            told += f"; not seen by {', '.join(diff.missed_by)}"
+        parts = [Part(number, DIM), Part(words.subject(diff, name_of), DIM), Part(told, DIM)]
+        return self._layout.parts(parts, 0, 2 * _DEEPER)
+
+    def _changed(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
+        yield from self._layout.parts(self._opening(diff, name_of), 0, 2 * _DEEPER)
+        if diff.seen_by:
+            yield from self._note(f"seen by {', '.join(diff.seen_by)}", DIM)
+        if diff.chain:
+            yield from self._note(f"chain: {', '.join(diff.chain)}", DIM)
+        if diff.missed_by:
+            yield from self._note(f"! not seen by {', '.join(diff.missed_by)}", YELLOW)
+        if diff.failure:
+            yield from self._note(f"! FAILED: {diff.failure}", RED)
+        for remark in diff.remarks:
+            yield from self._note(f"! {remark}", YELLOW)
+        for step in diff.own:
+            yield from self._step(step)
+        for container, steps in words.by_container(diff.side_effects):
+            beside = "on another container, " if diff.container else "on "
+            yield from self._note(f"{beside}{name_of(container)}:", BOLD)
+            for step in steps:
+                yield from self._step(step, indent=4)
+        for one in diff.asked:
+            yield from self._note(f"! {words.asked(one, diff, name_of)}", YELLOW)
+        yield from self._spans(diff)
+
+    def _spans(self, diff: RoundDiff) -> Iterator[str]:
+        usual = [one for one in diff.spans if not words.slow(one)]
+        for one in diff.spans:
+            if words.slow(one):
+                yield from self._note(f"! SLOW: {words.span(one)}", RED)
+        if usual:
+            told = ", ".join(map(words.span, usual))
+            yield from self._note(f"time: {told}{words.deadline(usual)}", DIM)
+
+    def _note(self, text: str, colour: str) -> list[str]:
+        return self._layout.parts([Part(text, colour)], 2, 4)
+
+    # -- a change -----------------------------------------------------------------------------
+
+    def _step(self, step: Step, indent: int = 2) -> Iterator[str]:
+        by = f"{words.by(step.owner)} ({words.sources(step.evidence)})"
+        if step.applied is Applied.YES:
+            by += ", applied"
+        yield from self.change(step.change, by, indent)
+        for weight, text in words.details(step):
+            yield from self._layout.sentence(text, indent + _DEEPER, _WEIGHTS[weight])
+
+    def change(self, change: Change, by: str = "", indent: int = 2) -> list[str]:
+        """One change, with who made it."""
+        colour = _COLOURS[change.kind]
+        path = change.path or "(the whole spec)"
+        parts = [Part(f"{words.GLYPHS[change.kind]} {path}", colour), *self._values(change)]
+        if change.kind == "added" and change.at is not None:
+            parts.append(Part(f"as the {place(change.at)}"))
+        parts.append(Part(by))
+        return self._layout.parts(parts, indent, indent + _DEEPER)
+
+    def _values(self, change: Change) -> Sequence[Part]:
+        width = self._layout.width
+        most = _VALUE_MAX if width is not None else _VALUE_MAX_IN_FILES
+        before, after = clipped_pair(*sides(change), most)
+        match change.kind:
+            case "added":
+                return [Part(after)]
+            case "removed":
+                return [Part(f"was {before}")]
+            case "moved":
+                return [Part(f"moved from {before} to {after} place")]
+        if width is None or len(before) + len(after) < width - 2 * _DEEPER - 3:
+            return [Part(f"{before} → {after}")]
+        return [Part(before), Part(f"→ {after}")]
+
+    def _explanations(self, indent: int) -> Iterator[str]:
+        for line in self._legend.lines():
+            if line not in self._explained:
+                self._explained.add(line)
+                yield from self._layout.sentence(line, indent, DIM)
+
+
+class _Tally:
+    """Counts what is shown."""
+
+    def __init__(self) -> None:
+        self._events = 0
+        self._changing = 0
+        self._steps = 0
+        self._containers: set[str] = set()
+
+    def count(self, diff: RoundDiff) -> None:
+        self._events += 1
+        self._changing += bool(diff.steps)
+        self._steps += len(diff.steps)
+        self._containers.update(step.container for step in diff.steps)
+
+    def words(self) -> str:
+        if not self._events:
+            return "no events that plugins can change something in"
+        events = _count(self._events, "event")
+        if not self._steps:
+            return f"no change seen in {events}"
+        return (
+            f"{_count(self._steps, 'change')} of {_count(len(self._containers), 'container')}, "
+            f"in {self._changing} of {events}"
+        )
+
+
+def _count(number: int, of: str) -> str:
+    return f"{number:,} {of if number == 1 else f'{of}s'}"

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of a spec in one line each: as people write them where that cannot be misread, else JSON.
+
+Nothing here is escaped for a terminal yet: `nri_scope.recorder.escape.safe` is for the whole line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+
+from nri_scope.oci import Change, Json, Spec, split
+
+_PLAIN = re.compile(r"[A-Za-z0-9_/.:+@%-]+\Z")
+"""Text that needs no quotes beside others: no blank, bracket, quote, comma or equals sign."""
+_PLAIN_OPTION = re.compile(r"[A-Za-z0-9_/.:+@%=-]+\Z")
+_LOOKS_OTHERWISE = re.compile(r"(?:true|false|null|[-+]?[0-9.].*)\Z")
+"""Would be taken for a number, true, false or null."""
+_COUNTED = re.compile(r"#[0-9]+\Z")
+
+_SHORTENED = 32
+"""Columns of what both sides have in common that stay where it is cut."""
+
+
+def compact(value: Json) -> str:
+    """JSON in one line. Also of what no parser here would take: too deep, no finite number."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+
+
+def shown(path: str, value: Json) -> str:
+    """The value at `path` in one line."""
+    keys = split(path)
+    if value is None and keys[:2] == ("process", "env"):
+        return '(its name alone, without "=")'
+    if isinstance(value, dict):
+        for prefix, of in _OBJECTS.items():
+            if keys[: len(prefix)] == prefix and len(keys) == len(prefix) + 1:
+                return of(value, keys[-1]) or compact(value)
+    return compact(value)
+
+
+def sides(change: Change) -> tuple[str, str]:
+    """What there was and what there is, in one line each; "" for nothing."""
+    if change.kind == "moved":
+        return place(change.before), place(change.after)
+    before = "" if change.kind == "added" else shown(change.path, change.before)
+    after = "" if change.kind == "removed" else shown(change.path, change.after)
+    return before, after
+
+
+def place(position: Json) -> str:
+    """A position from 0 as people count: ``1st``, ``2nd``."""
+    if not isinstance(position, int):
+        return compact(position)
+    number = position + 1
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
+
+
+def clipped(text: str, most: int, begin: int = 0) -> str:
+    """At most about `most` characters of `text`, from `begin` on, saying how long it really is."""
+    if len(text) <= most:
+        return text
+    before = "…" if begin else ""
+    after = "…" if begin + most < len(text) else ""
+    return f"{before}{text[begin : begin + most]}{after} ({len(text):,} characters in all)"
+
+
+def clipped_pair(before: str, after: str, most: int) -> tuple[str, str]:
+    """Both `clipped`, so that where they begin to differ can be seen."""
+    common = 0
+    if before and after and max(len(before), len(after)) > most:
+        both = enumerate(zip(before, after, strict=False))
+        common = next((at for at, (one, two) in both if one != two), min(len(before), len(after)))
+    begin = max(0, common - _SHORTENED) if common > most // 2 else 0
+    return clipped(before, most, begin), clipped(after, most, begin)
+
+
+def _mount(value: Spec, _key: str) -> str:
+    """As mount(8) lists it."""
+    if not {"destination", "type", "source"} <= value.keys() <= {*_MOUNT}:
+        return ""
+    source, destination, kind = value["source"], value["destination"], value["type"]
+    options = value.get("options", [])
+    if not isinstance(options, list):
+        return ""
+    for text in (source, destination, kind):
+        if not (isinstance(text, str) and _PLAIN.match(text)):
+            return ""
+    if not all(isinstance(text, str) and _PLAIN_OPTION.match(text) for text in options):
+        return ""
+    listed = f" ({','.join(map(str, options))})" if options else ""
+    return f"{source} on {destination} type {kind}{listed}"
+
+
+_MOUNT = ("destination", "type", "source", "options")
+
+
+def _device(value: Spec, key: str) -> str:
+    """As ls(1) and mknod(1) know it; the mode in octal."""
+    mode, kind = value.get("fileMode"), value.get("type")
+    major, minor = value.get("major"), value.get("minor")
+    if not (isinstance(kind, str) and _PLAIN.match(kind)):
+        return ""
+    if type(major) is not int or type(minor) is not int:
+        return ""
+    if type(mode) is not int and "fileMode" in value:
+        return ""
+    told = _without(value, ("type", "major", "minor", "fileMode"))
+    parts = [f"{kind} {major}:{minor}", _fields(told, "path", key)]
+    if isinstance(mode, int):
+        parts.insert(1, f"mode=0{mode:o}" if mode >= 0 else f"mode={mode}")
+    return " ".join(filter(None, parts))
+
+
+def _named(name: str) -> Callable[[Spec, str], str]:
+    """Fields side by side, without the one called `name` where the path says it already."""
+    return lambda value, key: _fields(value, name, key)
+
+
+def _fields(value: Spec, name: str, key: str) -> str:
+    told = _without(value, (name,)) if value.get(name) == _COUNTED.sub("", key) else value
+    if not all(_PLAIN.match(field) for field in told):
+        return ""
+    return " ".join(f"{field}={_inner(one)}" for field, one in told.items())
+
+
+def _inner(value: Json) -> str:
+    if isinstance(value, str) and _PLAIN.match(value) and not _LOOKS_OTHERWISE.match(value):
+        return value
+    return compact(value)
+
+
+def _without(value: Spec, names: tuple[str, ...]) -> Spec:
+    return {name: one for name, one in value.items() if name not in names}
+
+
+_OBJECTS: Mapping[tuple[str, ...], Callable[[Spec, str], str]] = {
+    ("mounts",): _mount,
+    ("linux", "devices"): _device,
+    ("process", "rlimits"): _named("type"),
+    ("linux", "namespaces"): _named("type"),
+    ("linux", "resources", "devices"): _named(""),
+    ("linux", "resources", "hugepageLimits"): _named("pageSize"),
+    **{
+        ("hooks", when): _named("path")
+        for when in (
+            "prestart",
+            "createRuntime",
+            "createContainer",
+            "startContainer",
+            "poststart",
+            "poststop",
+        )
+    },
+}
+"""How objects at these paths are written."""

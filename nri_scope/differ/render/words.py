@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said of steps and rounds, in words that text and Markdown share. Nothing is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from nri_scope.differ.model import Applied, Asked, Claim, Evidence, RoundDiff, Span, Step
+from nri_scope.differ.owner import Owner, Who
+from nri_scope.oci import Change, Json
+from nri_scope.recorder.display import SHORT_ID, duration
+
+from .renderer import NameOf
+from .values import clipped, shown
+
+_VALUE_MAX = 200
+"""Characters of a value within a sentence."""
+
+
+class Weight(Enum):
+    """How much it matters."""
+
+    TROUBLE = 0
+    DOUBT = 1
+    REMARK = 2
+
+
+GLYPHS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
+OPERATIONS = {"added": "add", "removed": "remove", "changed": "replace", "moved": "move"}
+"""What JSON calls the kinds of changes."""
+
+MEANING = {
+    Evidence.TAP: "the plugin's own answer",
+    Evidence.REPLAY: "the plugin's own answer in a replay",
+    Evidence.VALIDATOR: "the runtime's list of last owners",
+    Evidence.PROBES: "seen before and after",
+    Evidence.EVENTS: "a later event shows it",
+    Evidence.CRI: "the spec that the runtime really used",
+    Evidence.REQUEST: "the runtime's own request",
+}
+
+
+def owner(who: Owner) -> str:
+    """Who it was."""
+    match who.who:
+        case Who.RUNTIME:
+            return "the runtime"
+        case Who.REQUEST:
+            return "a CRI request, or the runtime" if who.or_runtime else "a CRI request"
+    return str(who)
+
+
+def by(who: Owner) -> str:
+    """Who it was, behind a change."""
+    return "owner unknown" if who.who is Who.UNKNOWN else f"by {owner(who)}"
+
+
+def sources(evidence: Iterable[Evidence]) -> str:
+    """How it is known."""
+    return ", ".join(evidence)
+
+
+def details(step: Step) -> list[tuple[Weight, str]]:
+    """What is to be said of a step below it."""
+    found: list[tuple[Weight, str]] = []
+    if trouble := fate(step):
+        found.append((Weight.TROUBLE, f"! {trouble}"))
+    found += ((Weight.DOUBT, f"! {claim(other, step)}") for other in step.disputed)
+    if step.note:
+        found.append((Weight.REMARK, f"note: {step.note}"))
+    return found
+
+
+def fate(step: Step) -> str:
+    """What became of it where that is not what was asked for; "" where nobody knows otherwise."""
+    match step.applied:
+        case Applied.NO:
+            return f"NOT APPLIED: {_not_applied(step.change)}"
+        case Applied.DIFFERENTLY:
+            actual = _value(step.change.path, step.actual)
+            return f"APPLIED DIFFERENTLY: the runtime's spec has {actual}"
+    return ""
+
+
+def _value(path: str, value: Json) -> str:
+    return clipped(shown(path, value), _VALUE_MAX)
+
+
+def _not_applied(change: Change) -> str:
+    match change.kind:
+        case "added":
+            return "the runtime's spec does not have it"
+        case "removed":
+            return "the runtime's spec still has it"
+        case "moved":
+            return "the runtime's spec has another order"
+    return "the runtime's spec does not have this value"
+
+
+def claim(other: Claim, step: Step) -> str:
+    """What another source says instead."""
+    parts: list[str] = []
+    if other.owner != step.owner and other.owner.who is not Who.UNKNOWN:
+        parts.append(by(other.owner))
+    if step.change.kind != "moved" and (other.value != step.change.after or not parts):
+        there = other.value is not None
+        parts.append(_value(step.change.path, other.value) if there else "no such thing")
+    return f"but {other.evidence} says: {', '.join(parts) or 'otherwise'}"
+
+
+def asked(one: Asked, diff: RoundDiff, name_of: NameOf) -> str:
+    """What somebody asked for in vain."""
+    where = f" on {name_of(one.container)}" if one.container not in ("", diff.container) else ""
+    what = f" {one.path}" if one.path else ""
+    value = f" = {_value(one.path, one.value)}" if one.value is not None else ""
+    return f"in vain: {owner(one.owner)} asked for{what}{value}{where}: {one.reason}"
+
+
+_TITLES = {
+    "UpdateContainers": "UpdateContainers, asked out of turn",
+    "ContainerStatus": "ContainerStatus, told over CRI",
+}
+
+
+def title(diff: RoundDiff) -> str:
+    """What happened."""
+    return _TITLES.get(diff.name, diff.name)
+
+
+def by_container(steps: Iterable[Step]) -> list[tuple[str, list[Step]]]:
+    """Steps of each container, by its id, in the order in which they come up."""
+    found: dict[str, list[Step]] = {}
+    for step in steps:
+        found.setdefault(step.container, []).append(step)
+    return list(found.items())
+
+
+def subject(diff: RoundDiff, name_of: NameOf) -> str:
+    """Whom a round is about; "" for nobody."""
+    if diff.container:
+        return name_of(diff.container)
+    return f"pod {diff.pod[:SHORT_ID]}" if diff.pod else ""
+
+
+def slow(span: Span) -> bool:
+    """Whether it took more than half of what one plugin has."""
+    return span.deadline_ns > 0 and 2 * span.ns > span.deadline_ns
+
+
+def span(one: Span) -> str:
+    """Who took how long; and of how much where that is nearly all."""
+    who = owner(one.owner)
+    if one.after and one.before:
+        who = f"{who} (between {one.after} and {one.before})"
+    took = duration(max(one.ns, 0))
+    if slow(one):
+        least = f"more than half of the {duration(one.deadline_ns)} that one plugin has"
+        return f"{who} took {took}, {least}"
+    return f"{who} {took}"
+
+
+def deadline(spans: Iterable[Span]) -> str:
+    """What each plugin had, where that is the same for all; "" where nobody tells."""
+    told = {one.deadline_ns for one in spans if one.deadline_ns}
+    return f"; each plugin has {duration(told.pop())}" if len(told) == 1 else ""
+
+
+def calm(diff: RoundDiff) -> bool:
+    """Whether nothing about it is worth a line of its own."""
+    return not (diff.steps or diff.asked or diff.failure or any(map(slow, diff.spans)))
+
+
+class Legend:
+    """Remembers what needs an explanation, and explains it once."""
+
+    def __init__(self) -> None:
+        self._range = ""
+        self._choice = ""
+        self._ties: set[str] = set()
+        self._evidence: set[Evidence] = set()
+
+    def notice(self, diff: RoundDiff) -> None:
+        """Look at what is shown."""
+        for step in diff.steps:
+            self._evidence.update(step.evidence)
+            self._see(step.owner)
+            for other in step.disputed:
+                self._see(other.owner)
+                self._evidence.add(other.evidence)
+        for one in diff.asked:
+            self._see(one.owner)
+            self._evidence.add(one.evidence)
+
+    def _see(self, who: Owner) -> None:
+        if who.who is not Who.ONE_OF:
+            return
+        self._ties.update(who.ties)
+        if who.plugins:
+            self._choice = self._choice or str(who)
+        else:
+            self._range = self._range or f"one of {who.index}"
+
+    def lines(self) -> list[str]:
+        """Sentences; [] where nothing needs one."""
+        found: list[str] = []
+        if self._range:
+            found.append(
+                f"{self._range}: a plugin between two connections that we saw; nothing tells which"
+            )
+        if self._choice:
+            found.append(f"{self._choice}: any one of these or several; nothing tells which")
+        if self._ties:
+            indices = ", ".join(sorted(self._ties))
+            found.append(
+                f"a second plugin at {indices} may be meant too, if there is one: "
+                "the same index has no order"
+            )
+        if self._evidence:
+            known = [f"{one}: {MEANING[one]}" for one in Evidence if one in self._evidence]
+            found.append(f"evidence: {'; '.join(known)}")
+        return found
