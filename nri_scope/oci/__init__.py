@@ -2,12 +2,14 @@
 """An NRI container and what plugins adjust of it, as parts of an OCI runtime spec.
 
 Pure functions on JSON values: `spec_of` makes a spec of a container, `adjust` and `update` give
-the spec that a runtime would make of it, `changes` tells two specs apart,
+the spec that a runtime would make of it, `changes` tells two specs apart and
+`apply` puts what it told together again,
 `remarks` names what a runtime drops, refuses or resolves by itself. `value_at` and `walk` read a
 spec by the paths that changes have.
 """
 
 from .adjustment import adjust, sort_mounts
+from .applying import apply
 from .container import spec_of
 from .differences import Change, Kind, changes, same
 from .lines import Form, Line, walk
@@ -29,6 +31,7 @@ __all__ = [
     "RemarkKind",
     "Spec",
     "adjust",
+    "apply",
     "changes",
     "pointer",
     "remarks",

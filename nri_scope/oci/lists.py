@@ -10,6 +10,10 @@ from typing import NamedTuple
 from .spec import Json
 
 
+def _member_itself(_key: str, value: Json) -> Json:
+    return value
+
+
 class Keyed(NamedTuple):
     """How the members of one array are told apart."""
 
@@ -17,9 +21,16 @@ class Keyed(NamedTuple):
     """A member's key and value; None if it has no key, so that the array is one value."""
     ordered: bool
     """Whether a runtime acts upon the order."""
+    join: Callable[[str, Json], Json] = _member_itself
+    """The member of a key and a value."""
 
 
 _COUNTED = re.compile(r"#\d+$")
+
+
+def items(found: dict[str, Json], keyed: Keyed) -> list[Json]:
+    """The array of which `members` makes `found`."""
+    return [keyed.join(_COUNTED.sub("", label), value) for label, value in found.items()]
 
 
 def members(items: list[Json], keyed: Keyed) -> dict[str, Json] | None:
@@ -48,6 +59,10 @@ def _variable(item: Json) -> tuple[str, Json] | None:
         return None
     name, equals, value = item.partition("=")
     return name, value if equals else None
+
+
+def _assignment(name: str, value: Json) -> Json:
+    return name if value is None else f"{name}={value}"
 
 
 def _itself(item: Json) -> tuple[str, Json] | None:
@@ -99,7 +114,7 @@ _SET = Keyed(_itself, ordered=False)
 _BLOCK_IO = "/linux/resources/blockIO"
 
 KEYED: dict[str, Keyed] = {
-    "/process/env": Keyed(_variable, ordered=False),
+    "/process/env": Keyed(_variable, ordered=False, join=_assignment),
     "/process/rlimits": Keyed(_by("type"), ordered=False),
     "/process/user/additionalGids": _SET,
     "/process/scheduler/flags": _SET,

@@ -38,9 +38,12 @@ def labelled(place: str | None, value: Json) -> dict[str, Json] | None:
         return None
     keyed = None if place is None else KEYED.get(place)
     found = members(value, keyed) if keyed else None
-    if found is None:
-        found = {str(position): item for position, item in enumerate(value)}
-    return found
+    return numbered(value) if found is None else found
+
+
+def numbered(items: list[Json]) -> dict[str, Json]:
+    """The members of an array that is not keyed, by their positions."""
+    return {str(position): item for position, item in enumerate(items)}
 
 
 def step(place: str | None, key: str) -> str | None:
