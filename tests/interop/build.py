@@ -18,7 +18,15 @@ from pathlib import Path
 
 from tests.interop.toolchain import Unavailable, find_go, go_version
 
-__all__ = ["Merger", "Programs", "Unavailable", "Variant", "build", "build_merger"]
+__all__ = [
+    "Merger",
+    "Programs",
+    "Unavailable",
+    "Variant",
+    "build",
+    "build_merger",
+    "build_programs",
+]
 
 SOURCES = Path(__file__).parent / "go"
 CACHE = Path(__file__).parents[2] / ".cache"
@@ -50,6 +58,16 @@ class Merger(Enum):
     NRI_0_12 = ("-tags=nri_no_wasm",)
 
     @property
+    def runtime_tags(self) -> str:
+        """The tags that refruntime needs with this version."""
+        if self is Merger.NRI_0_6:
+            return "nri_statechange,nri_no_block"
+        if self is Merger.NRI_0_8:
+            return "nri_statechange"
+        dedicated = self in (Merger.NRI_0_12_2, Merger.NRI_0_12)
+        return "nri_no_wasm" if dedicated else "nri_no_wasm,nri_statechange"
+
+    @property
     def nri_version(self) -> str:
         """The exact version, as in "0.12.5"."""
         (line,) = (one for one in _module_file(self.value) if "containerd/nri v" in one)
@@ -79,6 +97,21 @@ def build(variant: Variant) -> Programs:
 def build_merger(merger: Merger) -> Path:
     """Return the program that merges with this version, as ``build`` does."""
     return _built(f"merge_{merger.name.lower()}", merger.value, "refmerge") / "refmerge"
+
+
+@cache
+def build_programs(merger: Merger) -> Programs:
+    """Return a runtime with this version, and a plugin that it takes, as ``build`` does.
+
+    The plugin is built on the nearer of 0.8 and 0.12: replies of a script pass through either as
+    they are.
+    """
+    old = merger in (Merger.NRI_0_6, Merger.NRI_0_8)
+    plugin = build(Variant.NRI_0_8 if old else Variant.NRI_0_12).plugin
+    modules = [option for option in merger.value if option.startswith("-modfile=")]
+    options = (*modules, f"-tags={merger.runtime_tags}")
+    folder = _built(f"runtime_{merger.name.lower()}", options, "refruntime")
+    return Programs(runtime=folder / "refruntime", plugin=plugin)
 
 
 def _built(name: str, options: tuple[str, ...], *programs: str) -> Path:

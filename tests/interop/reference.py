@@ -94,6 +94,16 @@ class Played:
         return cls(errors=tuple(errors), **values)  # type: ignore[arg-type]
 
 
+class Answer(NamedTuple):
+    """What the reference runtime makes of one request."""
+
+    reply: bytes
+    """The plugins' replies, merged; empty for an event that has none, and with an error."""
+    error: str
+    requests: int
+    """How many plugins were asked."""
+
+
 class Program:
     """One running reference program."""
 
@@ -164,18 +174,19 @@ class ReferenceRuntime(Program):
         sent: Path | None = None,
         plugins: Path | None = None,
         plugin_config: Path | None = None,
+        program: Path | None = None,
     ) -> Self:
         """Start it and wait until it listens (and plugins in ``plugins`` were launched).
 
         ``state`` pods with a container each exist already. ``sent`` is the file for what it
-        sends, see ``read_requests``.
+        sends, see ``read_requests``. ``program`` takes the place of the one of `variant`.
         """
         options = [f"-socket={socket}", f"-name={name}", f"-version={version}", f"-state={state}"]
         options.append(f"-request-timeout={round(request_timeout * 1e9)}ns")
         for flag, path in (("sent", sent), ("plugins", plugins), ("plugin-config", plugin_config)):
             if path is not None:
                 options.append(f"-{flag}={path}")
-        self = await cls.start(build(variant).runtime, *options)
+        self = await cls.start(program or build(variant).runtime, *options)
         await self.hear("listening")
         return self
 
@@ -215,6 +226,16 @@ class ReferenceRuntime(Program):
         )
         return Played.of(await self.hear("played"))
 
+    async def send(self, method: str, request: bytes) -> Answer:
+        """Send one request."""
+        await self.say("send", method=method, request_b64=base64.b64encode(request).decode())
+        sent = await self.hear("sent")
+        reply, error, requests = (sent[key] for key in ("reply_b64", "error", "requests"))
+        assert isinstance(reply, str)
+        assert isinstance(error, str)
+        assert isinstance(requests, int)
+        return Answer(base64.b64decode(reply), error, requests)
+
     async def feed(self, file: Path) -> Played:
         """Send the requests of a file of JSON lines {method, request_b64}."""
         await self.say("feed", file=str(file))
@@ -245,18 +266,23 @@ class ReferencePlugin(Program):
         env: str = "",
         adjust: str = "",
         update_before: str = "",
+        replies: Path | None = None,
+        program: Path | None = None,
     ) -> Self:
         """Start it; it connects at once, but may not have been synchronized yet.
 
         ``adjust`` is the JSON of a ContainerAdjustment for every container, ``update_before`` that
         of LinuxResources that each creation gives to the container that was created before.
 
+        ``replies`` is a JSON file of replies to give, in base64: by method, then by the id of the
+        container. ``program`` takes the place of the plugin of `variant`.
+
         ``delay``: an event, how many of these are answered at once, seconds before later ones
         are. ``events`` is a mask, 0 for all that it knows.
         """
         options = [f"-socket={socket}", f"-index={index}", f"-name={name}", f"-events={events}"]
         options += [f"-annotation={annotation}", f"-env={env}"]
-        for flag, path in (("yaml", yaml), ("requests", requests)):
+        for flag, path in (("yaml", yaml), ("requests", requests), ("replies", replies)):
             if path is not None:
                 options.append(f"-{flag}={path}")
         for flag, text in (("adjust", adjust), ("update-before", update_before)):
@@ -266,9 +292,14 @@ class ReferencePlugin(Program):
             event, after, duration = delay
             options += [f"-delay-event={event}", f"-delay-after={after}"]
             options.append(f"-delay-ms={round(duration * 1000)}")
-        return await cls.start(build(variant).plugin, *options)
+        return await cls.start(program or build(variant).plugin, *options)
 
     async def update(self, container: str) -> Report:
         """Ask the runtime, unasked, to update a container."""
         await self.say("update", container=container)
+        return await self.hear("updated")
+
+    async def ask(self, request: bytes) -> Report:
+        """Send the runtime, unasked, an UpdateContainersRequest."""
+        await self.say("update", request_b64=base64.b64encode(request).decode())
         return await self.hear("updated")

@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 	"github.com/containerd/ttrpc"
 	"github.com/sirupsen/logrus"
+	"google.golang.org/protobuf/proto"
 
 	"nri-scope/interop/internal/jsonlines"
 )
@@ -37,6 +38,7 @@ type settings struct {
 	Adjust json.RawMessage `json:"adjust"`
 	// … and with each creation LinuxResources for the container that was created before.
 	UpdateBefore json.RawMessage `json:"update_before"`
+	Replies      string          `json:"replies"` // file with replies to give, see script
 }
 
 type plugin struct {
@@ -45,6 +47,7 @@ type plugin struct {
 	out      *jsonlines.Writer
 	log      *eventLog
 	requests *requestLog
+	script   script
 	seen     atomic.Int64
 	created  string // id of the container that was created last
 }
@@ -70,6 +73,7 @@ func main() {
 		p.UpdateBefore = json.RawMessage(text)
 		return nil
 	})
+	flag.StringVar(&p.Replies, "replies", "", "file with replies to give")
 	flag.IntVar(&p.Events, "events", 0, "mask of events to subscribe to")
 	flag.Parse()
 
@@ -115,16 +119,20 @@ func (p *plugin) open() error {
 	if err := p.log.open(p.YAML); err != nil {
 		return err
 	}
+	if err := p.script.open(p.Replies); err != nil {
+		return err
+	}
 	return p.requests.open(p.Requests)
 }
 
-// obey commands on stdin: "update" asks the runtime to update a container, "stop" disconnects.
-// The end of stdin means nothing: launched plugins have none.
+// obey commands on stdin: "update" asks the runtime to update a container, or to do all of a request
+// for updates, "stop" disconnects. The end of stdin means nothing: launched plugins have none.
 func (p *plugin) obey() {
 	jsonlines.Read(os.Stdin, func(line []byte) bool {
 		var command struct {
 			Do        string `json:"do"`
 			Container string `json:"container"`
+			Request   []byte `json:"request_b64"`
 		}
 		if err := json.Unmarshal(line, &command); err != nil {
 			fail(err)
@@ -133,9 +141,16 @@ func (p *plugin) obey() {
 			p.stub.Stop()
 			return false
 		}
-		update := &api.ContainerUpdate{ContainerId: command.Container}
-		update.SetLinuxCPUShares(512)
-		failed, err := p.stub.UpdateContainers([]*api.ContainerUpdate{update})
+		request := &api.UpdateContainersRequest{}
+		if err := proto.Unmarshal(command.Request, request); err != nil {
+			fail(err)
+		}
+		if command.Request == nil {
+			update := &api.ContainerUpdate{ContainerId: command.Container}
+			update.SetLinuxCPUShares(512)
+			request.Update = append(request.Update, update)
+		}
+		failed, err := p.stub.UpdateContainers(request.Update)
 		updated := map[string]any{"event": "updated", "failed": len(failed), "error": ""}
 		if err != nil {
 			updated["error"] = err.Error()
@@ -147,7 +162,7 @@ func (p *plugin) obey() {
 
 // intercept every request; what only looks on is here, what answers is in the handlers.
 func (p *plugin) intercept(ctx context.Context, unmarshal ttrpc.Unmarshaler, info *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
-	if !p.requests.enabled() && p.Delay == 0 {
+	if !p.requests.enabled() && p.Delay == 0 && p.script == nil {
 		return method(ctx, unmarshal)
 	}
 	var request any
@@ -155,6 +170,9 @@ func (p *plugin) intercept(ctx context.Context, unmarshal ttrpc.Unmarshaler, inf
 		request = into
 		return unmarshal(into)
 	})
+	if scripted := p.script.reply(info.FullMethod, request); scripted != nil {
+		reply = scripted
+	}
 	p.requests.write(info.FullMethod, request, reply)
 	if p.Delay > 0 && eventOf(info.FullMethod, request) == p.DelayEvent {
 		if p.seen.Add(1) > int64(p.DelayAfter) {

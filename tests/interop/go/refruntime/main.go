@@ -9,6 +9,7 @@
 //	wait  until "plugins" plugins have been synchronized since the start
 //	play  lifecycles of a pod with a container; see playCommand
 //	feed  the requests of a file of JSON lines {"method", "request_b64"}; see feedCommand
+//	send  one request, and tell its merged reply or error; see sendCommand
 //	stop  the runtime and end
 package main
 
@@ -147,6 +148,7 @@ func (r *runtime) obey(line []byte) bool {
 		Plugins int    `json:"plugins"`
 		playCommand
 		feedCommand
+		sendCommand
 	}
 	if err := json.Unmarshal(line, &command); err != nil {
 		fail(fmt.Errorf("command %q: %w", line, err))
@@ -159,6 +161,10 @@ func (r *runtime) obey(line []byte) bool {
 		r.report("played", command.Samples, func(run *run) error { return command.play(r, run) })
 	case "feed":
 		r.report("fed", command.Samples, func(run *run) error { return command.feed(run) })
+	case "send":
+		if err := command.send(r); err != nil {
+			fail(err)
+		}
 	case "stop":
 		return false
 	default:
@@ -185,10 +191,7 @@ func (r *runtime) synchronize(ctx context.Context, send adaptation.SyncCB) error
 	return nil
 }
 
-// admitted waits until the adaptation sends events to the plugin that it just synchronized.
-func (r *runtime) admitted(updates int) {
-	block := r.adaptation.BlockPluginSync()
-	defer block.Unblock()
+func (r *runtime) count(updates int) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	r.connected++

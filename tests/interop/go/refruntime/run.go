@@ -34,6 +34,34 @@ type feedCommand struct {
 	File string `json:"file"`
 }
 
+// sendCommand sends one request, and tells what became of it.
+type sendCommand struct {
+	Method  string `json:"method"`
+	Request []byte `json:"request_b64"`
+}
+
+func (c sendCommand) send(r *runtime) error {
+	message, err := dialect.Parse(c.Method, c.Request)
+	if err != nil {
+		return err
+	}
+	before := r.wire.requests.Load()
+	answer, failure := dialect.Relay(context.Background(), r.adaptation, message)
+	sent := map[string]any{"event": "sent", "error": "", "reply_b64": ""}
+	if failure != nil {
+		sent["error"] = failure.Error()
+	} else if answer != nil {
+		payload, err := proto.Marshal(answer)
+		if err != nil {
+			return err
+		}
+		sent["reply_b64"] = payload
+	}
+	sent["requests"] = r.wire.requests.Load() - before
+	r.out.Write(sent)
+	return nil
+}
+
 // run measures one command.
 type run struct {
 	runtime *runtime
@@ -56,7 +84,7 @@ func (r *run) send(event string, message proto.Message) {
 		}
 	}
 	start := time.Now()
-	err := dialect.Relay(context.Background(), r.runtime.adaptation, message)
+	_, err := dialect.Relay(context.Background(), r.runtime.adaptation, message)
 	r.samples.Add(event, time.Since(start))
 	if err != nil && len(r.errors) < 100 {
 		r.errors = append(r.errors, fmt.Sprintf("%s: %v", event, err))

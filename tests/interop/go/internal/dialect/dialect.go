@@ -30,20 +30,18 @@ func Request(event string, pod *api.PodSandbox, container *api.Container, resour
 	return requestOf(event, pod, container, resources)
 }
 
-// Relay hands a request to the runtime's adaptation and waits for every plugin's answer.
-func Relay(ctx context.Context, runtime *adaptation.Adaptation, request proto.Message) error {
-	var err error
+// Relay hands a request to the runtime's adaptation and waits for every plugin's answer. Where the
+// answers are merged into one, that is returned.
+func Relay(ctx context.Context, runtime *adaptation.Adaptation, request proto.Message) (proto.Message, error) {
 	switch request := request.(type) {
 	case *api.CreateContainerRequest:
-		_, err = runtime.CreateContainer(ctx, request)
+		return runtime.CreateContainer(ctx, request)
 	case *api.UpdateContainerRequest:
-		_, err = runtime.UpdateContainer(ctx, request)
+		return runtime.UpdateContainer(ctx, request)
 	case *api.StopContainerRequest:
-		_, err = runtime.StopContainer(ctx, request)
-	default:
-		err = relay(ctx, runtime, request)
+		return runtime.StopContainer(ctx, request)
 	}
-	return err
+	return nil, relay(ctx, runtime, request)
 }
 
 // Parse a request as it was seen on the wire.
