@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.changes import path_of_field, pointer
+from nri_scope.recorder.model import Event
 
 
 @dataclass(frozen=True, slots=True)
 class Owned:
     """The owners in one ValidateContainerAdjustment."""
 
-    event: int
+    event: Event
     """Which event told it."""
-    at_ns: int
     request: api.ValidateContainerAdjustmentRequest
     _by_container: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from google.protobuf.message import Message
@@ -117,13 +118,18 @@ def of_capture(name: str, path: Path) -> Path:
         if stored.method == "Configure":
             configure = api.ConfigureRequest.FromString(stored.request)
             version, _ = nri_version_of(configure)
+            start = _start(
+                stored.plugin,
+                configure.runtime_name,
+                configure.runtime_version,
+                str(version or ""),
+                stored.at_ns,
+            )
             sessions[stored.plugin] = recorder.begin_session(
-                _start(
-                    stored.plugin,
-                    configure.runtime_name,
-                    configure.runtime_version,
-                    str(version or ""),
-                    stored.at_ns,
+                replace(
+                    start,
+                    role=Role.PROBE if "-probe-" in stored.plugin else Role.TAP,
+                    mask=api.ConfigureResponse.FromString(reply).events,
                 )
             )
         recorder.capture(

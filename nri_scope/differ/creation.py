@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One CreateContainer on its way through the chain: who changed what.
+
+Each connection shows the container as all plugins before it left it. A plugin's own reply tells
+what it made of that; what then still differs for the next connection was done in between. Last
+comes the runtime's own account of the owners, where there is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import AdjustmentRefused
+from nri_scope.nri import merging
+from nri_scope.nri.versions import NriVersion
+from nri_scope.oci import Change, Spec
+from nri_scope.recorder.model import Event
+
+from .chain import LOWEST, Chain
+from .findings import (
+    Findings,
+    Wanted,
+    evidence_of,
+    newest,
+    reply_of,
+    request_of,
+    step,
+    value_at,
+    version_of,
+)
+from .model import Asked, Claim, Evidence, Step
+from .owner import RUNTIME, Owner, Who, one_of, plugin
+from .owners import Owned
+from .rounds import Station
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """What was found of one CreateContainer."""
+
+    container: api.Container
+    """As the first to see it saw it."""
+    chain: Chain
+    base: Spec
+    base_owner: Owner
+    spec: Spec
+    """As the chain left it."""
+    found: Findings
+    tail: Owner
+    """Who may have changed it unseen, after the last that we saw; RUNTIME if nobody."""
+
+
+def creation(stations: tuple[Station, ...], owned: Owned | None) -> Created | None:
+    """Look through one round, and through what validators were told of it, either of which may be
+    missing. None where there is nothing that can be decoded.
+    """
+    return _Creation(stations, owned).look()
+
+
+class _Creation:
+    def __init__(self, stations: tuple[Station, ...], owned: Owned | None) -> None:
+        self.stations = stations
+        self.owned = owned
+        self.chain = Chain.of(stations, owned.plugins if owned else ())
+        self.found = Findings()
+        self.id = ""
+        # What no later plugin is shown, and so no snapshot has: put on top of each.
+        self.hidden = api.ContainerAdjustment()
+
+    def look(self) -> Created | None:
+        pairs = [
+            (station, cast("api.CreateContainerRequest", request))
+            for station in self.stations
+            if (request := request_of(station)) is not None
+        ]
+        if not pairs and self.owned is None:
+            return None
+        first = pairs[0][0] if pairs else None
+        if self.owned is not None:
+            container, base_owner = self.owned.request.container, RUNTIME
+        else:
+            container = pairs[0][1].container
+            before = self.chain.between(None, first, or_runtime=True)
+            base_owner = RUNTIME if first is None or first.index == LOWEST else before
+            if base_owner is not RUNTIME:
+                self.found.note(
+                    f"no connection before {pairs[0][0].plugin}: what plugins did before it "
+                    "looks like the runtime's own"
+                )
+        self.id = container.id
+        base = spec = oci.spec_of(container)
+        before_this: Station | None = None
+        for station, request in pairs:
+            spec = self._reach(spec, before_this, station, request)
+            spec = self._reply(spec, station, request)
+            before_this = station
+            if self.found.failure:
+                break
+        self._conflicts(pairs)
+        last = before_this
+        tail = RUNTIME
+        if self.owned is not None:
+            spec = self._end(spec, last, self.owned)
+            self._compare(spec, self.owned)
+        elif last is not None and not self.found.failure:
+            tail = self.chain.between(last, None, or_runtime=True)
+        return Created(container, self.chain, base, base_owner, spec, self.found, tail)
+
+    def _reach(
+        self,
+        spec: Spec,
+        after: Station | None,
+        station: Station,
+        request: api.CreateContainerRequest,
+    ) -> Spec:
+        """What happened to `spec` on the way from `after` to `station`."""
+        shown = self._with_hidden(oci.spec_of(request.container))
+        if after is None and self.owned is None:
+            return shown
+        between = self.chain.between(after, station)
+        for change in oci.changes(spec, shown):
+            self.found.steps.append(self._unseen(change, between, station.event))
+        return shown
+
+    def _unseen(self, change: Change, between: Owner, event: Event) -> Step:
+        """A change that two snapshots show, by one of those `between` them."""
+        made = step(self.id, change, between, Evidence.PROBES, event)
+        if self.owned is None:
+            return made
+        names = tuple(
+            name for name in self.owned.owners_of(self.id, change.path) if may_be(between, name)
+        )
+        if not names:
+            return made
+        # The last owner of the field is among those who can have done it; the field has no other
+        # change after this one, or `_compare` will find out.
+        return replace(made, owner=one_of(*names), evidence=(*made.evidence, Evidence.VALIDATOR))
+
+    def _reply(self, spec: Spec, station: Station, request: api.CreateContainerRequest) -> Spec:
+        """What the plugin behind `station` asked for."""
+        event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
+        if event.status_code not in (0, 4, 14):
+            self.found.fail(f"{station.plugin} answered: {event.status_message or 'an error'}")
+            return spec
+        reply = cast("api.CreateContainerResponse | None", reply_of(station))
+        if reply is None or not reply.ByteSize():
+            return spec
+        version = version_of(station)
+        turn = merging.Creation(request, version=version)
+        remarks = oci.remarks(reply.adjust, spec) if reply.HasField("adjust") else ()
+        try:
+            turn.apply(reply, station.plugin)
+        except AdjustmentRefused as error:
+            self._refused(spec, reply.adjust, owner, evidence, error.problem)
+            return spec
+        self._hide(turn.adjustment)
+        after = self._with_hidden(oci.spec_of(turn.request.container))
+        notes = {one.path: one.reason for one in remarks}
+        for change in oci.changes(spec, after):
+            note = notes.get(change.path, "")
+            self.found.steps.append(step(self.id, change, owner, evidence, event, note))
+        for one in remarks:
+            self.found.vain(self.id, owner, evidence, one)
+        for gone in turn.dropped:
+            self.found.asked.append(
+                Asked(gone.container_id, owner, gone.path, gone.value, gone.reason, evidence)
+            )
+        self.found.updates += [Wanted(owner, evidence, event, each) for each in reply.update]
+        return after
+
+    def _refused(
+        self,
+        spec: Spec,
+        adjustment: api.ContainerAdjustment,
+        owner: Owner,
+        evidence: Evidence,
+        failure: str,
+    ) -> None:
+        self.found.fail(failure)
+        for change in oci.changes(spec, oci.adjust(spec, adjustment)):
+            value = change.after
+            self.found.asked.append(Asked(self.id, owner, change.path, value, failure, evidence))
+
+    def _conflicts(self, pairs: list[tuple[Station, api.CreateContainerRequest]]) -> None:
+        """Find the reply at which the runtime gave up, from all replies that are known."""
+        replies = [
+            (station, cast("api.CreateContainerResponse", reply))
+            for station, _ in pairs
+            if (reply := reply_of(station)) is not None and reply.ByteSize()
+        ]
+        if len(replies) < 2 or self.found.failure:
+            return
+        turn = merging.Creation(pairs[0][1], version=version_of(pairs[0][0]))
+        for station, reply in replies:
+            try:
+                turn.apply(reply, station.plugin)
+            except AdjustmentRefused as error:
+                refused = plugin(station.plugin)
+                self.found.fail(error.problem)
+                kept: list[Step] = []
+                for one in self.found.steps:
+                    if one.owner != refused:
+                        kept.append(one)
+                        continue
+                    self.found.asked.append(
+                        Asked(
+                            self.id,
+                            refused,
+                            one.change.path,
+                            one.change.after,
+                            error.problem,
+                            one.evidence[0],
+                        )
+                    )
+                self.found.steps = kept
+                return
+
+    def _end(self, spec: Spec, last: Station | None, owned: Owned) -> Spec:
+        """What happened after the last station, by what validators are told."""
+        request = owned.request
+        turn = merging.Creation(
+            api.CreateContainerRequest(pod=request.pod, container=request.container),
+            version=self._version(),
+        )
+        merged = api.CreateContainerResponse(adjust=request.adjust)
+        try:
+            turn.apply(merged, "")
+        except AdjustmentRefused as error:
+            self.found.note(f"what validators were told cannot be made out: {error.problem}")
+            return spec
+        self._hide(request.adjust)
+        final = self._with_hidden(oci.spec_of(turn.request.container))
+        rest = self.chain.between(last, None)
+        for change in oci.changes(spec, final):
+            self.found.steps.append(self._by_owner(change, rest, last, owned))
+        seen = {(one.path, one.container) for one in self.found.asked}
+        for one in oci.remarks(request.adjust, spec):
+            if (one.path, self.id) not in seen:
+                names = owned.owners_of(self.id, one.path)
+                owner = one_of(*names) if names else rest
+                self.found.vain(self.id, owner, Evidence.VALIDATOR, one)
+        return final
+
+    def _by_owner(self, change: Change, rest: Owner, last: Station | None, owned: Owned) -> Step:
+        """A change that the merged adjustment shows and no snapshot did."""
+        names = owned.owners_of(self.id, change.path)
+        owner = one_of(*names) if names else rest
+        made = step(self.id, change, owner, Evidence.VALIDATOR, owned.event)
+        unseen = change.path.startswith(HIDDEN)
+        if last is None or unseen or not names or any(may_be(rest, name) for name in names):
+            return made
+        # Its owner was asked before a connection that did not see the change.
+        return replace(made, disputed=(Claim(Evidence.PROBES, rest, change.before),))
+
+    def _compare(self, final: Spec, owned: Owned) -> None:
+        """Where the newest owner of a path is not the one whom the runtime names."""
+        steps = self.found.steps
+        for path, number in newest(steps).items():
+            one = steps[number]
+            names = owned.owners_of(self.id, path)
+            if one.disputed or not names or any(may_be(one.owner, name) for name in names):
+                continue
+            claim = Claim(Evidence.VALIDATOR, one_of(*names), value_at(final, path))
+            steps[number] = replace(one, disputed=(claim,))
+
+    def _hide(self, adjustment: api.ContainerAdjustment) -> None:
+        self.hidden.CDI_devices.extend(
+            each for each in adjustment.CDI_devices if each not in self.hidden.CDI_devices
+        )
+        if adjustment.linux.rdt.ByteSize():
+            self.hidden.linux.rdt.MergeFrom(adjustment.linux.rdt)
+        if adjustment.linux.HasField("memory_policy"):
+            self.hidden.linux.memory_policy.CopyFrom(adjustment.linux.memory_policy)
+
+    def _with_hidden(self, spec: Spec) -> Spec:
+        return oci.adjust(spec, self.hidden) if self.hidden.ByteSize() else spec
+
+    def _version(self) -> NriVersion | None:
+        return version_of(self.stations[0]) if self.stations else None
+
+
+HIDDEN = ("/cdiDevices", "/linux/intelRdt", "/linux/memoryPolicy")
+"""What a runtime shows no later plugin of the chain."""
+
+
+def may_be(owner: Owner, name: str) -> bool:
+    """Whether `owner` leaves room for the plugin `name` (``NN-name``)."""
+    if owner.plugins:
+        return name in owner.plugins
+    if owner.who is Who.ONE_OF:
+        return owner.first <= name[:2] <= owner.last or name[:2] in owner.ties
+    return owner.who is Who.UNKNOWN

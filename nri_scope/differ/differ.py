@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Event after event in, what each round changed out; and every container's history meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.subject import container_of
+from nri_scope.recorder.display import SHORT_ID
+from nri_scope.recorder.model import Event, Session
+
+from . import applied, creation, later, told, updates
+from .chain import Chain
+from .findings import Findings, Wanted, evidence_of, reply_of, request_of, version_of
+from .history import History
+from .model import RoundDiff
+from .owner import UNKNOWN, Owner, Who, plugin
+from .owners import Owned
+from .rounds import (
+    CONTAINER_STATUS,
+    CREATE,
+    STOP,
+    SYNCHRONIZE,
+    UNSOLICITED,
+    UPDATE,
+    VALIDATE,
+    Round,
+    Rounds,
+)
+from .spans import spans
+
+_ANYBODY = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
+
+
+class Differ:
+    """Finds what each round changed, as events are fed to it in the order of a recording.
+
+    ``histories`` has every container by its id; without ``keep`` those that were removed are
+    forgotten. Whatever comes in is somebody's untrusted input: what cannot be made out is left
+    out, and nothing raises.
+    """
+
+    def __init__(self, sessions: Iterable[Session] = (), *, keep: bool = True) -> None:
+        self.histories: dict[str, History] = {}
+        self._rounds = Rounds.of(sessions)
+        self._keep = keep
+        self._creation: Round | None = None
+        """A CreateContainer that is over, but for what validators are told of it."""
+        self._validated = ""
+        """The container that validators were told of last."""
+        self._names: dict[str, str] = {}
+        self._pods: dict[str, str] = {}
+        self._shown: dict[str, bytes] = {}
+        """What the newest event showed of a container."""
+        self._tails: dict[str, Owner] = {}
+        """Who may have changed a container unseen, until an event shows it."""
+
+    def begin(self, session: Session) -> None:
+        """A session that began meanwhile, or the newest state of one that is known."""
+        self._rounds.sessions[session.id] = session
+
+    def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> list[RoundDiff]:
+        """Take the next event; returns the rounds that are over by that."""
+        self._learn_name(event)
+        over = self._rounds.feed(event, request, reply)
+        return [] if over is None else self._take(over)
+
+    def flush(self) -> list[RoundDiff]:
+        """The rounds that are still open, as far as they came."""
+        over = self._rounds.flush()
+        return [*([] if over is None else self._take(over)), *self._finish_creation(None)]
+
+    @property
+    def open_since(self) -> Event | None:
+        """The newest event of a round that is still open; None where none is."""
+        if self._rounds.open_since is not None or self._creation is None:
+            return self._rounds.open_since
+        return self._creation.stations[-1].event
+
+    def name_of(self, container_id: str) -> str:
+        """``ns/pod/container``; the beginning of its id where that was never told."""
+        return self._names.get(container_id) or container_id[:SHORT_ID]
+
+    def know(self, container: api.Container, name: str = "") -> History:
+        """A container that is there already, as Synchronize told it."""
+        history = self.histories.get(container.id)
+        if history is None:
+            spec = oci.spec_of(container)
+            self._names.setdefault(container.id, name)
+            history = History(container.id, self.name_of(container.id), base=spec, spec=spec)
+            history.remark("it was there before the recording began")
+            self.histories[container.id] = history
+            self._shown[container.id] = later.fingerprint(container)
+        return history
+
+    # -- rounds -----------------------------------------------------------------------------
+
+    def _take(self, one: Round) -> list[RoundDiff]:
+        if one.name == CREATE:
+            found = self._finish_creation(None)
+            self._creation = one
+            return found
+        if one.name == VALIDATE:
+            return self._validate(one)
+        found = self._finish_creation(None)
+        self._validated = ""
+        diff = self._other(one)
+        if diff is not None:
+            found.append(diff)
+        return found
+
+    def _validate(self, one: Round) -> list[RoundDiff]:
+        container = one.first.container_id
+        if self._creation is not None and self._creation.first.container_id == container:
+            self._validated = container
+            return self._finish_creation(one)
+        found = self._finish_creation(None)
+        # Validators are asked all at once, and one that was asked late makes a round of its own.
+        if container != self._validated:
+            self._validated = container
+            found += self._created(None, one)
+        return found
+
+    def _finish_creation(self, validation: Round | None) -> list[RoundDiff]:
+        one, self._creation = self._creation, None
+        return [] if one is None else self._created(one, validation)
+
+    def _created(self, one: Round | None, validation: Round | None) -> list[RoundDiff]:
+        whole = one or validation
+        assert whole is not None
+        owned = None if validation is None else _owned(validation)
+        made = creation.creation(one.stations if one else (), owned)
+        if made is None:
+            return [self._plain(whole, Findings())]
+        found = made.found
+        if validation is not None:
+            found.fail(told.rejection(validation))
+        history = History(
+            made.container.id,
+            self.name_of(made.container.id),
+            made.base,
+            made.base_owner,
+            made.spec,
+            [one for one in found.steps if one.container == made.container.id],
+            whole.first.id,
+            found.failure,
+            remarks=list(found.remarks),
+        )
+        self.histories[history.id] = history
+        self._shown.pop(history.id, None)
+        self._tails[history.id] = made.tail
+        version = version_of(whole.stations[0])
+        wanted = [*found.updates]
+        if owned is not None and not found.failure:
+            wanted += told.updates_of_validation(owned, made.chain)
+        updates.beside(wanted, found, self._history, version=version)
+        if one is None:
+            found.note("its way through the chain was not seen")
+        return [self._diff(whole, found, made.chain, extra=validation if one else None)]
+
+    def _other(self, one: Round) -> RoundDiff | None:
+        match one.name:
+            case "Configure" | "Shutdown":
+                return None
+            case _ if one.first.method == CONTAINER_STATUS:
+                return self._status(one)
+            case _ if one.name == UNSOLICITED:
+                return self._out_of_turn(one)
+            case _ if one.name == SYNCHRONIZE:
+                return self._synchronized(one)
+        found = Findings()
+        self._look_at(one, found)
+        if one.name == UPDATE:
+            history = self._history(one.first.container_id)
+            seen, spec = updates.updating(one, Chain.of(one.stations), history.spec)
+            history.add(seen.steps, spec)
+            _join(found, seen)
+            updates.beside(seen.updates, found, self._history, version=version_of(one.stations[0]))
+            # What the runtime makes of it shows in the next event.
+            self._tails[history.id] = Chain.of(one.stations).between(
+                one.stations[-1], None, or_runtime=True
+            )
+        elif one.name == STOP:
+            wanted = told.updates_of_replies(one.stations)
+            updates.beside(wanted, found, self._history, version=version_of(one.stations[0]))
+        elif one.stopped_at is not None:
+            at = one.stopped_at
+            found.fail(f"{at.plugin} answered: {at.event.status_message or 'an error'}")
+        if one.name == "RemoveContainer" and not self._keep:
+            self._forget(one.first.container_id)
+        return self._plain(one, found)
+
+    def _look_at(self, one: Round, found: Findings) -> None:
+        """Whether an event shows its container otherwise than is known."""
+        station = one.stations[0]
+        request = request_of(station)
+        container = None if request is None else container_of(station.event.method, request)
+        if container is None or not later.is_told(container):
+            return
+        mark = later.fingerprint(container)
+        before = self._shown.get(container.id)
+        self._shown[container.id] = mark
+        if container.id not in self.histories:
+            self.know(container)
+            return
+        tail = self._tails.pop(container.id, None)
+        if mark == before and tail is None:
+            return
+        history = self.histories[container.id]
+        owner = tail or _ANYBODY
+        note = "" if tail else "not seen being asked for: out of turn, or beside another event"
+        event = station.event
+        steps, spec = later.drift(history, container, owner, note, event.id, event.at_ns)
+        history.add(steps, spec)
+        found.steps += steps
+
+    def _out_of_turn(self, one: Round) -> RoundDiff:
+        found = Findings()
+        station = one.stations[0]
+        request = cast("api.UpdateContainersRequest | None", request_of(station))
+        if request is not None:
+            reply = cast("api.UpdateContainersResponse | None", reply_of(station))
+            failed = [each.container_id for each in reply.failed] if reply is not None else []
+            owner, evidence = plugin(station.plugin), evidence_of(station)
+            wanted = [Wanted(owner, evidence, station.event, each) for each in request.update]
+            if reply is None:
+                found.fail(station.event.status_message or "the runtime answered with an error")
+            updates.beside(wanted, found, self._history, version=version_of(station), failed=failed)
+        return self._plain(one, found)
+
+    def _synchronized(self, one: Round) -> RoundDiff:
+        found = Findings()
+        station = one.stations[0]
+        request = cast("api.SynchronizeRequest | None", request_of(station))
+        if request is not None:
+            for pod in request.pods:
+                self._pods[pod.id] = f"{pod.namespace}/{pod.name}"
+            for container in request.containers:
+                pod_name = self._pods.get(container.pod_sandbox_id)
+                self.know(container, f"{pod_name}/{container.name}" if pod_name else "")
+        wanted = told.updates_of_replies(one.stations)
+        updates.beside(wanted, found, self._history, version=version_of(station))
+        return self._plain(one, found)
+
+    def _status(self, one: Round) -> RoundDiff | None:
+        """The CRI told what a container really became."""
+        station = one.stations[0]
+        real = told.real_spec(station.reply)
+        history = self.histories.get(one.first.container_id)
+        if real is None or history is None:
+            return None
+        history.real, history.real_event = real, station.event.id
+        found = Findings()
+        judged: dict[str, int] = {}
+        for number, step in enumerate(history.steps):
+            if step.change.kind != "moved":
+                judged[step.change.path] = number
+        for number in judged.values():
+            step = applied.judge(history.steps[number], real)
+            history.steps[number] = step
+            found.steps.append(step)
+        return self._plain(one, found)
+
+    # -- results ----------------------------------------------------------------------------
+
+    def _plain(self, one: Round, found: Findings) -> RoundDiff:
+        return self._diff(one, found, Chain.of(one.stations))
+
+    def _diff(
+        self, one: Round, found: Findings, chain: Chain, *, extra: Round | None = None
+    ) -> RoundDiff:
+        first = one.first
+        missed = self._rounds.missed_by(one)
+        stations = (*one.stations, *(extra.stations if extra else ()))
+        return RoundDiff(
+            event=first.id,
+            events=tuple(station.event.id for station in stations),
+            name=CREATE if one.name == VALIDATE else one.name,
+            at_ns=first.at_ns,
+            container=first.container_id,
+            pod=first.pod_id,
+            seen_by=tuple(station.plugin for station in one.stations),
+            missed_by=tuple(session.plugin for session in missed),
+            chain=chain.plugins,
+            steps=tuple(found.steps),
+            asked=tuple(found.asked),
+            spans=spans(one, chain),
+            failure=found.failure,
+            remarks=tuple(found.remarks),
+        )
+
+    # -- containers -------------------------------------------------------------------------
+
+    def _history(self, container_id: str) -> History:
+        history = self.histories.get(container_id)
+        if history is None:
+            history = History(container_id, self.name_of(container_id), base_owner=UNKNOWN)
+            history.remark("what it was made of was not seen")
+            self.histories[container_id] = history
+        return history
+
+    def _forget(self, container_id: str) -> None:
+        self.histories.pop(container_id, None)
+        for known in (self._shown, self._tails, self._names):
+            cast("dict[str, object]", known).pop(container_id, None)
+
+    def _learn_name(self, event: Event) -> None:
+        if event.container_id and event.container and event.container_id not in self._names:
+            where = f"{event.namespace}/{event.pod}/" if event.pod else ""
+            self._names[event.container_id] = f"{where}{event.container}"
+
+
+def _owned(validation: Round) -> Owned | None:
+    for station in validation.stations:
+        request = cast("api.ValidateContainerAdjustmentRequest | None", request_of(station))
+        if request is not None:
+            return Owned(station.event, request)
+    return None
+
+
+def _join(into: Findings, other: Findings) -> None:
+    into.steps += other.steps
+    into.asked += other.asked
+    into.fail(other.failure)
+    for remark in other.remarks:
+        into.note(remark)

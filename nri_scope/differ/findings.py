@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is found of one round while it is looked through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.methods import METHODS
+from nri_scope.nri.versions import NriVersion
+from nri_scope.oci import Change, Json, Spec
+from nri_scope.recorder.model import Event, Role
+
+from .model import Asked, Evidence, Step
+from .owner import Owner, one_of
+from .owners import Owned
+from .rounds import Station
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An update of a container, with who asked for it."""
+
+    owner: Owner
+    evidence: Evidence
+    event: Event
+    update: api.ContainerUpdate
+    owned: Owned | None = None
+    """The runtime's own account of who asked for which part of it."""
+
+    def owner_of(self, path: str) -> Owner:
+        """Who asked for what is at `path`."""
+        names = () if self.owned is None else self.owned.owners_of(self.update.container_id, path)
+        return one_of(*names) if names else self.owner
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is found of one round while it is looked through."""
+
+    steps: list[Step] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    updates: list[Wanted] = field(default_factory=list)
+    """Of other containers, to be done unless the round failed."""
+    failure: str = ""
+
+    def note(self, remark: str) -> None:
+        """Say it once."""
+        if remark not in self.remarks:
+            self.remarks.append(remark)
+
+    def fail(self, failure: str) -> None:
+        """Keep the first failure: what came of it is told by others."""
+        self.failure = self.failure or failure
+
+    def vain(self, container: str, owner: Owner, evidence: Evidence, one: oci.Remark) -> None:
+        """Something that was asked for comes to nothing, or not to what it says."""
+        self.asked.append(Asked(container, owner, one.path, one.value, one.reason, evidence))
+
+
+def step(
+    container: str, change: Change, owner: Owner, evidence: Evidence, event: Event, note: str = ""
+) -> Step:
+    """A step that one source shows."""
+    return Step(container, change, owner, (evidence,), event.id, event.at_ns, note=note)
+
+
+def evidence_of(station: Station) -> Evidence:
+    """How we know the reply of a station."""
+    return Evidence.REPLAY if station.session.role == Role.REPLAY else Evidence.TAP
+
+
+def request_of(station: Station) -> Message | None:
+    """The decoded request; None where it is no such message."""
+    known = METHODS.get(station.event.method)
+    if known is None or station.event.mark:
+        return None
+    return _decode(known.request, station.request)
+
+
+def reply_of(station: Station) -> Message | None:
+    """The decoded reply, as far as the runtime took it; None where it did not, or is no message."""
+    known = METHODS.get(station.event.method)
+    # An error drops the payload, and an answer after the deadline is not waited for.
+    if known is None or station.event.status_code:
+        return None
+    return _decode(known.reply, station.reply)
+
+
+def _decode(kind: type[Message], content: bytes) -> Message | None:
+    try:
+        return kind.FromString(content)
+    except DecodeError:
+        return None
+
+
+def version_of(station: Station) -> NriVersion | None:
+    """The NRI version that the runtime speaks; None where that is not known."""
+    return NriVersion.parse(station.session.nri_version)
+
+
+def value_at(spec: Spec, path: str) -> Json:
+    """What is at `path`; None where there is nothing."""
+    value = oci.value_at(spec, path)
+    return None if value is oci.ABSENT else value
+
+
+def newest(steps: Iterable[Step]) -> dict[str, int]:
+    """The position of the newest step at each path; moves aside."""
+    return {
+        one.change.path: number for number, one in enumerate(steps) if one.change.kind != "moved"
+    }

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What later events show of a container that nothing seen before explains."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.oci import Spec
+
+from .history import History
+from .model import Evidence, Step
+from .owner import Owner
+
+_State = Literal[
+    "labels",
+    "state",
+    "pid",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "exit_code",
+    "status_reason",
+    "status_message",
+]
+_STATE: tuple[_State, ...] = get_args(_State)
+"""Fields that change by themselves, and that no plugin can set."""
+
+_MAY_BE_LEFT_OUT = (
+    ("hooks",),
+    ("cdiDevices",),
+    ("process", "rlimits"),
+    ("process", "ioPriority"),
+    ("process", "scheduler"),
+    ("linux", "intelRdt"),
+    ("linux", "memoryPolicy"),
+    ("linux", "netDevices"),
+    ("linux", "seccomp"),
+    ("linux", "sysctl"),
+    ("linux", "resources", "blockIO"),
+    ("linux", "resources", "pids"),
+    ("linux", "resources", "devices"),
+    ("linux", "resources", "hugepageLimits"),
+    ("linux", "resources", "unified"),
+    ("nri",),
+)
+"""What some runtimes do not show of a container that exists, or of one being created: that it is
+not shown says nothing (containerd before 2.3 shows no rlimits, no runtime a CDI device)."""
+
+
+def fingerprint(container: api.Container) -> bytes:
+    """Equal for two views of one container that differ in nothing a plugin could have changed."""
+    plain = api.Container()
+    plain.CopyFrom(container)
+    for name in _STATE:
+        plain.ClearField(name)
+    return plain.SerializeToString(deterministic=True)
+
+
+def is_told(container: api.Container) -> bool:
+    """Whether a message tells the container at all; some hold no more than an id."""
+    return bool(container.args or container.env or container.mounts or container.HasField("linux"))
+
+
+def drift(
+    history: History, container: api.Container, owner: Owner, note: str, event: int, at_ns: int
+) -> tuple[list[Step], Spec]:
+    """Steps from what is known of a container to how an event shows it, and the spec then."""
+    shown = dict(oci.spec_of(container))
+    for path in _MAY_BE_LEFT_OUT:
+        _carry_over(history.spec, shown, path)
+    known, now = history.spec, shown
+    if known.get("mounts") != shown.get("mounts"):
+        # The first mount that a plugin adds has the runtime sort them all.
+        known, now = oci.sort_mounts(known), oci.sort_mounts(shown)
+    steps = [
+        Step(history.id, change, owner, (Evidence.EVENTS,), event, at_ns, note=note)
+        for change in oci.changes(known, now)
+    ]
+    return steps, shown
+
+
+def _carry_over(known: Spec, shown: Spec, path: tuple[str, ...]) -> None:
+    """Keep what is known at `path` where nothing at all is shown there."""
+    old: oci.Json = known
+    for key in path:
+        if not isinstance(old, dict) or key not in old:
+            return
+        old = old[key]
+    new: Spec = shown
+    for key in path[:-1]:
+        below = new.get(key)
+        if below is not None and not isinstance(below, dict):
+            return
+        new[key] = new = dict(below or {})
+    new.setdefault(path[-1], old)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What replies, validators and the CRI tell beside the container that an event is about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Protocol, cast
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.oci import Spec
+
+from .chain import Chain
+from .findings import Wanted, evidence_of, reply_of
+from .model import Evidence
+from .owner import plugin
+from .owners import Owned
+from .rounds import Round, Station
+
+
+class _WithUpdates(Protocol):
+    @property
+    def update(self) -> Sequence[api.ContainerUpdate]: ...
+
+
+def updates_of_replies(stations: Iterable[Station]) -> list[Wanted]:
+    """The updates that plugins asked for in replies that have nothing else."""
+    return [
+        Wanted(plugin(station.plugin), evidence_of(station), station.event, update)
+        for station in stations
+        if (reply := reply_of(station)) is not None and hasattr(reply, "update")
+        for update in cast("_WithUpdates", reply).update
+    ]
+
+
+def updates_of_validation(owned: Owned, chain: Chain) -> list[Wanted]:
+    """The updates of other containers that validators were told of, merged."""
+    anybody = chain.between(None, None)
+    return [
+        Wanted(anybody, Evidence.VALIDATOR, owned.event, update, owned)
+        for update in owned.request.update
+    ]
+
+
+def rejection(validation: Round) -> str:
+    """Why a validator refused; "" where none is known to have."""
+    for station in validation.stations:
+        reply = cast("api.ValidateContainerAdjustmentResponse | None", reply_of(station))
+        if reply is not None and reply.reject:
+            return f"{station.plugin} rejected it: {reply.reason or 'without a reason'}"
+        if station.event.status_code:
+            return f"{station.plugin} answered: {station.event.status_message or 'an error'}"
+    return ""
+
+
+def real_spec(reply: bytes) -> Spec | None:
+    """The OCI spec in the CRI's verbose answer; None where there is none."""
+    try:
+        info = json.loads(reply)
+    except (ValueError, RecursionError):
+        return None
+    spec = info.get("runtimeSpec") if isinstance(info, dict) else None
+    return spec if isinstance(spec, dict) else None
