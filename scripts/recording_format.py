@@ -68,6 +68,13 @@ A part of Synchronize is its rest, plus its rows in `state` as `pods` (kind \
 {int(content.Kind.POD)}) and `containers` (kind {int(content.Kind.CONTAINER)}). The rows of a \
 session from its `sync_event` on are what existed when it began.
 
+An event of a session with the role `cri` is an answer of the CRI, not a request to a plugin: \
+`request` is its ContainerStatusRequest as one object, `reply` the JSON text that the verbose \
+answer has under `info`.
+
+A file from before the table `effect` gets it when it is continued, unless events are in it already \
+that belong there. Where it is missing, replies have to be looked through.
+
 What is not well-formed (`mark` is `malformed`) or not known (`unknown`) is one object, the bytes \
 as they came.
 

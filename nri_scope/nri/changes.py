@@ -125,16 +125,25 @@ def changes_of(method: str, request: Message | None, reply: Message | None, plug
     """
     if isinstance(request, api.ValidateContainerAdjustmentRequest):
         return _owned(request.owners)
-    if isinstance(request, api.UpdateContainersRequest):
-        updates: Iterable[api.ContainerUpdate] = request.update
-    elif method in _REPLIES_WITH_UPDATES and reply is not None and reply.ByteSize():
-        updates = cast("_WithUpdates", reply).update
-    else:
-        return NOTHING
+    updates = updates_in(method, request, reply)
     paths = {path for update in updates for path in _in_resources(update.linux.resources)}
     if isinstance(reply, api.CreateContainerResponse):
         paths.update(_in_adjustment(reply.adjust))
     return (tuple(sorted(paths)), (plugin,)) if paths else NOTHING
+
+
+def updates_in(
+    method: str, request: Message | None, reply: Message | None
+) -> Iterable[api.ContainerUpdate]:
+    """The updates of containers that plugins ask for in this exchange, whoever they are.
+
+    Arguments as of `changes_of`.
+    """
+    if isinstance(request, api.UpdateContainersRequest | api.ValidateContainerAdjustmentRequest):
+        return request.update
+    if method in _REPLIES_WITH_UPDATES and reply is not None and reply.ByteSize():
+        return cast("_WithUpdates", reply).update
+    return ()
 
 
 _REPLIES_WITH_UPDATES = frozenset(

@@ -43,7 +43,8 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Make sure that a recording of our version has our tables, and no traps.
 
-    More tables, columns and indexes are fine: later versions may have added them. Raises
+    More tables, columns and indexes are fine: later versions may have added them. What we added
+    ourselves later may be missing. Raises
     RecordingError and sqlite3.Error.
     """
     things = connection.execute(
@@ -63,6 +64,8 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
                 )
             tables.add(name)
     for table in TABLES:
+        if table.name not in tables and not table.since_first:
+            continue
         columns = (
             {
                 # (number, name, type, not null, default, primary key, hidden)
@@ -80,6 +83,14 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
                     f"{_NOT_OURS}, or damaged: no {column.name} in its table {table.name}",
                     GIVE_A_RECORDING,
                 )
+
+
+def has_effects(connection: sqlite3.Connection) -> bool:
+    """Whether the recording has the table ``effect``. Raises sqlite3.Error."""
+    found = connection.execute(
+        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'effect'"
+    ).fetchone()
+    return found is not None
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -9,6 +9,11 @@ from nri_scope._gen.nri.api_pb2 import Container as ContainerMessage
 from nri_scope._gen.nri.api_pb2 import PodSandbox
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder import lookup
+from nri_scope.recorder.container_status import (
+    is_container_status,
+    reply_as_plain,
+    request_as_plain,
+)
 from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.recorder.plain import Plain, plain
 from nri_scope.recorder.reader import Recording
@@ -68,7 +73,6 @@ def message_bytes(recording: Recording, thing: lookup.Found) -> bytes:
 
 
 def _event(recording: Recording, event: Event) -> dict[str, Plain]:
-    known = None if event.mark else METHODS.get(event.method)
     details: dict[str, Plain] = {**event_record(event), "runtime": event.runtime}
     if event.status_code:
         details |= {"status_code": event.status_code, "status_message": event.status_message}
@@ -77,9 +81,29 @@ def _event(recording: Recording, event: Event) -> dict[str, Plain]:
     details |= {"changed": list(event.changed), "owners": list(event.owners)}
     return {
         "event": details,
-        "request": _decoded(known.request if known else None, recording.request(event.id)),
-        "reply": _decoded(known.reply if known else None, recording.reply(event.id)),
+        "request": request_of(event, recording.request(event.id)),
+        "reply": reply_of(event, recording.reply(event.id)),
     }
+
+
+def request_of(event: Event, content: bytes) -> Plain:
+    """An event's request for people and programs."""
+    if is_container_status(event):
+        return _told(request_as_plain(content), content)
+    known = None if event.mark else METHODS.get(event.method)
+    return _decoded(known.request if known else None, content)
+
+
+def reply_of(event: Event, content: bytes) -> Plain:
+    """An event's reply, likewise."""
+    if is_container_status(event):
+        return _told(reply_as_plain(content), content)
+    known = None if event.mark else METHODS.get(event.method)
+    return _decoded(known.reply if known else None, content)
+
+
+def _told(read: Plain, content: bytes) -> Plain:
+    return {MALFORMED: content.hex()} if read is None else read
 
 
 def _message(recording: Recording, thing: Pod | Container) -> dict[str, Plain]:

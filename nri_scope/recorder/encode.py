@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox, SynchronizeRequest
-from nri_scope.nri.changes import changes_of
-from nri_scope.nri.subject import Decoded, decode_reply, decode_request
+from nri_scope.nri.changes import changes_of, updates_in
+from nri_scope.nri.subject import UNKNOWN, Decoded, decode_reply, decode_request
+from nri_scope.recorder.check import has_effects
+from nri_scope.recorder.container_status import METHOD as CONTAINER_STATUS
+from nri_scope.recorder.container_status import SERVICE as CRI_SERVICE
+from nri_scope.recorder.container_status import asked_about
 from nri_scope.recorder.content import Kind
-from nri_scope.recorder.model import Captured, Event, SessionStart, Status
+from nri_scope.recorder.model import Captured, Event, SessionStart, Status, plugin_title
 from nri_scope.recorder.names import Names
 from nri_scope.recorder.store import ObjectStore
 from nri_scope.recorder.subjects import ContainerRow, PodRow, Subjects
@@ -33,6 +37,7 @@ _MAY_CHANGE = frozenset(
 )
 _INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * 22)})"
 _INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
 
 EventRow = tuple[int | str | None, ...]
 StateRow = tuple[int | None, ...]
@@ -53,7 +58,7 @@ class OpenSession:
     @classmethod
     def begun(cls, session_id: int, start: SessionStart) -> OpenSession:
         """A session from its beginning."""
-        plugin = storable(f"{start.plugin_index}-{start.plugin_name}")
+        plugin = storable(plugin_title(start.plugin_index, start.plugin_name))
         return cls(session_id, plugin, storable(start.runtime_name))
 
 
@@ -77,10 +82,12 @@ class Encoder:
         self._connection = connection
         self._names = Names(connection)
         self.subjects = Subjects(connection, empty=empty)
+        self.has_effects = has_effects(connection)
         self.objects = objects
         self.next_event = next_event
         self._events: list[EventRow] = []
         self._states: list[StateRow] = []
+        self._effects: list[tuple[int, int]] = []
 
     def encode(
         self,
@@ -92,8 +99,12 @@ class Encoder:
     ) -> tuple[bool, Event | None]:
         """Make the rows of one event; returns whether it is kept, and itself where wanted."""
         session.seq += 1
-        decoded = decode_request(item.method, item.request, item.service)
-        changed, owners = _changes(decoded, item, session.plugin)
+        decoded = (
+            _container_status(item)
+            if item.service == CRI_SERVICE
+            else decode_request(item.method, item.request, item.service)
+        )
+        changed, owners, updated = _changes(decoded, item, session.plugin)
         event: Event | None = None
         if want_event or keep is not None:
             event = self._event(session, item, decoded, changed, owners)
@@ -101,6 +112,7 @@ class Encoder:
                 return False, None
         event_id = self.next_event
         pod_row: PodRow | None = None
+        pod_key: int | None = None
         container_row: ContainerRow | None = None
         pod_object = container_object = rest_object = None
         states: list[StateRow] = []
@@ -109,9 +121,13 @@ class Encoder:
         if message is None:
             if item.request:
                 rest_object = put(Kind.RAW, item.request, "", item.method)
+            if decoded.container is not None:
+                container_row = self.subjects.container(decoded.container, None)
+                pod_key = container_row.pod if container_row is not None else None
         else:
             if decoded.pod is not None:
                 pod_row = self.subjects.pod(decoded.pod)
+                pod_key = pod_row.key if pod_row is not None else None
                 pod_object = self._put_pod(decoded.pod)
             if decoded.container is not None:
                 container_row = self.subjects.container(decoded.container, pod_row)
@@ -121,7 +137,10 @@ class Encoder:
             rest = _rest(decoded, message)
             if rest:
                 rest_object = put(Kind.REST, rest, "", item.method)
-        reply_object = put(Kind.REPLY, item.reply, "", item.method) if item.reply else None
+        # Only the CRI's answers are versions of something.
+        own = container_row.id if message is None and container_row is not None else ""
+        reply_object = put(Kind.REPLY, item.reply, own, item.method) if item.reply else None
+        effects = self._effects_of(event_id, updated, container_row) if updated else ()
         wall_ns, mono_ns, took_ns, timeout_ns = (
             item.wall_ns,
             item.mono_ns,
@@ -135,6 +154,7 @@ class Encoder:
         # Only now: had anything above failed, the event would not have happened.
         self.next_event = event_id + 1
         self._states += states
+        self._effects += effects
         self._events.append(
             (
                 event_id,
@@ -145,7 +165,7 @@ class Encoder:
                 self._names.id(item.method),
                 self._names.id(decoded.event),
                 self._names.id(item.service) if item.service else None,
-                pod_row.key if pod_row is not None else None,
+                pod_key,
                 container_row.key if container_row is not None else None,
                 pod_object,
                 container_object,
@@ -173,6 +193,9 @@ class Encoder:
         if self._events:
             self._connection.executemany(_INSERT_EVENT, self._events)
             self._events = []
+        if self._effects:
+            self._connection.executemany(_INSERT_EFFECT, self._effects)
+            self._effects = []
 
     @property
     def waiting(self) -> int:
@@ -217,6 +240,18 @@ class Encoder:
             )
         return rows
 
+    def _effects_of(
+        self, event_id: int, updated: Set[str], about: ContainerRow | None
+    ) -> list[tuple[int, int]]:
+        if not self.has_effects:
+            return []
+        rows = (
+            self.subjects.container(Container(id=container_id), None)
+            for container_id in sorted(updated)
+            if about is None or container_id != about.id
+        )
+        return [(row.key, event_id) for row in rows if row is not None]
+
     def _event(
         self,
         session: OpenSession,
@@ -235,6 +270,10 @@ class Encoder:
                     namespace, pod_name = namespace or known.namespace, pod_name or known.name
         if decoded.container is not None:
             container_name, container_id = decoded.container.name, decoded.container.id
+        if decoded.message is None and container_id:
+            container_name, known = self.subjects.known_names(container_id)
+            if known is not None:
+                namespace, pod_name, pod_id = known.namespace, known.name, known.id
         return Event(
             id=self.next_event,
             session=session.id,
@@ -262,13 +301,28 @@ class Encoder:
         )
 
 
+def _container_status(item: Captured) -> Decoded:
+    container_id = asked_about(item.request) if item.method == CONTAINER_STATUS else None
+    if container_id is None:
+        return Decoded(item.method, item.method, None, None, None, UNKNOWN)
+    # A message of NRI, for the one thing that both have.
+    return Decoded(item.method, item.method, None, None, Container(id=container_id), "")
+
+
 def _changes(
     decoded: Decoded, item: Captured, plugin: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+) -> tuple[tuple[str, ...], tuple[str, ...], Set[str]]:
+    """Changed paths, owners, and the ids of containers that are asked to be updated."""
     if item.method not in _MAY_CHANGE or decoded.message is None:
-        return (), ()
+        return (), (), frozenset()
     reply = decode_reply(item.method, item.reply) if item.reply else None
-    return changes_of(item.method, decoded.message, reply, plugin)
+    changed, owners = changes_of(item.method, decoded.message, reply, plugin)
+    updated = {
+        update.container_id
+        for update in updates_in(item.method, decoded.message, reply)
+        if update.container_id
+    }
+    return changed, owners, updated
 
 
 def _rest(decoded: Decoded, message: Message) -> bytes:

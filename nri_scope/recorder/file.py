@@ -16,13 +16,25 @@ from pathlib import Path
 from typing import Self
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.check import check, check_schema
+from nri_scope.recorder.check import check, check_schema, has_effects
 from nri_scope.recorder.problems import code_of, in_words, way_to_write
-from nri_scope.recorder.schema import APPLICATION_ID, VERSION, statements
+from nri_scope.recorder.schema import (
+    APPLICATION_ID,
+    TABLES,
+    VERSION,
+    statements,
+    table_statements,
+)
 
 PAGE = 4096
 """Bytes of a page in the files we make."""
 _BUSY_MS = 20
+_MAY_HAVE_EFFECTS = """
+SELECT 1 FROM event LEFT JOIN name ON name.id = event.method
+WHERE changed IS NOT NULL OR text IN ('ValidateContainerAdjustment', 'UpdateContainers')
+    OR (reply IS NOT NULL AND text IN ('CreateContainer', 'UpdateContainer', 'StopContainer'))
+LIMIT 1
+"""
 # (device, inode) of what this process records to. POSIX drops all of a process's locks on a file
 # when it closes any descriptor of it, so a second attempt must not even open it.
 _ours: set[tuple[int, int]] = set()
@@ -218,9 +230,26 @@ def _accept(connection: sqlite3.Connection, path: Path) -> None:
                 path, f"it is a recording of the older version {version}", _OTHER_NAME
             )
         check_schema(connection, path)
+        _add_tables(connection)
     except RecordingError as error:
         hint = error.hint or _OTHER_NAME
         raise RecordingError(path, f"{error.problem}; nothing was written", hint) from error
+
+
+def _add_tables(connection: sqlite3.Connection) -> None:
+    """Bring an older file of this version up to date, where nothing is missing from it then.
+
+    Events that are there already are not in ``effect``; so it is added only where none of them
+    can have an effect, which is so for all that a logger recorded without --validate.
+    """
+    if has_effects(connection) or connection.execute(_MAY_HAVE_EFFECTS).fetchone() is not None:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    for table in TABLES:
+        if table.name == "effect":
+            for statement in table_statements(table):
+                connection.execute(statement)
+    connection.execute("COMMIT")
 
 
 def _set_up(connection: sqlite3.Connection, path: Path) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from nri_scope.errors import UsageError
+from nri_scope.recorder.check import has_effects
 from nri_scope.recorder.content import Kind
 from nri_scope.recorder.display import SHORT_ID, moment
 from nri_scope.recorder.model import Container, Event, Pod
@@ -162,6 +163,20 @@ def history(recording: Recording, thing: Pod | Container) -> Iterator[Event]:
         # The ring may have removed it a moment ago.
         if event is not None:
             yield event
+
+
+def effects_on(recording: Recording, container: Container) -> list[int] | None:
+    """The events, in order, that asked for an update of a container that they are not about.
+
+    None where the recording does not tell: it is an old one, and all events have to be looked at.
+    """
+    with sound(recording):
+        if not has_effects(recording.connection):
+            return None
+    rows = _rows(
+        recording, "SELECT event FROM effect WHERE container = ? ORDER BY event", container.key
+    )
+    return [event for (event,) in rows]
 
 
 def newest(recording: Recording, thing: Pod | Container) -> Told | None:

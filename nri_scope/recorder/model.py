@@ -19,6 +19,8 @@ class Role(StrEnum):
     PROBE = "probe"
     TAP = "tap"
     REPLAY = "replay"
+    CRI = "cri"
+    """No plugin connection: what the CRI told, asked about containers."""
 
 
 class Status(StrEnum):
@@ -27,6 +29,11 @@ class Status(StrEnum):
     OK = "ok"
     ERROR = "error"
     TIMEOUT = "timeout"
+
+
+def plugin_title(index: str, name: str) -> str:
+    """``NN-name``, or the name alone of what has no index: it is in no chain."""
+    return f"{index}-{name}" if index else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +97,8 @@ class Session:
 
     @property
     def plugin(self) -> str:
-        """``NN-name``, as runtimes write it."""
-        return f"{self.plugin_index}-{self.plugin_name}"
+        """``NN-name``, as runtimes write it; the name alone where there is no index."""
+        return plugin_title(self.plugin_index, self.plugin_name)
 
 
 @dataclass(frozen=True, slots=True)

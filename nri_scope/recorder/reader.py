@@ -13,6 +13,7 @@ from typing import Self, TypeVar, cast
 from nri_scope.errors import RecordingError
 from nri_scope.recorder import assembly
 from nri_scope.recorder.check import RECOVER
+from nri_scope.recorder.container_status import is_container_status
 from nri_scope.recorder.content import ContentError, Kind
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Event, Gap, Note, Pod, Session, State
@@ -294,7 +295,7 @@ class Recording:
     def _request(self, event: Event, parts: _Parts) -> bytes:
         def read() -> bytes:
             pod, container, rest = map(self._objects.content, parts)
-            if event.mark:
+            if event.mark or is_container_status(event):
                 return rest or b""
             if event.method == _SYNCHRONIZE:
                 told = self._told("session = ? AND event = ?", event.session, event.id, MAX_REQUEST)

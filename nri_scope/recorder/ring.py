@@ -29,6 +29,7 @@ _OBJECTS = 512
 _STATES = 64
 _PAGES = 64
 _USED_BY_CONTAINER = "SELECT 1 FROM container WHERE container.pod = pod.key"
+_USED_BY_EFFECT = "SELECT 1 FROM effect WHERE effect.container = container.key"
 _ALL_EVENTS = (1 << 63) - 1
 
 
@@ -117,6 +118,8 @@ def cut(
     yield from _move_states(connection, encoder, end_event, end_object, open_sessions)
     pods: set[int] = set()
     containers: set[int] = set()
+    if encoder.has_effects:
+        yield from _delete_effects(connection, end_event, containers)
     yield from _delete_events(connection, end_event, pods, containers)
 
     def sessions() -> None:
@@ -190,6 +193,27 @@ def _move_states(
                 (new, session, event, position),
             )
         encoder.flush()
+        connection.execute("COMMIT")
+        yield 0
+
+
+def _delete_effects(
+    connection: sqlite3.Connection, end_event: int, containers: set[int]
+) -> Iterator[int]:
+    """Before their events: who stops in between leaves none without its event."""
+    while True:
+        rows = connection.execute(
+            "SELECT event, container FROM effect WHERE event < ? ORDER BY event, container LIMIT ?",
+            (end_event, _EVENTS),
+        ).fetchall()
+        if not rows:
+            return
+        containers.update(row[1] for row in rows)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(
+            "DELETE FROM effect WHERE event < ? OR (event = ? AND container <= ?)",
+            (rows[-1][0], *rows[-1]),
+        )
         connection.execute("COMMIT")
         yield 0
 
@@ -271,7 +295,9 @@ def _delete_subjects(
 ) -> Iterator[int]:
     """Delete those of the pods or containers that nothing refers to any more."""
     left = sorted(keys)
-    used = "" if table == "container" else f"AND NOT EXISTS ({_USED_BY_CONTAINER})"
+    used = f"AND NOT EXISTS ({_USED_BY_CONTAINER})" if table == "pod" else ""
+    if table == "container" and encoder.has_effects:
+        used = f"AND NOT EXISTS ({_USED_BY_EFFECT})"
     while left:
         some, left = left[:_EVENTS], left[_EVENTS:]
         connection.execute(

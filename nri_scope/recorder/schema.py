@@ -35,6 +35,8 @@ class Table:
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
+    since_first: bool = True
+    """Whether every recording of this version has it; else it was added later."""
 
 
 _ID = "INTEGER PRIMARY KEY"
@@ -47,9 +49,9 @@ TABLES = (
         "One plugin connection, from register to close.",
         (
             Column("id", _ID, "counts up in the order in which sessions began"),
-            Column("role", _TEXT, "who wrote it: logger, probe, tap or replay"),
+            Column("role", _TEXT, "who wrote it: logger, probe, tap, replay or cri"),
             Column("plugin_name", _TEXT, "the plugin that was connected"),
-            Column("plugin_index", _TEXT, "its place in the chain, two digits"),
+            Column("plugin_index", _TEXT, "its place in the chain, two digits; empty: none"),
             Column("runtime_name", _TEXT, "as the runtime said in Configure"),
             Column("runtime_version", _TEXT, "as the runtime said in Configure"),
             Column("nri_version", _TEXT, "as said by the runtime or inferred; empty if unknown"),
@@ -94,6 +96,17 @@ TABLES = (
             Column("owners", "TEXT", "JSON array of the plugins (NN-name) that did"),
         ),
         indexes=("pod", "container"),
+    ),
+    Table(
+        "effect",
+        "Containers that an event asked to update, beside the one that it is about.",
+        (
+            Column("container", "INTEGER NOT NULL REFERENCES container(key)", ""),
+            Column("event", "INTEGER NOT NULL REFERENCES event(id)", ""),
+        ),
+        key=("container", "event"),
+        indexes=("event",),
+        since_first=False,
     ),
     Table(
         "object",
@@ -193,11 +206,14 @@ LEFT JOIN pod AS p ON p.key = e.pod
 LEFT JOIN container AS c ON c.key = e.container
 """.strip()
 
+_PLUGIN = (
+    "CASE s.plugin_index WHEN '' THEN s.plugin_name ELSE s.plugin_index || '-' || s.plugin_name END"
+)
 _STATUS = "CASE e.status_code WHEN 0 THEN 'ok' WHEN 4 THEN 'timeout' ELSE 'error' END"
 
 EVENTS_VIEW = f"""
 SELECT e.id AS id, e.session AS session, e.seq AS seq, e.at_ns AS at_ns, e.mono_ns AS mono_ns,
-    coalesce(s.plugin_index || '-' || s.plugin_name, '') AS plugin,
+    coalesce({_PLUGIN}, '') AS plugin,
     coalesce(s.runtime_name, '') AS runtime,
     coalesce(m.text, '') AS method, coalesce(n.text, '') AS event,
     coalesce(p.namespace, '') AS namespace, coalesce(p.name, '') AS pod,
@@ -215,7 +231,7 @@ LOG_VIEW = f"""
 SELECT e.id AS id,
     strftime('%Y-%m-%dT%H:%M:%S', e.at_ns / 1000000000, 'unixepoch')
         || printf('.%06dZ', e.at_ns % 1000000000 / 1000) AS at,
-    e.session AS session, s.plugin_index || '-' || s.plugin_name AS plugin,
+    e.session AS session, {_PLUGIN} AS plugin,
     n.text AS event, p.namespace AS namespace, p.name AS pod, c.name AS container,
     {_STATUS} AS status, e.took_ns / 1000 AS took_us,
     (e.timeout_ns + 500000) / 1000000 AS deadline_ms,
@@ -247,9 +263,13 @@ def index_sql(table: Table, column: str) -> str:
     return f"{index} WHERE {column} IS NOT NULL" if may_be_null else index
 
 
+def table_statements(table: Table) -> list[str]:
+    """What makes one table with its indexes, in order."""
+    return [table_sql(table), *(index_sql(table, column) for column in table.indexes)]
+
+
 def statements() -> list[str]:
     """Everything that makes an empty recording, in order."""
-    made = [table_sql(table) for table in TABLES]
-    made += [index_sql(table, column) for table in TABLES for column in table.indexes]
+    made = [statement for table in TABLES for statement in table_statements(table)]
     made += [f"CREATE VIEW {name} AS\n{sql}" for name, sql in VIEWS.items()]
     return made

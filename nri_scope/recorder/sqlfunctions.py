@@ -13,6 +13,11 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.errors import RecordingError
 from nri_scope.nri.methods import METHODS
+from nri_scope.recorder.container_status import (
+    is_container_status,
+    reply_as_plain,
+    request_as_plain,
+)
 from nri_scope.recorder.content import Kind
 from nri_scope.recorder.model import Event
 from nri_scope.recorder.plain import plain
@@ -73,6 +78,8 @@ def register(connection: sqlite3.Connection, recording: Messages) -> None:
             event = recording.event(event_id)
             if event is None:
                 return None
+            if is_container_status(event):
+                return _told(event, recording, part)
             known = None if event.mark else METHODS.get(event.method)
             if part == "request":
                 return _json(known.request if known else None, recording.request(event_id))
@@ -99,6 +106,17 @@ def register(connection: sqlite3.Connection, recording: Messages) -> None:
 def _wrong(problem: str) -> ValueError:
     PROBLEM.set(problem)
     return ValueError(problem)
+
+
+def _told(event: Event, recording: Messages, part: object) -> str:
+    """What the CRI was asked or told."""
+    if part == "request":
+        content = recording.request(event.id)
+        read = request_as_plain(content)
+    else:
+        content = recording.reply(event.id)
+        read = reply_as_plain(content)
+    return json.dumps({"malformed": content.hex()} if read is None else read, ensure_ascii=False)
 
 
 def _json(kind: type[Message] | None, content: bytes) -> str:

@@ -94,6 +94,19 @@ class Subjects:
         known = self._pods.get(pod_id)
         return known[0] if known and len(known) == 1 else None
 
+    def known_names(self, container_id: str) -> tuple[str, PodRow | None]:
+        """The container's name and its pod, as far as there is exactly one; makes no rows."""
+        self.flush()
+        found = self._connection.execute(
+            "SELECT c.name, p.key, p.id, p.namespace, p.name, p.uid FROM container AS c "
+            "LEFT JOIN pod AS p ON p.key = c.pod WHERE c.id = ? LIMIT 2",
+            (container_id,),
+        ).fetchall()
+        if len(found) != 1:
+            return "", None
+        name, *pod = found[0]
+        return name, PodRow(*pod) if pod[0] is not None else None
+
     def forget(self) -> None:
         """Rows were removed from the file: trust nothing remembered."""
         self._pods.clear()

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri_scope.recorder.model import Gap, Session
+from nri_scope.recorder.model import Gap, Role, Session
 from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.records import gap_record, rfc3339, session_record
@@ -24,6 +24,8 @@ class Summary:
     stats: Stats
     sessions: tuple[Session, ...]
     gaps: tuple[Gap, ...]
+    cri_answers: int
+    """What the CRI told, which counts nowhere else: nobody waited for us there."""
     file_bytes: int
     """On disk, with what SQLite keeps beside the file while it is written."""
     version: int
@@ -66,6 +68,7 @@ class Summary:
                 for entry in stats.by_pod
             ],
             "without_pod": stats.without_pod,
+            "cri_answers": self.cri_answers,
             "gaps": {
                 "count": gaps.count,
                 "lost": gaps.lost,
@@ -91,20 +94,33 @@ def summarise(recording: Recording) -> Summary:
         stats=tally(_samples(recording)),
         sessions=tuple(recording.sessions()),
         gaps=tuple(recording.gaps()),
+        cri_answers=_cri_answers(recording),
         file_bytes=size,
         version=recording.version,
     )
 
 
+_CRI = "SELECT id FROM session WHERE role = ?"
 _TYPES = (str, str, str, int, int, int, str)
 
 
 def _samples(recording: Recording) -> Iterator[Sample]:
     with sound(recording):
-        for row in recording.connection.execute(f"SELECT {', '.join(Sample._fields)} FROM events"):
+        for row in recording.connection.execute(
+            f"SELECT {', '.join(Sample._fields)} FROM events WHERE session NOT IN ({_CRI})",
+            (Role.CRI,),
+        ):
             if tuple(map(type, row)) != _TYPES:
                 raise RowError("an event has values of a wrong type")
             yield Sample._make(row)
+
+
+def _cri_answers(recording: Recording) -> int:
+    with sound(recording):
+        (count,) = recording.connection.execute(
+            f"SELECT count(*) FROM event WHERE session IN ({_CRI})", (Role.CRI,)
+        ).fetchone()
+    return int(count)
 
 
 def _took(took: Took | None) -> dict[str, Plain]:

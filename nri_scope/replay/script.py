@@ -21,7 +21,7 @@ from nri_scope.nri.methods import (
 from nri_scope.nri.subject import decode_request
 from nri_scope.recorder.filter import Filter, parse
 from nri_scope.recorder.model import Event as Recorded
-from nri_scope.recorder.model import Session
+from nri_scope.recorder.model import Role, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.runtime import Profile
 from nri_scope.runtime.play import SETUP_METHODS
@@ -213,7 +213,7 @@ def own_request(kind: Callable[[], Message], change: api.StateChangeEvent) -> Me
 
 
 def _choose(recording: Recording, wanted: int | None) -> Session:
-    sessions = recording.sessions()
+    sessions = [one for one in recording.sessions() if one.role != Role.CRI]
     if not sessions:
         raise UsageError(f"{recording.path}: it has no session to replay", "record something first")
     if wanted is None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from nri_scope.errors import RecordingError
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.content import Packer, digest
+from nri_scope.recorder.lookup import effects_on
 from nri_scope.recorder.model import Container, Event, Gap, Note, Pod, Session
 from nri_scope.recorder.reader import MAX_REQUEST, Recording
 from nri_scope.recorder.schema import TABLES
@@ -79,6 +80,9 @@ def use(path: Path, *, messages: bool = True) -> None:
         with suppress(RecordingError):
             for event, _ in recording.exchanges():
                 _well_typed(event)
+        with suppress(RecordingError):
+            for container in recording.containers():
+                assert all(type(n) is int for n in effects_on(recording, container) or ())
         for session in sessions:
             _well_typed(session)
             with suppress(RecordingError):
@@ -158,6 +162,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("INSERT INTO gap VALUES (1, 1, 2, 3, 'a gap', NULL)")
         connection.execute("INSERT INTO note VALUES (1, NULL, 2, 'a note')")
+        connection.execute("INSERT INTO effect VALUES (1, 1)")
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(
             "UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') "
@@ -169,7 +174,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("table", "column"), _COLUMNS)
 def test_a_column_may_hold_anything(small: Path, tmp_path: Path, table: str, column: str) -> None:
     path = Path(shutil.copy(small, tmp_path / "r.db"))
-    key = "position" if table == "state" else "rowid"
+    key = {"state": "position", "effect": "event"}.get(table, "rowid")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         keys = [row[0] for row in connection.execute(f"SELECT {key} FROM {table}")]
     # Each row another value; where there is one row, one after the other.

@@ -57,6 +57,8 @@ def test_the_file_explains_itself(connection: sqlite3.Connection) -> None:
         "SELECT * FROM pod WHERE id >= 'x' AND id < 'y'",
         "SELECT * FROM container WHERE pod = 1",
         "SELECT * FROM state WHERE session = 1 AND event = 2 ORDER BY position",
+        "SELECT event FROM effect WHERE container = 1 ORDER BY event",
+        "SELECT container FROM effect WHERE event < 5 ORDER BY event, container",
     ],
 )
 def test_what_is_asked_often_is_found_without_a_scan(

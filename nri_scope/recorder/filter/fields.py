@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nri_scope.nri.methods import METHODS
+from nri_scope.recorder.container_status import METHOD as CONTAINER_STATUS
 from nri_scope.recorder.model import Status
 
 
@@ -63,7 +64,7 @@ FIELDS: tuple[Field, ...] = (
         "what happened; upper or lower case",
         "event:CreateContainer",
         also=("method", "type", "rpc"),
-        known=tuple(METHODS),
+        known=(*METHODS, CONTAINER_STATUS),
     ),
     Field(
         "plugin",
