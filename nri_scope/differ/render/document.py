@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nri_scope.differ.model import Asked, Claim, RoundDiff, Span, Step
 from nri_scope.differ.owner import Owner
@@ -14,46 +14,68 @@ from nri_scope.recorder.records import SCHEMA_VERSION, deadline_ms, rfc3339, to_
 from . import words
 from .renderer import NameOf
 
+_Key = tuple[str, int, str, str]
+"""Container, event, path and kind of a change."""
+
 
 class JsonRenderer:
-    """See `Renderer`. One object in all, or with ``live`` one of each round, a line each."""
+    """See `Renderer`. One object in the end, or with ``live`` one of each round, a line each.
+
+    What became of a change is told later. With ``live`` the change is then told again, marked by
+    ``again``; else the newest word on it is told once.
+    """
 
     def __init__(self, *, live: bool, quiet_unchanged: bool) -> None:
         self.changed = False
         self._live = live
         self._quiet = quiet_unchanged
-        self._begun = False
         # Text takes much less memory than what it is made of.
         self._events: list[str] = []
+        self._changes: list[str] = []
+        self._places: dict[_Key, int] = {}
 
     def head(self, title: str) -> Iterator[str]:
-        """The beginning of the object."""
-        if not self._live:
-            yield f'{{"schema_version": {SCHEMA_VERSION}, "changes": ['
+        """Nothing: what comes is all there is to know."""
+        yield from ()
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        """One object with ``live``; else one for each change."""
-        self.changed = self.changed or bool(diff.steps)
-        if self._quiet and words.calm(diff):
-            return
-        event = event_record(diff, name_of)
-        changes = [step_record(step, diff, name_of) for step in diff.steps]
+        """One object with ``live``; else nothing yet."""
+        self.changed = self.changed or bool(words.fresh(diff, diff.steps))
         if self._live:
-            yield encoded({"schema_version": SCHEMA_VERSION, **event, "changes": [*changes]})
+            if not (self._quiet and words.calm(diff)):
+                changes: list[Plain] = [step_record(step, diff, name_of) for step in diff.steps]
+                event = event_record(diff, name_of)
+                yield encoded({"schema_version": SCHEMA_VERSION, **event, "changes": changes})
             return
-        self._events.append(encoded(event))
-        for change in changes:
-            yield f"{', ' if self._begun else ''}{encoded(change)}"
-            self._begun = True
+        if not (self._quiet and words.calm(diff)):
+            self._events.append(encoded(event_record(diff, name_of)))
+        for step in diff.steps:
+            self._keep(step, diff, name_of)
 
     def end(self) -> Iterator[str]:
-        """The events, and the end of the object."""
-        if self._live:
-            return
-        yield '], "events": ['
-        for number, event in enumerate(self._events):
-            yield f"{', ' if number else ''}{event}"
-        yield "]}"
+        """The whole object."""
+        if not self._live:
+            yield f'{{"schema_version": {SCHEMA_VERSION}, "changes": ['
+            yield from _separated(self._changes)
+            yield '], "events": ['
+            yield from _separated(self._events)
+            yield "]}"
+
+    def _keep(self, step: Step, diff: RoundDiff, name_of: NameOf) -> None:
+        key = (step.container, step.event, step.change.path, step.change.kind)
+        record = {**step_record(step, diff, name_of), "again": False}
+        known = self._places.get(key)
+        if step.event in diff.events or known is None:
+            self._places[key] = len(self._changes)
+            self._changes.append(encoded(record))
+        else:
+            self._changes[known] = encoded(record)
+
+
+def _separated(records: Sequence[str]) -> Iterator[str]:
+    last = len(records) - 1
+    for number, record in enumerate(records):
+        yield record if number == last else f"{record},"
 
 
 def encoded(record: dict[str, Plain]) -> str:
@@ -85,7 +107,7 @@ def event_record(diff: RoundDiff, name_of: NameOf) -> dict[str, Plain]:
         "seen_by": list(diff.seen_by),
         "missed_by": list(diff.missed_by),
         "chain": list(diff.chain),
-        "changed": bool(diff.steps),
+        "changed": bool(words.fresh(diff, diff.steps)),
         "failure": diff.failure,
         "asked": [_asked(one, name_of) for one in diff.asked],
         "spans": [_span(one) for one in diff.spans],
@@ -113,10 +135,10 @@ def step_record(step: Step, diff: RoundDiff, name_of: NameOf) -> dict[str, Plain
         "owner_detail": owner_record(step.owner),
         "evidence": [str(one) for one in step.evidence],
         "event": step.event,
-        "event_name": diff.name,
         "at": rfc3339(step.at_ns),
         "container": name_of(step.container),
         "container_id": step.container,
+        "again": step.event not in diff.events,
         "side_effect": step.container != diff.container,
         "applied": None if step.applied is None else str(step.applied),
         "actual": step.actual,

@@ -55,10 +55,11 @@ class MarkdownRenderer:
             self._blank = not line
 
     def _round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        self.changed = self.changed or bool(diff.steps)
+        self.changed = self.changed or bool(words.fresh(diff, diff.steps))
         if words.calm(diff):
             if not self._quiet:
-                line = f"- {_opening(diff)} {code(words.subject(diff, name_of))}: no change seen"
+                told = words.verdict(words.judged(diff)) or "no change seen"
+                line = f"- {_opening(diff)} {code(words.subject(diff, name_of))}: {told}"
                 if self._live:
                     yield line
                 else:
@@ -100,7 +101,7 @@ def change_cells(change: Change) -> tuple[str, str, str, str]:
     glyph = words.GLYPHS[change.kind]
     return (
         code(glyph),
-        code(change.path or "(the whole spec)"),
+        code(change.path or words.WHOLE),
         code(before),
         f"{code(after)}{position}",
     )
@@ -130,9 +131,12 @@ def _round(diff: RoundDiff, name_of: NameOf) -> list[str]:
     if diff.failure:
         lines.append(f"- **failed**: {code(diff.failure)}")
     lines += (f"- {prose(remark)}" for remark in diff.remarks)
-    if diff.own:
-        lines += _steps(diff.own)
-    for container, steps in words.by_container(diff.side_effects):
+    judged = words.judged(diff)
+    if judged:
+        lines.append(f"- {words.verdict(judged)}")
+    if own := [*words.failed(judged), *words.fresh(diff, diff.own)]:
+        lines += _steps(own)
+    for container, steps in words.by_container(words.fresh(diff, diff.side_effects)):
         beside = "On another container, " if diff.container else "On "
         lines += ["", f"{beside}{code(name_of(container))}:", *_steps(steps)]
     lines += (f"- {prose(words.asked(one, diff, name_of))}" for one in diff.asked)

@@ -3,29 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from nri_scope.differ.model import Applied, RoundDiff, Step
-from nri_scope.oci import Change
 from nri_scope.recorder.display import clock, day
 
 from . import words
-from .layout import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Layout, Part
+from .changelines import DEEPER, change_lines
+from .layout import BOLD, DIM, RED, YELLOW, Layout, Part
 from .renderer import NameOf
-from .values import clipped_pair, place, sides
 
-_COLOURS = {"added": GREEN, "removed": RED, "changed": YELLOW, "moved": CYAN}
 _WEIGHTS = {
     words.Weight.TROUBLE: RED,
     words.Weight.DOUBT: YELLOW,
     words.Weight.REMARK: DIM,
 }
-_DEEPER = 4
-"""Columns by which what belongs to a line and did not fit into it is indented."""
-_VALUE_MAX = 400
-"""Characters of one value in a terminal: five lines of it. JSON has all of it."""
-_VALUE_MAX_IN_FILES = 4_000
-"""The same where lines are not broken."""
 
 
 class TextRenderer:
@@ -52,7 +44,7 @@ class TextRenderer:
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
         """Several lines where it changed something, else one line or none."""
-        self.changed = self.changed or bool(diff.steps)
+        self.changed = self.changed or bool(words.fresh(diff, diff.steps))
         self._tally.count(diff)
         if words.calm(diff):
             if not self._quiet:
@@ -94,14 +86,14 @@ class TextRenderer:
 
     def _calm(self, diff: RoundDiff, name_of: NameOf) -> list[str]:
         number = f"{diff.event:>6} {clock(diff.at_ns)} {words.title(diff)}"
-        told = "no change seen"
+        told = words.verdict(words.judged(diff)) or "no change seen"
         if diff.missed_by:
             told += f"; not seen by {', '.join(diff.missed_by)}"
         parts = [Part(number, DIM), Part(words.subject(diff, name_of), DIM), Part(told, DIM)]
-        return self._layout.parts(parts, 0, 2 * _DEEPER)
+        return self._layout.parts(parts, 0, 2 * DEEPER)
 
     def _changed(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        yield from self._layout.parts(self._opening(diff, name_of), 0, 2 * _DEEPER)
+        yield from self._layout.parts(self._opening(diff, name_of), 0, 2 * DEEPER)
         if diff.seen_by:
             yield from self._note(f"seen by {', '.join(diff.seen_by)}", DIM)
         if diff.chain:
@@ -112,9 +104,12 @@ class TextRenderer:
             yield from self._note(f"! FAILED: {diff.failure}", RED)
         for remark in diff.remarks:
             yield from self._note(f"! {remark}", YELLOW)
-        for step in diff.own:
+        judged = words.judged(diff)
+        if judged:
+            yield from self._note(words.verdict(judged), "")
+        for step in (*words.failed(judged), *words.fresh(diff, diff.own)):
             yield from self._step(step)
-        for container, steps in words.by_container(diff.side_effects):
+        for container, steps in words.by_container(words.fresh(diff, diff.side_effects)):
             beside = "on another container, " if diff.container else "on "
             yield from self._note(f"{beside}{name_of(container)}:", BOLD)
             for step in steps:
@@ -141,34 +136,9 @@ class TextRenderer:
         by = f"{words.by(step.owner)} ({words.sources(step.evidence)})"
         if step.applied is Applied.YES:
             by += ", applied"
-        yield from self.change(step.change, by, indent)
+        yield from change_lines(self._layout, step.change, by, indent)
         for weight, text in words.details(step):
-            yield from self._layout.sentence(text, indent + _DEEPER, _WEIGHTS[weight])
-
-    def change(self, change: Change, by: str = "", indent: int = 2) -> list[str]:
-        """One change, with who made it."""
-        colour = _COLOURS[change.kind]
-        path = change.path or "(the whole spec)"
-        parts = [Part(f"{words.GLYPHS[change.kind]} {path}", colour), *self._values(change)]
-        if change.kind == "added" and change.at is not None:
-            parts.append(Part(f"as the {place(change.at)}"))
-        parts.append(Part(by))
-        return self._layout.parts(parts, indent, indent + _DEEPER)
-
-    def _values(self, change: Change) -> Sequence[Part]:
-        width = self._layout.width
-        most = _VALUE_MAX if width is not None else _VALUE_MAX_IN_FILES
-        before, after = clipped_pair(*sides(change), most)
-        match change.kind:
-            case "added":
-                return [Part(after)]
-            case "removed":
-                return [Part(f"was {before}")]
-            case "moved":
-                return [Part(f"moved from {before} to {after} place")]
-        if width is None or len(before) + len(after) < width - 2 * _DEEPER - 3:
-            return [Part(f"{before} → {after}")]
-        return [Part(before), Part(f"→ {after}")]
+            yield from self._layout.sentence(text, indent + DEEPER, _WEIGHTS[weight])
 
     def _explanations(self, indent: int) -> Iterator[str]:
         for line in self._legend.lines():
@@ -187,10 +157,11 @@ class _Tally:
         self._containers: set[str] = set()
 
     def count(self, diff: RoundDiff) -> None:
+        fresh = words.fresh(diff, diff.steps)
         self._events += 1
-        self._changing += bool(diff.steps)
-        self._steps += len(diff.steps)
-        self._containers.update(step.container for step in diff.steps)
+        self._changing += bool(fresh)
+        self._steps += len(fresh)
+        self._containers.update(step.container for step in fresh)
 
     def words(self) -> str:
         if not self._events:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 
 from nri_scope.differ.model import Applied, Asked, Claim, Evidence, RoundDiff, Span, Step
@@ -27,6 +27,8 @@ class Weight(Enum):
 
 
 GLYPHS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
+WHOLE = "(the whole spec)"
+"""In the place of an empty path."""
 OPERATIONS = {"added": "add", "removed": "remove", "changed": "replace", "moved": "move"}
 """What JSON calls the kinds of changes."""
 
@@ -166,9 +168,40 @@ def deadline(spans: Iterable[Span]) -> str:
     return f"; each plugin has {duration(told.pop())}" if len(told) == 1 else ""
 
 
+def fresh(diff: RoundDiff, steps: Iterable[Step]) -> list[Step]:
+    """Those of `steps` that this round tells for the first time."""
+    return [step for step in steps if step.event in diff.events]
+
+
+def judged(diff: RoundDiff) -> list[Step]:
+    """Steps of earlier rounds, of which this one tells what became of them."""
+    return [step for step in diff.steps if step.event not in diff.events]
+
+
+def failed(steps: Iterable[Step]) -> list[Step]:
+    """Those that were not applied as they were asked for."""
+    return [step for step in steps if step.applied in (Applied.NO, Applied.DIFFERENTLY)]
+
+
+def verdict(steps: Sequence[Step]) -> str:
+    """How many of the judged steps were applied; "" for no steps."""
+    if not steps:
+        return ""
+    good = sum(step.applied is Applied.YES for step in steps)
+    if good < len(steps):
+        return f"{good} of {len(steps)} earlier changes were applied"
+    return "the earlier change was applied" if good == 1 else f"all {good} earlier changes applied"
+
+
 def calm(diff: RoundDiff) -> bool:
     """Whether nothing about it is worth a line of its own."""
-    return not (diff.steps or diff.asked or diff.failure or any(map(slow, diff.spans)))
+    return not (
+        fresh(diff, diff.steps)
+        or failed(judged(diff))
+        or diff.asked
+        or diff.failure
+        or any(map(slow, diff.spans))
+    )
 
 
 class Legend:
