@@ -72,8 +72,8 @@ An event of a session with the role `cri` is an answer of the CRI, not a request
 `request` is its ContainerStatusRequest as one object, `reply` the JSON text that the verbose \
 answer has under `info`.
 
-A file from before the table `effect` gets it when it is continued, unless events are in it already \
-that belong there. Where it is missing, replies have to be looked through.
+A file from before the table `effect` gets it when it is continued, unless events are in it \
+already that belong there. Where it is missing, replies have to be looked through.
 
 What is not well-formed (`mark` is `malformed`) or not known (`unknown`) is one object, the bytes \
 as they came.
