@@ -34,7 +34,7 @@ class JsonRenderer:
         self._changes: list[str] = []
         self._places: dict[_Key, int] = {}
 
-    def head(self, title: str) -> Iterator[str]:
+    def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
         """Nothing: what comes is all there is to know."""
         yield from ()
 
@@ -103,6 +103,7 @@ def event_record(diff: RoundDiff, name_of: NameOf) -> dict[str, Plain]:
         "events": list(diff.events),
         "container": name_of(diff.container) if diff.container else "",
         "container_id": diff.container,
+        "pod": name_of(diff.pod) if diff.pod else "",
         "pod_id": diff.pod,
         "seen_by": list(diff.seen_by),
         "missed_by": list(diff.missed_by),

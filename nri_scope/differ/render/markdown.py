@@ -36,9 +36,9 @@ class MarkdownRenderer:
         self._blank = True
         """Whether the last line was blank: one of them is enough."""
 
-    def head(self, title: str) -> Iterator[str]:
-        """The title."""
-        yield from self._tidy((prose(title), ""))
+    def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
+        """The title, and its details as a list."""
+        yield from self._tidy((prose(title), "", *(f"- {prose(one)}" for one in details), ""))
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
         """With ``live`` its lines; else nothing yet."""
@@ -122,10 +122,8 @@ def _opening(diff: RoundDiff) -> str:
 
 
 def _round(diff: RoundDiff, name_of: NameOf) -> list[str]:
-    seen = f", seen by {_names(diff.seen_by)}" if diff.seen_by else ""
-    lines = [f"{_opening(diff)}{seen}", ""]
-    if diff.chain:
-        lines.append(f"- chain: {_names(diff.chain)}")
+    lines = [_opening(diff), ""]
+    lines += (f"- {name}{_names(plugins)}" for name, plugins in words.chain(diff))
     if diff.missed_by:
         lines.append(f"- not seen by {_names(diff.missed_by)}")
     if diff.failure:
@@ -140,7 +138,10 @@ def _round(diff: RoundDiff, name_of: NameOf) -> list[str]:
         beside = "On another container, " if diff.container else "On "
         lines += ["", f"{beside}{code(name_of(container))}:", *_steps(steps)]
     lines += (f"- {prose(words.asked(one, diff, name_of))}" for one in diff.asked)
-    lines += (f"- **slow**: {prose(words.span(one))}" for one in diff.spans if words.slow(one))
+    for one in filter(words.slow, diff.spans):
+        lines.append(f"- **slow**: {prose(words.slow_span(one))}")
+    if times := words.times(diff.spans):
+        lines.append(f"- time: {prose(times)}")
     return [*lines, ""]
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from nri_scope.differ.model import RoundDiff
@@ -11,7 +11,8 @@ from nri_scope.differ.model import RoundDiff
 Format: TypeAlias = Literal["text", "json", "markdown"]
 
 NameOf: TypeAlias = Callable[[str], str]
-"""From a container's id to ``ns/pod/container``, or to as much of it as is known."""
+"""From a container's id to ``ns/pod/container``, from a pod's to ``ns/pod``, or to the beginning
+of the id where that was never told."""
 
 
 class Renderer(Protocol):
@@ -20,8 +21,8 @@ class Renderer(Protocol):
     changed: bool
     """Whether any round so far changed something."""
 
-    def head(self, title: str) -> Iterator[str]:
-        """What is shown and who saw it, in one sentence."""
+    def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
+        """What is shown, and in words who saw it."""
         ...
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nri_scope.differ.model import Applied, RoundDiff, Step
 from nri_scope.recorder.display import clock, day
@@ -37,9 +37,11 @@ class TextRenderer:
         """Whether the next round with changes stands apart from what is above it."""
         self._tally = _Tally()
 
-    def head(self, title: str) -> Iterator[str]:
-        """The title."""
+    def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
+        """The title, and a line for each detail."""
         yield from self._layout.sentence(title, 0, BOLD)
+        for detail in details:
+            yield from self._note(detail, DIM)
         self._apart = True
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
@@ -94,10 +96,8 @@ class TextRenderer:
 
     def _changed(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
         yield from self._layout.parts(self._opening(diff, name_of), 0, 2 * DEEPER)
-        if diff.seen_by:
-            yield from self._note(f"seen by {', '.join(diff.seen_by)}", DIM)
-        if diff.chain:
-            yield from self._note(f"chain: {', '.join(diff.chain)}", DIM)
+        for name, plugins in words.chain(diff):
+            yield from self._note(f"{name}{', '.join(plugins)}", DIM)
         if diff.missed_by:
             yield from self._note(f"! not seen by {', '.join(diff.missed_by)}", YELLOW)
         if diff.failure:
@@ -119,13 +119,10 @@ class TextRenderer:
         yield from self._spans(diff)
 
     def _spans(self, diff: RoundDiff) -> Iterator[str]:
-        usual = [one for one in diff.spans if not words.slow(one)]
-        for one in diff.spans:
-            if words.slow(one):
-                yield from self._note(f"! SLOW: {words.span(one)}", RED)
-        if usual:
-            told = ", ".join(map(words.span, usual))
-            yield from self._note(f"time: {told}{words.deadline(usual)}", DIM)
+        for one in filter(words.slow, diff.spans):
+            yield from self._note(f"! SLOW: {words.slow_span(one)}", RED)
+        if times := words.times(diff.spans):
+            yield from self._note(f"time: {times}", DIM)
 
     def _note(self, text: str, colour: str) -> list[str]:
         return self._layout.parts([Part(text, colour)], 2, 4)

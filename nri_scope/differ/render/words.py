@@ -9,7 +9,7 @@ from enum import Enum
 from nri_scope.differ.model import Applied, Asked, Claim, Evidence, RoundDiff, Span, Step
 from nri_scope.differ.owner import Owner, Who
 from nri_scope.oci import Change, Json
-from nri_scope.recorder.display import SHORT_ID, duration
+from nri_scope.recorder.display import duration
 
 from .renderer import NameOf
 from .values import clipped, shown
@@ -142,7 +142,7 @@ def subject(diff: RoundDiff, name_of: NameOf) -> str:
     """Whom a round is about; "" for nobody."""
     if diff.container:
         return name_of(diff.container)
-    return f"pod {diff.pod[:SHORT_ID]}" if diff.pod else ""
+    return f"pod {name_of(diff.pod)}" if diff.pod else ""
 
 
 def slow(span: Span) -> bool:
@@ -150,22 +150,40 @@ def slow(span: Span) -> bool:
     return span.deadline_ns > 0 and 2 * span.ns > span.deadline_ns
 
 
-def span(one: Span) -> str:
-    """Who took how long; and of how much where that is nearly all."""
+def slow_span(one: Span) -> str:
+    """Who took how long of what one plugin has."""
     who = owner(one.owner)
     if one.after and one.before:
         who = f"{who} (between {one.after} and {one.before})"
-    took = duration(max(one.ns, 0))
-    if slow(one):
-        least = f"more than half of the {duration(one.deadline_ns)} that one plugin has"
-        return f"{who} took {took}, {least}"
-    return f"{who} {took}"
+    return f"{who} took {duration(one.ns)}, more than half of {duration(one.deadline_ns)}"
 
 
-def deadline(spans: Iterable[Span]) -> str:
-    """What each plugin had, where that is the same for all; "" where nobody tells."""
-    told = {one.deadline_ns for one in spans if one.deadline_ns}
-    return f"; each plugin has {duration(told.pop())}" if len(told) == 1 else ""
+def times(spans: Sequence[Span]) -> str:
+    """Who took how long, the longest first; "" where nothing is known of that."""
+    took: dict[str, int] = {}
+    for one in spans:
+        where = _whereabouts(one.owner)
+        took[where] = took.get(where, 0) + max(one.ns, 0)
+    longest = sorted(took.items(), key=lambda item: item[1], reverse=True)
+    deadlines = {one.deadline_ns for one in spans if one.deadline_ns}
+    each = f"; each plugin has {duration(deadlines.pop())}" if len(deadlines) == 1 else ""
+    return f"{', '.join(f'{duration(ns)} {where}' for where, ns in longest)}{each}"
+
+
+def _whereabouts(who: Owner) -> str:
+    if who.plugins:
+        return f"in {' or '.join(who.plugins)}"
+    return f"in {who.index}" if who.index else "between them"
+
+
+def chain(diff: RoundDiff) -> list[tuple[str, tuple[str, ...]]]:
+    """Who was asked: what to call the list, and the plugins."""
+    if diff.chain and set(diff.seen_by) <= set(diff.chain):
+        seen = set(diff.seen_by)
+        told = (name if name in seen else f"{name} (unseen)" for name in diff.chain)
+        return [("chain: ", tuple(told))]
+    found = [("seen by ", diff.seen_by), ("chain: ", diff.chain)]
+    return [(name, plugins) for name, plugins in found if plugins]
 
 
 def fresh(diff: RoundDiff, steps: Iterable[Step]) -> list[Step]:
