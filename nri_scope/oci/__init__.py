@@ -5,7 +5,7 @@ Pure functions on JSON values: `spec_of` makes a spec of a container, `adjust` a
 the spec that a runtime would make of it, `changes` tells two specs apart and
 `apply` puts what it told together again,
 `remarks` names what a runtime drops, refuses or resolves by itself. `value_at` and `walk` read a
-spec by the paths that changes have.
+spec by the paths that changes have; `read_spec` reads one from a file.
 """
 
 from .adjustment import adjust, sort_mounts
@@ -15,6 +15,7 @@ from .differences import Change, Kind, changes, same
 from .lines import Form, Line, walk
 from .paths import pointer, split
 from .places import value_at
+from .reading import read_spec
 from .remarks import Remark, RemarkKind, remarks
 from .spec import ABSENT, Absent, Json, Spec
 from .updating import update
@@ -34,6 +35,7 @@ __all__ = [
     "apply",
     "changes",
     "pointer",
+    "read_spec",
     "remarks",
     "same",
     "sort_mounts",

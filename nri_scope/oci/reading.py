@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A spec from a file: a bundle's ``config.json``, or the like."""
+
+from __future__ import annotations
+
+import json
+from typing import NoReturn, cast
+
+from nri_scope.errors import UsageError
+
+from .spec import Json, Spec
+
+MAX_SPEC_SIZE = 16 * 1024 * 1024
+"""Bytes. The largest that runtimes write, with a long seccomp profile and thousands of mounts, is
+below one MiB; this takes a second or two to read and a few hundred MiB of memory at most."""
+
+MAX_SPEC_DEPTH = 64
+"""Objects and arrays in each other. OCI's own deepest has 7: an argument of a seccomp rule."""
+
+_HINT = "give an OCI config.json"
+
+_TYPES: dict[str, type] = {
+    "ociVersion": str,
+    "process": dict,
+    "root": dict,
+    "hostname": str,
+    "domainname": str,
+    "mounts": list,
+    "hooks": dict,
+    "annotations": dict,
+    "linux": dict,
+    "solaris": dict,
+    "windows": dict,
+    "vm": dict,
+    "zos": dict,
+    "freebsd": dict,
+    # Not OCI's, but what `spec_of` says beside.
+    "cdiDevices": list,
+    "nri": dict,
+}
+"""Members of a spec (config.md of the runtime spec, 1.3), and what each of them is."""
+
+_WORDS: dict[type, str] = {str: "a string", dict: "an object", list: "an array"}
+
+
+def read_spec(data: bytes, name: str) -> Spec:
+    """The spec in the file `name`, whose content is `data`.
+
+    A key that is there twice counts as JSON readers take it: the last one. Parts of a spec will do,
+    as long as there is one that OCI knows.
+
+    :raises UsageError: too large, not JSON, or not a spec; the text says where and why.
+    """
+    if len(data) > MAX_SPEC_SIZE:
+        raise UsageError(f"{name}: too large for an OCI spec ({len(data)} bytes)", _HINT)
+    value = _parse(data, name)
+    if _is_deep(value):
+        raise _too_deep(name)
+    if not isinstance(value, dict):
+        raise UsageError(f"{name}: not an OCI spec but {_word(value)}", _HINT)
+    known = [key for key in _TYPES if value.get(key) is not None]
+    if not known:
+        info = value.get("info")
+        told = isinstance(info, dict) and isinstance(info.get("runtimeSpec"), dict)
+        raise UsageError(
+            f"{name}: not an OCI spec: it has no process, mounts, linux or the like",
+            "take what is in it at .info.runtimeSpec" if told else _HINT,
+        )
+    for key in known:
+        if not isinstance(value[key], _TYPES[key]):
+            wanted = _WORDS[_TYPES[key]]
+            raise UsageError(
+                f"{name}: not an OCI spec: {key} is {_word(value[key])} instead of {wanted}", _HINT
+            )
+    return value
+
+
+def _parse(data: bytes, name: str) -> Json:
+    try:
+        text = data.decode("utf-8-sig")
+        return cast("Json", json.loads(text, parse_constant=_refuse))
+    except UnicodeDecodeError as error:
+        problem = f"no UTF-8 text from byte {error.start + 1} on"
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg} (line {error.lineno}, column {error.colno})" if data else "empty"
+    except RecursionError as error:
+        raise _too_deep(name) from error
+    except ValueError as error:
+        # One of NaN and the like, or an integer with thousands of digits.
+        problem = str(error).partition(";")[0]
+    raise UsageError(f"{name}: not JSON: {problem}", _HINT)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number there")
+
+
+def _too_deep(name: str) -> UsageError:
+    return UsageError(f"{name}: not an OCI spec: nested more than {MAX_SPEC_DEPTH} deep", _HINT)
+
+
+def _is_deep(value: Json) -> bool:
+    level = [value]
+    for _ in range(MAX_SPEC_DEPTH):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return any(isinstance(each, dict | list) for each in level)
+
+
+def _word(value: Json) -> str:
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int | float):
+        return "a number"
+    return "null" if value is None else _WORDS[type(value)]
