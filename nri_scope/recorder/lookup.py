@@ -156,9 +156,7 @@ class Told:
 
 def history(recording: Recording, thing: Pod | Container) -> Iterator[Event]:
     """All events about a pod, those about its containers included, or about a container."""
-    for (number,) in _rows(
-        recording, f"SELECT id FROM event WHERE {_table(thing)} = ? ORDER BY id", thing.key
-    ):
+    for number in events_about(recording, thing):
         event = recording.event(number)
         # The ring may have removed it a moment ago.
         if event is not None:
@@ -177,6 +175,30 @@ def effects_on(recording: Recording, container: Container) -> list[int] | None:
         recording, "SELECT event FROM effect WHERE container = ? ORDER BY event", container.key
     )
     return [event for (event,) in rows]
+
+
+def events_about(recording: Recording, thing: Pod | Container) -> list[int]:
+    """The numbers of all events about a pod, those about its containers included, or about a
+    container, in order.
+    """
+    rows = _rows(
+        recording, f"SELECT id FROM event WHERE {_table(thing)} = ? ORDER BY id", thing.key
+    )
+    return [number for (number,) in rows]
+
+
+def existed(recording: Recording, container: Container) -> Told | None:
+    """The container as the first Synchronize that has it told it; None where none has."""
+    rows = _rows(
+        recording,
+        "SELECT object, event FROM state WHERE container = ? ORDER BY event LIMIT 1",
+        container.key,
+    )
+    for number, event in rows:
+        kind, content = recording.object(number)
+        if kind == Kind.CONTAINER:
+            return Told(content, event)
+    return None
 
 
 def newest(recording: Recording, thing: Pod | Container) -> Told | None:

@@ -142,7 +142,7 @@ class Script:
         """
         choice = self._choice
         begun = choice.begin is None
-        for recorded, request in self._recording.exchanges(
+        for recorded, request, _ in self._recording.exchanges(
             where=parse(f"session:{self.session.id}")
         ):
             if recorded.method in SETUP_METHODS:

@@ -78,7 +78,7 @@ def use(path: Path, *, messages: bool = True) -> None:
         if not messages:
             return
         with suppress(RecordingError):
-            for event, _ in recording.exchanges():
+            for event, _, _ in recording.exchanges():
                 _well_typed(event)
         with suppress(RecordingError):
             for container in recording.containers():

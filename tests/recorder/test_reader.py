@@ -89,21 +89,30 @@ class TestEvents:
                 recording.reply(5000)
 
     @pytest.mark.parametrize("text", ["size:>0", "event:CreateContainer", "id:9999"])
-    def test_come_with_their_requests(self, path: Path, text: str) -> None:
+    def test_come_with_their_messages(self, path: Path, text: str) -> None:
         where = filters.parse(text)
         with Recording.open(path) as recording:
             assert list(recording.exchanges(where=where)) == [
-                (event, recording.request(event.id)) for event in recording.events(where=where)
+                (event, recording.request(event.id), recording.reply(event.id))
+                for event in recording.events(where=where)
             ]
 
-    def test_come_with_their_requests_up_to_a_damaged_one(self, path: Path) -> None:
+    @pytest.mark.parametrize("numbers", [[], [9999], [7, 3, 700, 9999], list(range(1, 1200, 2))])
+    def test_come_by_number(self, path: Path, numbers: list[int]) -> None:
+        with Recording.open(path) as recording:
+            everything = [event.id for event in recording.events()]
+            assert [event.id for event, _, _ in recording.exchanges(among=numbers)] == [
+                number for number in everything if number in numbers
+            ]
+
+    def test_come_with_their_messages_up_to_a_damaged_one(self, path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("UPDATE event SET container_object = 999999 WHERE id = 700")
             connection.commit()
         with Recording.open(path) as recording:
             exchanges = recording.exchanges()
             for number in range(1, 700):
-                event, _ = next(exchanges)
+                event, _, _ = next(exchanges)
                 assert event.id == number
             with pytest.raises(RecordingError, match="at event 700"):
                 next(exchanges)

@@ -85,7 +85,7 @@ class Written:
             assert [event.id for event in events] == list(
                 range(len(self.sent) - len(events) + 1, len(self.sent) + 1)
             )
-            assert [event for event, _ in recording.exchanges()] == events
+            assert [event for event, _, _ in recording.exchanges()] == events
             for event, item in zip(events, self.sent[len(self.sent) - len(events) :], strict=True):
                 assert recording.request(event.id) == canonical(item.method, item.request)
                 assert recording.reply(event.id) == item.reply

@@ -130,7 +130,7 @@ def events_of(path: Path) -> list[tuple[str, Message]]:
     with Recording.open(path) as recording:
         return [
             event_told(event.method, request)
-            for event, request in recording.exchanges(where=parse("session:1"))
+            for event, request, _ in recording.exchanges(where=parse("session:1"))
             if event.method not in SETUP_METHODS
         ]
 
@@ -174,7 +174,7 @@ def test_without_effects_each_byte_is_as_it_was_recorded(
     with Recording.open(path) as recording:
         recorded = [
             (event.method, request)
-            for event, request in recording.exchanges(where=parse("session:1"))
+            for event, request, _ in recording.exchanges(where=parse("session:1"))
             if event.method not in SETUP_METHODS
         ]
     assert [(one.method, one.payload) for one in peer.events] == recorded
