@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nri_scope.differ.latency import TimeIn
+    from nri_scope.recorder.plain import Plain
     from nri_scope.recorder.stats import Stats
     from nri_scope.recorder.summary import Summary
 
 _PODS = 20
 """Pods that the text lists; JSON has all."""
+_TIMES = 20
+"""Likewise, of the times in plugins; each connection of a chain adds a few."""
 
 
 @click.command()
@@ -31,23 +37,33 @@ def command(file: Path, output_format: str) -> None:
     """Count events, with rates, answering times, gaps and sizes.
 
     Events are counted by name and by pod. The answering time is how long nri-scope itself took to
-    answer the runtime: from the last byte of a request to handing over the reply.
+    answer the runtime: from the last byte of a request to handing over the reply; in a plugin's own
+    session, as `replay -o` writes, how long the plugin took.
+
+    Where several connections of one chain were recorded, or plugins' own ones, the time that events
+    spent in plugins is told too. Between two connections it is the time of all plugins between
+    them, and some tens of µs in which the runtime itself works.
     """
     from nri_scope.cli.output import Output
+    from nri_scope.differ.latency import latency
     from nri_scope.recorder.reader import Recording
     from nri_scope.recorder.records import SCHEMA_VERSION, to_json
     from nri_scope.recorder.summary import summarise
 
     with Output() as output, Recording.open(file) as recording:
         found = summarise(recording)
+        times = latency(recording)
         if output_format == "json":
-            output.line(to_json({"schema_version": SCHEMA_VERSION, **found.record()}))
+            chain: list[Plain] = [entry.record() for entry in times]
+            output.line(
+                to_json({"schema_version": SCHEMA_VERSION, **found.record(), "chain": chain})
+            )
         else:
-            for line in _text(found, file, output.width):
+            for line in _text(found, times, file, output.width):
                 output.line(line)
 
 
-def _text(found: Summary, file: Path, width: int | None) -> Iterator[str]:
+def _text(found: Summary, times: Sequence[TimeIn], file: Path, width: int | None) -> Iterator[str]:
     from nri_scope.cli.table import table
     from nri_scope.recorder.display import duration, moment, runtime, size
     from nri_scope.recorder.escape import safe
@@ -94,6 +110,9 @@ def _text(found: Summary, file: Path, width: int | None) -> Iterator[str]:
             width,
             right=range(1, 7),
         )
+    if times:
+        yield ""
+        yield from _chain(times, width)
     if stats.by_pod:
         yield ""
         yield from table(
@@ -107,6 +126,44 @@ def _text(found: Summary, file: Path, width: int | None) -> Iterator[str]:
         )
         if len(stats.by_pod) > _PODS:
             yield f"and {len(stats.by_pod) - _PODS:,} more pods; --format json has them all"
+
+
+def _chain(times: Sequence[TimeIn], width: int | None) -> Iterator[str]:
+    """Time in plugins. What tells a line from others comes first: terminals cut off the last."""
+    from nri_scope.cli.table import table
+    from nri_scope.recorder.display import duration
+    from nri_scope.recorder.escape import safe
+
+    yield safe(f"time in plugins{_deadlines(times)}", width)
+    yield from table(
+        ("plugin", "count", "p50", "p99", "max", "> half", "> all", "between"),
+        [
+            (
+                entry.owner.index if entry.after else str(entry.owner),
+                f"{entry.count:,}",
+                *(duration(took) for took in (entry.took.p50, entry.took.p99, entry.took.max)),
+                f"{entry.over_half:,}" if entry.deadline_ns else "",
+                f"{entry.over:,}" if entry.deadline_ns else "",
+                f"{entry.after}, {entry.before}" if entry.after else "",
+            )
+            for entry in times[:_TIMES]
+        ],
+        width,
+        right=range(1, 7),
+    )
+    if len(times) > _TIMES:
+        yield f"and {len(times) - _TIMES:,} more; --format json has them all"
+
+
+def _deadlines(times: Sequence[TimeIn]) -> str:
+    """How long a plugin may take; "" where the runtime does not tell."""
+    from nri_scope.recorder.display import duration
+
+    told = sorted({entry.deadline_ms for entry in times if entry.deadline_ms})
+    if not told:
+        return ""
+    limits = " to ".join(duration(ms * 1_000_000) for ms in dict.fromkeys((told[0], told[-1])))
+    return f"; each may take {limits} for an event"
 
 
 def _events(stats: Stats) -> str:

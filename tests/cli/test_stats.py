@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from nri_scope.cli.main import cli
-from nri_scope.recorder.model import Captured
+from nri_scope.recorder.model import Captured, Role
 from nri_scope.recorder.writer import Recorder
 from tests.recorder.made import START, at
 from tests.recorder.recordings import a_start, captured, record
@@ -135,3 +136,69 @@ def test_many_pods_are_cut_short_in_text_only(tmp_path: Path) -> None:
     text = stats(tmp_path / "many.nriscope.db")
     assert "and 10 more pods" in text
     assert len(json.loads(stats(tmp_path / "many.nriscope.db", "--format", "json"))["by_pod"]) == 30
+
+
+# -- time in plugins ----------------------------------------------------------------------------
+
+CHAIN = ("00-probe-a", "30-env-injector", "50-probe-b", "60-cpu-policy", "95-probe-c")
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("chain") / "x.nriscope.db", *CHAIN)
+
+
+def test_time_in_plugins(chain: Path) -> None:
+    lines = stats(chain).splitlines()
+    at = lines.index("time in plugins; each may take 2.00s for an event")
+    rows = {(row[0], *row[7:]): row[1:] for line in lines[at + 3 :] if len(row := line.split()) > 2}
+    assert rows["01–29", "00-probe-a,", "30-env-injector"][0] == "4"
+    assert rows["51–94", "50-probe-b,", "95-probe-c"][4:6] == ["0", "0"]
+
+
+def test_time_in_plugins_fits_80_columns(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = stats(chain).splitlines()
+    assert max(map(len, lines)) <= 80
+    (heading,) = [line for line in lines if line.startswith("plugin ")]
+    assert heading.split()[:5] == ["plugin", "count", "p50", "p99", "max"]
+    assert heading.endswith("> half  > all  between")
+
+
+def test_time_in_plugins_for_programs(chain: Path) -> None:
+    entries = json.loads(stats(chain, "--format", "json"))["chain"]
+    first = entries[0]
+    assert (first["owner"], first["index"]) == ("one of 01–29", "01–29")
+    assert (first["after"], first["before"], first["count"]) == (CHAIN[0], CHAIN[1], 4)
+    assert first["took_us"]["p50"] <= first["took_us"]["p99"] <= first["took_us"]["max"]
+    assert (first["deadline_ms"], first["over_half"], first["over_deadline"]) == (2000, 0, 0)
+
+
+def test_one_connection_has_no_time_in_plugins(path: Path) -> None:
+    assert "time in plugins" not in stats(path)
+    assert json.loads(stats(path, "--format", "json"))["chain"] == []
+
+
+def test_a_plugins_own_session(tmp_path: Path) -> None:
+    like = next(item for _, item in captured() if item.method != "Synchronize")
+    recorder = Recorder.open(tmp_path / "tap.nriscope.db")
+    start = replace(a_start("30-slow", START), role=Role.TAP)
+    recorder.capture(recorder.begin_session(start), like._replace(took_ns=1_200_000_000))
+    recorder.close()
+    text = stats(tmp_path / "tap.nriscope.db")
+    (row,) = [line.split() for line in text.splitlines() if line.startswith("30-slow")]
+    assert row == ["30-slow", "1", "1.20s", "1.20s", "1.20s", "1", "0"]
+
+
+def test_a_chain_of_many_is_cut_short_in_text_only(tmp_path: Path) -> None:
+    like = next(item for _, item in captured() if item.method != "Synchronize")
+    path = tmp_path / "long.nriscope.db"
+    recorder = Recorder.open(path)
+    plugins = [f"{index:02}-probe" for index in range(30)]
+    sessions = [recorder.begin_session(a_start(plugin, START)) for plugin in plugins]
+    for number, session in enumerate(sessions):
+        moment = at(1) + 1_000_000 * number
+        recorder.capture(session, like._replace(wall_ns=moment, mono_ns=moment))
+    recorder.close()
+    assert "and 9 more; --format json has them all" in stats(path)
+    assert len(json.loads(stats(path, "--format", "json"))["chain"]) == 29

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long plugins took, over all events: those that were seen, and those between connections."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nri_scope.nri.events import Event as NriEvent
+from nri_scope.recorder.model import Role, Session
+from nri_scope.recorder.plain import Plain
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.records import deadline_ms
+from nri_scope.recorder.stats import Took
+
+from .chain import Chain
+from .model import Span
+from .owner import Owner
+from .rounds import Round, Rounds
+from .spans import spans
+
+_NAMES = frozenset(event.name for event in NriEvent)
+_PASSIVE = frozenset({Role.LOGGER, Role.PROBE})
+_NO_NAMES = Chain()
+"""Who else is in the chain only requests tell; indices say enough here."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeIn:
+    """The time that all events took in one plugin, or between two connections."""
+
+    owner: Owner
+    """Who had this time: a plugin that was seen, or those between two connections that were."""
+    after: str
+    """The connection (``NN-name``) before them; "" where ``owner`` is one that was seen."""
+    before: str
+    """The connection behind them; likewise."""
+    count: int
+    took: Took
+    """Between two connections with what the runtime itself takes, some tens of µs."""
+    deadline_ns: int
+    """For one plugin and one event, the shortest that was told; 0 where none was."""
+    over_half: int
+    """Events that took more than half of their deadline, those of ``over`` among them."""
+    over: int
+    """Events that took longer than one plugin may."""
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """To the nearest millisecond, as runtimes send a hair less than they were told."""
+        return deadline_ms(self.deadline_ns)
+
+    def record(self) -> dict[str, Plain]:
+        """For programs."""
+        took = self.took
+        return {
+            "owner": str(self.owner),
+            "index": self.owner.index,
+            "after": self.after,
+            "before": self.before,
+            "count": self.count,
+            "took_us": {"p50": took.p50 // 1000, "p99": took.p99 // 1000, "max": took.max // 1000},
+            "deadline_ms": self.deadline_ms,
+            "over_half": self.over_half,
+            "over_deadline": self.over,
+        }
+
+
+@dataclass(slots=True)
+class _Tally:
+    owner: Owner
+    times: array[int] = field(default_factory=lambda: array("q"))
+    deadline_ns: int = 0
+    over_half: int = 0
+    over: int = 0
+
+    def add(self, span: Span) -> None:
+        self.times.append(span.ns)
+        deadline = span.deadline_ns
+        if deadline > 0:
+            if deadline < self.deadline_ns or not self.deadline_ns:
+                self.deadline_ns = deadline
+            if 2 * span.ns > deadline:
+                self.over_half += 1
+                self.over += span.ns > deadline
+
+
+class Latency:
+    """Adds up the time of rounds. Takes 8 bytes of memory for each part of one."""
+
+    def __init__(self) -> None:
+        # By the connections at both ends; by the plugin's own name where it was seen.
+        self._tallies: dict[tuple[str, str, str], _Tally] = {}
+
+    def feed(self, one: Round) -> None:
+        """Count what passed in a round; only in what goes through the chain."""
+        if one.name not in _NAMES:
+            return
+        for span in spans(one, _NO_NAMES):
+            seen = "" if span.after else str(span.owner)
+            key = (span.after, span.before, seen)
+            tally = self._tallies.get(key)
+            if tally is None:
+                tally = self._tallies[key] = _Tally(span.owner)
+            tally.add(span)
+
+    def result(self) -> tuple[TimeIn, ...]:
+        """In call order."""
+        entries: list[TimeIn] = []
+        for (after, before, seen), tally in sorted(self._tallies.items(), key=_call_order):
+            took = Took.of(tally.times)
+            assert took is not None, seen
+            entries.append(
+                TimeIn(
+                    tally.owner,
+                    after,
+                    before,
+                    len(tally.times),
+                    took,
+                    tally.deadline_ns,
+                    tally.over_half,
+                    tally.over,
+                )
+            )
+        return tuple(entries)
+
+
+def _call_order(item: tuple[tuple[str, str, str], _Tally]) -> tuple[str, str]:
+    """A plugin that was seen comes before the time between it and the next one."""
+    (after, before, seen), _ = item
+    return after or seen, before
+
+
+def latency(recording: Recording) -> tuple[TimeIn, ...]:
+    """Of a whole recording; () where no plugin and no two connections of one chain were seen.
+
+    Raises RecordingError.
+    """
+    sessions = recording.sessions()
+    if not _has_chain(sessions):
+        return ()
+    rounds, found = Rounds.of(sessions), Latency()
+    for event in recording.events():
+        over = rounds.feed(event)
+        if over is not None:
+            found.feed(over)
+    last = rounds.flush()
+    if last is not None:
+        found.feed(last)
+    return found.result()
+
+
+def _has_chain(sessions: Iterable[Session]) -> bool:
+    """Whether any time in a plugin can have been seen: most recordings have one passive session."""
+    newest_end: float = 0
+    for session in sorted(sessions, key=lambda session: session.started_ns):
+        if session.role == Role.CRI:
+            continue
+        if session.role not in _PASSIVE or session.started_ns < newest_end:
+            return True
+        ended = float("inf") if session.ended_ns is None else session.ended_ns
+        newest_end = max(newest_end, ended)
+    return False
