@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which plugin changed what of a container: evidence weighed, in OCI terms."""
 
+from .differ import Differ
 from .history import History
 from .model import Applied, Asked, Claim, Evidence, RoundDiff, Span, Step
 from .owner import Owner, Who
@@ -10,6 +11,7 @@ __all__ = [
     "Applied",
     "Asked",
     "Claim",
+    "Differ",
     "Evidence",
     "History",
     "Owner",

@@ -67,6 +67,8 @@ class _Creation:
         self.chain = Chain.of(stations, owned.plugins if owned else ())
         self.found = Findings()
         self.id = ""
+        self.expected = api.Container()
+        """What the next plugin is shown if nobody whom we do not see is asked before it."""
         # What no later plugin is shown, and so no snapshot has: put on top of each.
         self.hidden = api.ContainerAdjustment()
 
@@ -92,6 +94,7 @@ class _Creation:
                 )
         self.id = container.id
         base = spec = oci.spec_of(container)
+        self.expected = container
         before_this: Station | None = None
         for station, request in pairs:
             spec = self._reach(spec, before_this, station, request)
@@ -99,11 +102,11 @@ class _Creation:
             before_this = station
             if self.found.failure:
                 break
-        self._conflicts(pairs)
+        self._conflicts(tuple(station for station, _ in pairs))
         last = before_this
         tail = RUNTIME
         if self.owned is not None:
-            spec = self._end(spec, last, self.owned)
+            spec = self._end(spec, base, last, self.owned)
             self._compare(spec, self.owned)
         elif last is not None and not self.found.failure:
             tail = self.chain.between(last, None, or_runtime=True)
@@ -117,12 +120,15 @@ class _Creation:
         request: api.CreateContainerRequest,
     ) -> Spec:
         """What happened to `spec` on the way from `after` to `station`."""
+        if request.container == self.expected:
+            return spec
         shown = self._with_hidden(oci.spec_of(request.container))
         if after is None and self.owned is None:
             return shown
         between = self.chain.between(after, station)
         for change in oci.changes(spec, shown):
             self.found.steps.append(self._unseen(change, between, station.event))
+        self.expected = request.container
         return shown
 
     def _unseen(self, change: Change, between: Owner, event: Event) -> Step:
@@ -157,6 +163,7 @@ class _Creation:
             self._refused(spec, reply.adjust, owner, evidence, error.problem)
             return spec
         self._hide(turn.adjustment)
+        self.expected = turn.request.container
         after = self._with_hidden(oci.spec_of(turn.request.container))
         notes = {one.path: one.reason for one in remarks}
         for change in oci.changes(spec, after):
@@ -164,9 +171,11 @@ class _Creation:
             self.found.steps.append(step(self.id, change, owner, evidence, event, note))
         for one in remarks:
             self.found.vain(self.id, owner, evidence, one)
+        wanted = oci.adjust(spec, reply.adjust)
         for gone in turn.dropped:
+            value = value_at(wanted, gone.path) or gone.value
             self.found.asked.append(
-                Asked(gone.container_id, owner, gone.path, gone.value, gone.reason, evidence)
+                Asked(gone.container_id, owner, gone.path, value, gone.reason, evidence)
             )
         self.found.updates += [Wanted(owner, evidence, event, each) for each in reply.update]
         return after
@@ -184,41 +193,21 @@ class _Creation:
             value = change.after
             self.found.asked.append(Asked(self.id, owner, change.path, value, failure, evidence))
 
-    def _conflicts(self, pairs: list[tuple[Station, api.CreateContainerRequest]]) -> None:
-        """Find the reply at which the runtime gave up, from all replies that are known."""
-        replies = [
-            (station, cast("api.CreateContainerResponse", reply))
-            for station, _ in pairs
-            if (reply := reply_of(station)) is not None and reply.ByteSize()
-        ]
-        if len(replies) < 2 or self.found.failure:
+    def _conflicts(self, stations: tuple[Station, ...]) -> None:
+        """Take back what a plugin asked for at which the runtime gave up."""
+        culprit, failure = _refusal(stations)
+        if not failure or self.found.failure:
             return
-        turn = merging.Creation(pairs[0][1], version=version_of(pairs[0][0]))
-        for station, reply in replies:
-            try:
-                turn.apply(reply, station.plugin)
-            except AdjustmentRefused as error:
-                refused = plugin(station.plugin)
-                self.found.fail(error.problem)
-                kept: list[Step] = []
-                for one in self.found.steps:
-                    if one.owner != refused:
-                        kept.append(one)
-                        continue
-                    self.found.asked.append(
-                        Asked(
-                            self.id,
-                            refused,
-                            one.change.path,
-                            one.change.after,
-                            error.problem,
-                            one.evidence[0],
-                        )
-                    )
-                self.found.steps = kept
-                return
+        self.found.fail(failure)
+        refused = [one for one in self.found.steps if one.owner == plugin(culprit)]
+        self.found.steps = [one for one in self.found.steps if one not in refused]
+        for one in refused:
+            change = one.change
+            self.found.asked.append(
+                Asked(self.id, one.owner, change.path, change.after, failure, one.evidence[0])
+            )
 
-    def _end(self, spec: Spec, last: Station | None, owned: Owned) -> Spec:
+    def _end(self, spec: Spec, base: Spec, last: Station | None, owned: Owned) -> Spec:
         """What happened after the last station, by what validators are told."""
         request = owned.request
         turn = merging.Creation(
@@ -237,7 +226,7 @@ class _Creation:
         for change in oci.changes(spec, final):
             self.found.steps.append(self._by_owner(change, rest, last, owned))
         seen = {(one.path, one.container) for one in self.found.asked}
-        for one in oci.remarks(request.adjust, spec):
+        for one in oci.remarks(request.adjust, base):
             if (one.path, self.id) not in seen:
                 names = owned.owners_of(self.id, one.path)
                 owner = one_of(*names) if names else rest
@@ -280,6 +269,34 @@ class _Creation:
 
     def _version(self) -> NriVersion | None:
         return version_of(self.stations[0]) if self.stations else None
+
+
+def conflict(stations: tuple[Station, ...]) -> str:
+    """Why the runtime gave up, by the replies that are known; "" where nothing says so."""
+    for station in stations:
+        if station.event.status_code not in (0, 4, 14):
+            return f"{station.plugin} answered: {station.event.status_message or 'an error'}"
+    return _refusal(stations)[1]
+
+
+def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
+    """The plugin at whose reply the runtime gave up, and its words; "" where it did not."""
+    replies = [
+        (station, cast("api.CreateContainerResponse", reply))
+        for station in stations
+        if (reply := reply_of(station)) is not None and reply.ByteSize()
+    ]
+    request = request_of(stations[0]) if replies else None
+    if request is None:
+        return "", ""
+    first = cast("api.CreateContainerRequest", request)
+    turn = merging.Creation(first, version=version_of(stations[0]))
+    for station, reply in replies:
+        try:
+            turn.apply(reply, station.plugin)
+        except AdjustmentRefused as error:
+            return station.plugin, error.problem
+    return "", ""
 
 
 HIDDEN = ("/cdiDevices", "/linux/intelRdt", "/linux/memoryPolicy")

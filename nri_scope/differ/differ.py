@@ -29,6 +29,7 @@ from .rounds import (
     VALIDATE,
     Round,
     Rounds,
+    Station,
 )
 from .spans import spans
 
@@ -43,7 +44,17 @@ class Differ:
     out, and nothing raises.
     """
 
-    def __init__(self, sessions: Iterable[Session] = (), *, keep: bool = True) -> None:
+    def __init__(
+        self,
+        sessions: Iterable[Session] = (),
+        *,
+        keep: bool = True,
+        only: Iterable[str] | None = None,
+    ) -> None:
+        """``only``: ids of the containers that matter; of all others no more is looked at than
+        what their events did to these.
+        """
+        self._only = None if only is None else frozenset(only)
         self.histories: dict[str, History] = {}
         self._rounds = Rounds.of(sessions)
         self._keep = keep
@@ -132,7 +143,10 @@ class Differ:
         whole = one or validation
         assert whole is not None
         owned = None if validation is None else _owned(validation)
-        made = creation.creation(one.stations if one else (), owned)
+        stations = one.stations if one else ()
+        if self._only is not None and whole.first.container_id not in self._only:
+            return [self._beside_creation(whole, stations, owned)]
+        made = creation.creation(stations, owned)
         if made is None:
             return [self._plain(whole, Findings())]
         found = made.found
@@ -145,8 +159,8 @@ class Differ:
             made.base_owner,
             made.spec,
             [one for one in found.steps if one.container == made.container.id],
-            whole.first.id,
-            found.failure,
+            created_event=whole.first.id,
+            failure=found.failure,
             remarks=list(found.remarks),
         )
         self.histories[history.id] = history
@@ -161,6 +175,18 @@ class Differ:
             found.note("its way through the chain was not seen")
         return [self._diff(whole, found, made.chain, extra=validation if one else None)]
 
+    def _beside_creation(
+        self, whole: Round, stations: tuple[Station, ...], owned: Owned | None
+    ) -> RoundDiff:
+        """What came of a creation for others than the container that was created."""
+        found = Findings()
+        found.fail(creation.conflict(stations))
+        wanted = told.updates_of_replies(stations)
+        if owned is not None:
+            wanted += told.updates_of_validation(owned, Chain.of(stations, owned.plugins))
+        updates.beside(wanted, found, self._history, version=version_of(whole.stations[0]))
+        return self._plain(whole, found)
+
     def _other(self, one: Round) -> RoundDiff | None:
         match one.name:
             case "Configure" | "Shutdown":
@@ -172,7 +198,8 @@ class Differ:
             case _ if one.name == SYNCHRONIZE:
                 return self._synchronized(one)
         found = Findings()
-        self._look_at(one, found)
+        if self._only is None or one.first.container_id in self._only:
+            self._look_at(one, found)
         if one.name == UPDATE:
             history = self._history(one.first.container_id)
             seen, spec = updates.updating(one, Chain.of(one.stations), history.spec)
@@ -273,6 +300,10 @@ class Differ:
         self, one: Round, found: Findings, chain: Chain, *, extra: Round | None = None
     ) -> RoundDiff:
         first = one.first
+        for asked in found.asked:
+            history = self.histories.get(asked.container)
+            if history is not None:
+                history.asked.append(asked)
         missed = self._rounds.missed_by(one)
         stations = (*one.stations, *(extra.stations if extra else ()))
         return RoundDiff(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.oci import Spec
 
-from .model import Evidence, Step
+from .model import Asked, Evidence, Step
 from .owner import UNKNOWN, Owner
 
 
@@ -26,6 +26,8 @@ class History:
     """As it is now, with what is known."""
     steps: list[Step] = field(default_factory=list)
     """In order."""
+    asked: list[Asked] = field(default_factory=list)
+    """What plugins asked for in vain."""
     created_event: int = 0
     """The first event of its creation; 0: it was there before, or its creation was not seen."""
     failure: str = ""

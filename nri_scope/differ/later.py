@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Spec
+from nri_scope.oci import Change, Spec
 
 from .history import History
 from .model import Evidence, Step
@@ -49,6 +49,9 @@ _MAY_BE_LEFT_OUT = (
 not shown says nothing (containerd before 2.3 shows no rlimits, no runtime a CDI device)."""
 
 
+_RULES, _DEVICES = "/linux/resources/devices/", "/linux/devices/"
+
+
 def fingerprint(container: api.Container) -> bytes:
     """Equal for two views of one container that differ in nothing a plugin could have changed."""
     plain = api.Container()
@@ -74,11 +77,30 @@ def drift(
     if known.get("mounts") != shown.get("mounts"):
         # The first mount that a plugin adds has the runtime sort them all.
         known, now = oci.sort_mounts(known), oci.sort_mounts(shown)
-    steps = [
-        Step(history.id, change, owner, (Evidence.EVENTS,), event, at_ns, note=note)
-        for change in oci.changes(known, now)
-    ]
+    steps: list[Step] = []
+    for change in oci.changes(known, now):
+        by, why = _for_device(history, change) or (owner, note)
+        steps.append(Step(history.id, change, by, (Evidence.EVENTS,), event, at_ns, note=why))
     return steps, shown
+
+
+def _for_device(history: History, change: Change) -> tuple[Owner, str] | None:
+    """Who had a device added for which the runtime then adds a rule to the cgroup's list.
+
+    Every runtime does, by upstream's generator: the rule follows from the device.
+    """
+    rule = change.after
+    if not change.path.startswith(_RULES) or change.kind != "added" or not isinstance(rule, dict):
+        return None
+    for step in reversed(history.steps):
+        device = step.change.after
+        if (
+            step.change.path.startswith(_DEVICES)
+            and isinstance(device, dict)
+            and all(device.get(name) == rule.get(name) for name in ("type", "major", "minor"))
+        ):
+            return step.owner, f"the runtime's rule for the device {device.get('path')}"
+    return None
 
 
 def _carry_over(known: Spec, shown: Spec, path: tuple[str, ...]) -> None:

@@ -21,8 +21,6 @@ VALIDATE = "ValidateContainerAdjustment"
 SYNCHRONIZE = "Synchronize"
 UNSOLICITED = "UpdateContainers"
 CONTAINER_STATUS = "ContainerStatus"
-CRI = "cri"
-"""The role of sessions that hold what the CRI told."""
 
 _BITS = {event.name: event.bit for event in NriEvent}
 _ALONE = frozenset({"Configure", SYNCHRONIZE, UNSOLICITED, CONTAINER_STATUS, "Shutdown"})
@@ -144,7 +142,7 @@ class Rounds:
             session
             for session in self.sessions.values()
             if session.id not in seen
-            and session.role != CRI
+            and session.role != Role.CRI
             and (session.mask == 0 or session.mask & bit)
             and session.started_ns < began
             and (session.ended_ns is None or session.ended_ns > ended)
