@@ -85,15 +85,15 @@ def _mount(value: Spec, _key: str) -> str:
     if not {"destination", "type", "source"} <= value.keys() <= {*_MOUNT}:
         return ""
     source, destination, kind = value["source"], value["destination"], value["type"]
-    options = value.get("options", [])
-    if not isinstance(options, list):
+    options = value.get("options", ["defaults"])
+    if not isinstance(options, list) or not options:
         return ""
     for text in (source, destination, kind):
         if not (isinstance(text, str) and _PLAIN.match(text)):
             return ""
     if not all(isinstance(text, str) and _PLAIN_OPTION.match(text) for text in options):
         return ""
-    listed = f" ({','.join(map(str, options))})" if options else ""
+    listed = f" ({','.join(map(str, options))})" if "options" in value else ""
     return f"{source} on {destination} type {kind}{listed}"
 
 
@@ -108,24 +108,32 @@ def _device(value: Spec, key: str) -> str:
         return ""
     if type(major) is not int or type(minor) is not int:
         return ""
-    if type(mode) is not int and "fileMode" in value:
+    if "fileMode" in value and not (type(mode) is int and mode >= 0):
         return ""
     told = _without(value, ("type", "major", "minor", "fileMode"))
-    parts = [f"{kind} {major}:{minor}", _fields(told, "path", key)]
-    if isinstance(mode, int):
-        parts.insert(1, f"mode=0{mode:o}" if mode >= 0 else f"mode={mode}")
-    return " ".join(filter(None, parts))
+    rest = _fields(told, "path", key)
+    if rest is None:
+        return ""
+    octal = f"mode=0{mode:o}" if isinstance(mode, int) else ""
+    return " ".join(filter(None, (f"{kind} {major}:{minor}", octal, rest)))
 
 
 def _named(name: str) -> Callable[[Spec, str], str]:
     """Fields side by side, without the one called `name` where the path says it already."""
-    return lambda value, key: _fields(value, name, key)
+    return lambda value, key: _fields(value, name, key) or ""
 
 
-def _fields(value: Spec, name: str, key: str) -> str:
-    told = _without(value, (name,)) if value.get(name) == _COUNTED.sub("", key) else value
+def _fields(value: Spec, name: str, key: str) -> str | None:
+    """None where that would not be clear."""
+    told = value
+    if name:
+        # Left out it means that it is what the path says.
+        if name not in value:
+            return None
+        if value[name] == _COUNTED.sub("", key):
+            told = _without(value, (name,))
     if not all(_PLAIN.match(field) for field in told):
-        return ""
+        return None
     return " ".join(f"{field}={_inner(one)}" for field, one in told.items())
 
 

@@ -42,6 +42,8 @@ MEANING = {
     Evidence.REQUEST: "the runtime's own request",
 }
 
+_PLURAL = (Evidence.PROBES, Evidence.EVENTS)
+
 
 def owner(who: Owner) -> str:
     """Who it was."""
@@ -108,7 +110,8 @@ def claim(other: Claim, step: Step) -> str:
     if step.change.kind != "moved" and (other.value != step.change.after or not parts):
         there = other.value is not None
         parts.append(_value(step.change.path, other.value) if there else "no such thing")
-    return f"but {other.evidence} says: {', '.join(parts) or 'otherwise'}"
+    say = "say" if other.evidence in _PLURAL else "says"
+    return f"but {other.evidence} {say}: {', '.join(parts) or 'otherwise'}"
 
 
 def asked(one: Asked, diff: RoundDiff, name_of: NameOf) -> str:
@@ -155,7 +158,8 @@ def slow_span(one: Span) -> str:
     who = owner(one.owner)
     if one.after and one.before:
         who = f"{who} (between {one.after} and {one.before})"
-    return f"{who} took {duration(one.ns)}, more than half of {duration(one.deadline_ns)}"
+    deadline = duration(one.deadline_ns)
+    return f"{who} took {duration(one.ns)}, over half of the deadline of {deadline}"
 
 
 def times(spans: Sequence[Span]) -> str:

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of a terminal's width."""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from nri_scope.differ.render.layout import RED, Layout, Part, broken
+from nri_scope.recorder.escape import columns, safe
+
+
+@given(st.lists(st.text(max_size=200), max_size=4), st.integers(40, 100))
+@example(["\x1b[2J" * 30, "日本" * 40, "a\u202eb"], 80)
+def test_nothing_is_wider_than_the_terminal_and_nothing_is_lost(
+    texts: list[str], width: int
+) -> None:
+    lines = Layout(width=width, colour=False).parts([Part(text) for text in texts], 2, 6)
+    assert all(columns(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join("".join(map(safe, texts)).split())
+
+
+def test_parts_stay_together_where_there_is_room() -> None:
+    layout = Layout(width=40, colour=False)
+    parts = [Part("+ /process/env/FOO"), Part('"a long value"'), Part("by 30-x (tap)")]
+    assert layout.parts(parts, 2, 6) == [
+        '  + /process/env/FOO  "a long value"',
+        "      by 30-x (tap)",
+    ]
+    assert Layout(width=None, colour=False).parts(parts, 2, 6) == [
+        '  + /process/env/FOO  "a long value"  by 30-x (tap)'
+    ]
+
+
+def test_lines_are_broken_at_blanks_rather_than_within_words() -> None:
+    assert broken("one two three/four five", 22, 22) == ["one two three/four", "five"]
+    assert broken("/usr/local/bin:/usr/bin:/bin", 20, 20) == ["/usr/local/bin:/usr/", "bin:/bin"]
+    assert broken("x" * 45, 20, 20) == ["x" * 20, "x" * 20, "x" * 5]
+
+
+def test_colours_surround_what_is_escaped() -> None:
+    layout = Layout(width=80, colour=True)
+    assert layout.sentence("a\x1b[2Jb", 0, RED) == ["\x1b[31ma\\x1b[2Jb\x1b[0m"]

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds as lines for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.differ.model import Applied, RoundDiff
+from nri_scope.differ.render import renderer
+from nri_scope.recorder.escape import columns
+from tests.differ.render.samples import (
+    CALM,
+    CREATION,
+    FAILED,
+    JUDGED,
+    POD_EVENT,
+    STEPS,
+    name_of,
+    step,
+    with_step,
+)
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nri_scope.differ.render.text.clock", lambda at_ns: "22:13:20.000")
+    monkeypatch.setattr("nri_scope.differ.render.text.day", lambda at_ns: "2023-11-14 +00:00")
+
+
+def text(
+    *rounds: RoundDiff,
+    width: int | None = 80,
+    colour: bool = False,
+    live: bool = False,
+    quiet: bool = False,
+) -> list[str]:
+    render = renderer("text", width=width, colour=colour, live=live, quiet_unchanged=quiet)
+    lines = [*render.head("x.nriscope.db")]
+    for one in rounds:
+        lines += render.round(one, name_of)
+    return [*lines, *render.end()]
+
+
+def test_a_round_reads_well() -> None:
+    assert "\n".join(text(CREATION, CALM)) == EXPECTED
+
+
+EXPECTED = """\
+x.nriscope.db
+
+── 2023-11-14, times at UTC+00:00
+    14 22:13:20.000 CreateContainer  shop/web/app
+  chain: 00-probe-a, 20-device (unseen), 30-env-injector, 60-cpu-policy
+  ! not seen by 99-late
+  ! nobody saw what plugins after 60 did
+  + /linux/devices/~1dev~1x  c 1:3 mode=0666  by one of 01–29 (probes)
+  ~ /process/env/FOO  "bar" → "baz"  by 30-env-injector (tap), applied
+  + /mounts/~1data  tmpfs on /data type tmpfs (rw,size=1m)  as the 8th
+      by 30-env-injector (tap)
+      ! NOT APPLIED: the runtime's spec does not have it
+  > /mounts/~1dev  moved from 4th to 2nd place
+      by one of 30-env-injector, 60-cpu-policy (tap)
+  - /annotations/x.io~1y  was "v"  owner unknown (events)
+      note: it was gone in the next event
+  + /linux/resources/cpu/shares  512  by 60-cpu-policy (tap)
+      ! APPLIED DIFFERENTLY: the runtime's spec has 1024
+      ! but validator says: by 30-env-injector
+      ! but probes say: no such thing
+  ~ /process/oomScoreAdj  0 → 5  by the runtime (cri)
+  ~ /linux/resources/memory/limit  1 → 2  by a CRI request (request)
+  on another container, shop/web/sidecar:
+    ~ /linux/resources/cpu/cpus  "0-1" → "1"  by 60-cpu-policy (tap)
+  ! in vain: 60-cpu-policy asked for /linux/resources/cpu/mems = "0" on
+      shop/web/sidecar: it is gone
+  ! SLOW: one of 01–29 (between 00-probe-a and 30-env-injector) took 1.40s,
+      over half of the deadline of 2.00s
+  time: 1.40s in 01–29, 52µs in 30-env-injector; each plugin has 2.00s
+    17 22:13:20.000 StartContainer  shop/web/app  no change seen
+
+9 changes of 2 containers, in 1 of 2 events
+one of 01–29: a plugin between two connections that we saw; nothing tells which
+one of 30-env-injector, 60-cpu-policy: any one of these or several; nothing
+  tells which
+a second plugin at 00, 30 may be meant too, if there is one: the same index has
+  no order
+evidence: tap: the plugin's own answer; validator: the runtime's list of last
+  owners; probes: seen before and after; events: a later event shows it; cri:
+  the spec that the runtime really used; request: the runtime's own request"""
+
+
+def test_what_is_not_a_terminal_gets_a_line_a_change() -> None:
+    lines = text(CREATION, width=None)
+    assert '  ~ /process/env/FOO  "bar" → "baz"  by 30-env-injector (tap), applied' in lines
+    assert sum(line[2:4] in {"+ ", "- ", "~ ", "> "} for line in lines) == len(STEPS) - 1
+
+
+def test_colour_is_never_alone() -> None:
+    plain = text(CREATION, CALM, FAILED)
+    coloured = text(CREATION, CALM, FAILED, colour=True)
+    assert plain != coloured
+    assert _without_colour(coloured) == plain
+
+
+def _without_colour(lines: Sequence[str]) -> list[str]:
+    return [re.sub(r"\x1b\[[0-9]+m", "", line) for line in lines]
+
+
+def test_unchanged_rounds_are_one_line_or_none() -> None:
+    lines = text(CALM, POD_EVENT)
+    assert "    17 22:13:20.000 StartContainer  shop/web/app  no change seen" in lines
+    assert "    18 22:13:20.000 StopPodSandbox  pod shop/web  no change seen" in lines
+    assert lines[-1] == "no change seen in 2 events"
+    assert text(CALM, POD_EVENT, quiet=True) == [
+        "x.nriscope.db",
+        "",
+        "no change seen in 2 events",
+    ]
+
+
+def test_a_failure_is_told_even_where_nothing_changed() -> None:
+    lines = text(FAILED, quiet=True)
+    assert "  ! FAILED: 30-env-injector answered: no\\x1b[2Jway" in lines
+
+
+def test_what_became_of_earlier_changes_is_told_briefly() -> None:
+    lines = text(JUDGED, quiet=True)
+    assert "    20 22:13:20.000 ContainerStatus, told over CRI  shop/web/app" in lines
+    assert "  1 of 3 earlier changes were applied" in lines
+    assert not [line for line in lines if "FOO" in line]
+    assert "      ! NOT APPLIED: the runtime's spec does not have it" in lines
+    assert "      ! APPLIED DIFFERENTLY: the runtime's spec has 1024" in lines
+    assert lines[-2] != "3 changes of 1 container, in 1 of 1 event"
+    good = replace(JUDGED, steps=(STEPS[1],))
+    assert text(good)[-3].endswith("the earlier change was applied")
+    assert len(text(good, quiet=True)) == 3
+
+
+def test_the_legend_comes_once_and_says_what_a_range_means() -> None:
+    words = "one of 01–29: a plugin between two connections that we saw; nothing tells which"
+    assert text(CREATION, CREATION).count(words) == 1
+    live = text(CREATION, CALM, CREATION, live=True, width=None)
+    assert live.count(f"  {words}") == 1
+    assert live.index(f"  {words}") < next(at for at, x in enumerate(live) if "StartContainer" in x)
+    assert not [line for line in text(CALM) if "one of" in line]
+
+
+def test_ties_are_explained() -> None:
+    joined = " ".join(" ".join(text(CREATION)).split())
+    assert "a second plugin at 00, 30 may be meant too, if there is one" in joined
+
+
+def test_only_more_than_half_of_the_deadline_is_slow() -> None:
+    assert [line for line in text(CREATION) if "SLOW" in line] == [
+        "  ! SLOW: one of 01–29 (between 00-probe-a and 30-env-injector) took 1.40s,"
+    ]
+    half = replace(CREATION, spans=(CREATION.spans[0]._replace(ns=10**9),))
+    assert not [line for line in text(half) if "SLOW" in line]
+
+
+def test_rounds_of_many_days_say_which() -> None:
+    assert [line for line in text(CALM, CALM) if "──" in line] == [
+        "── 2023-11-14, times at UTC+00:00"
+    ]
+
+
+@pytest.mark.parametrize("applied", [None, *Applied])
+def test_every_fate_is_told_of_every_kind(applied: Applied | None) -> None:
+    for one in STEPS:
+        joined = "\n".join(text(with_step(replace(one, applied=applied))))
+        words = "" if applied is None else str(applied)
+        assert words.lower() in joined.lower()
+
+
+@given(st.text(), st.text(), st.text(), st.integers(60, 100))
+def test_hostile_text_stays_within_its_lines(
+    path: str, before: str, after: str, width: int
+) -> None:
+    hostile = replace(step(f"/x{path}", before, after), note=before)
+    diff = replace(with_step(hostile), failure=after, remarks=(path,), seen_by=(before,))
+    lines = text(diff, width=width)
+    assert all(columns(line) <= width for line in lines)
+    assert all(line.isprintable() for line in lines)
