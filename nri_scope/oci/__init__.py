@@ -14,7 +14,7 @@ from .container import spec_of
 from .differences import Change, Kind, changes, same
 from .lines import Form, Line, walk
 from .paths import pointer, split
-from .places import value_at
+from .places import labels_at, namesakes, value_at
 from .reading import read_spec
 from .remarks import Remark, RemarkKind, remarks
 from .spec import ABSENT, Absent, Json, Spec
@@ -34,6 +34,8 @@ __all__ = [
     "adjust",
     "apply",
     "changes",
+    "labels_at",
+    "namesakes",
     "pointer",
     "read_spec",
     "remarks",

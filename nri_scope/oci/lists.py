@@ -30,7 +30,12 @@ _COUNTED = re.compile(r"#\d+$")
 
 def items(found: dict[str, Json], keyed: Keyed) -> list[Json]:
     """The array of which `members` makes `found`."""
-    return [keyed.join(_COUNTED.sub("", label), value) for label, value in found.items()]
+    return [keyed.join(key_of(label), value) for label, value in found.items()]
+
+
+def key_of(label: str) -> str:
+    """The key that `members` made `label` of."""
+    return _COUNTED.sub("", label)
 
 
 def members(items: list[Json], keyed: Keyed) -> dict[str, Json] | None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .lists import KEYED, members
+from .lists import KEYED, key_of, members
 from .paths import pointer, split
 from .spec import ABSENT, Absent, Json, Spec
 
@@ -29,7 +29,27 @@ def value_at(spec: Spec, path: str) -> Json | Absent:
     return value
 
 
-def labelled(place: str | None, value: Json) -> dict[str, Json] | None:
+def namesakes(spec: Spec, path: str) -> list[Json]:
+    """What stands at `path` and, in a keyed array, under the same key: ``KEY``, ``KEY#2`` and on.
+
+    [] where nothing does. Which of them has which label depends on the others, so that one value
+    may have another label in another spec.
+    """
+    parent, _, last = path.rpartition("/")
+    members_there = labelled(parent, value_at(spec, parent))
+    if members_there is None or parent not in KEYED:
+        value = value_at(spec, path)
+        return [] if isinstance(value, Absent) else [value]
+    (label,) = split(f"/{last}")
+    return [value for each, value in members_there.items() if key_of(each) == key_of(label)]
+
+
+def labels_at(spec: Spec, path: str) -> list[str]:
+    """The labels of the array at `path`, in order; [] for what is no array."""
+    return [*(labelled(path, value_at(spec, path)) or ())]
+
+
+def labelled(place: str | None, value: Json | Absent) -> dict[str, Json] | None:
     """The members of an array by what stands for them in a path; None for what is no array.
 
     `place` is the array's own path, None for one that is too long to be that of a keyed array.

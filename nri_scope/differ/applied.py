@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of changes, by the OCI spec that the runtime says it really used.
+
+That spec has all that the OCI runtime was given (``ociVersion``, ``root``, capabilities, …), most
+of which NRI never shows; updates reach it too, in containerd and in CRI-O. It has neither
+``/cdiDevices`` nor ``/nri``, which are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from nri_scope.oci import (
+    ABSENT,
+    Absent,
+    Change,
+    Json,
+    Spec,
+    apply,
+    changes,
+    labels_at,
+    namesakes,
+    same,
+    split,
+    value_at,
+)
+from nri_scope.oci.resources import UNRESOLVED_CLASS
+
+from .model import Applied, Step
+
+NO_SWAP_LIMIT = "the swap limit follows the memory limit, on nodes that can limit swap"
+CLASS_UNKNOWN = "only the node's configuration tells what the class means"
+
+_MEMORY = "/linux/resources/memory"
+_BLOCK_IO = "/linux/resources/blockIO"
+_OURS = "/cdiDevices", "/nri"
+
+
+class _Finding(NamedTuple):
+    applied: Applied | None
+    actual: Json = None
+    note: str = ""
+
+
+_YES = _Finding(Applied.YES)
+_NO = _Finding(Applied.NO)
+
+
+def judge(step: Step, real: Spec, known: Spec | None = None) -> Step:
+    """`step` with what the runtime's own spec says of it: ``applied``, ``actual``, ``note``.
+
+    It has a meaning for a step that no later one undid, see `judge_all`. ``applied`` is None for
+    what the spec cannot tell: CDI devices, what a block I/O class means; and a move without
+    `known`, the spec with everything that plugins did. A change is applied where its value is
+    there, possibly with more that the runtime filled in (a device's mode and owners); a removal
+    where nothing is; a move where the member still stands between the same others.
+    """
+    if step.change.kind == "moved":
+        finding = _of_move(step.change.path, real, known)
+    else:
+        finding = _of_change(step.change, real)
+    note = step.note if step.note not in (NO_SWAP_LIMIT, CLASS_UNKNOWN) else ""
+    return replace(step, applied=finding.applied, actual=finding.actual, note=note or finding.note)
+
+
+def judge_all(steps: Sequence[Step], real: Spec, known: Spec | None = None) -> dict[int, Step]:
+    """The steps of one container that can be judged, judged, by their positions in `steps`.
+
+    Not those whose value a later step changed, in part or with what it is a part of.
+    """
+    judged: dict[int, Step] = {}
+    changed: set[str] = set()
+    around: set[str] = set()
+    moved: set[str] = set()
+    for number in range(len(steps) - 1, -1, -1):
+        step = steps[number]
+        path = step.change.path
+        above = _above(path)
+        if step.change.kind == "moved":
+            # Moved again, or gone, or come anew since.
+            if path not in moved and path not in changed and changed.isdisjoint(above):
+                judged[number] = judge(step, real, known)
+            moved.add(path)
+            continue
+        if path not in changed and path not in around and changed.isdisjoint(above):
+            judged[number] = judge(step, real, known)
+        changed.add(path)
+        around.update(above)
+    return judged
+
+
+def of_runtime(
+    spec_with_plugins: Spec, real: Spec, steps: Iterable[Step] = ()
+) -> tuple[Change, ...]:
+    """What the runtime did by itself: from the spec with all that plugins did to the real one.
+
+    Given the container's `steps`, without what these say something of: what was not applied is
+    theirs to tell. What the real spec cannot tell, see `judge`, is left out.
+    """
+    theirs = {step.change.path for step in steps if step.change.kind != "moved"}
+    around = {path for each in theirs for path in _above(each)}
+    return tuple(
+        change
+        for change in changes(spec_with_plugins, real)
+        if not _is_ours(change.path) and not _says_nothing(change, real)
+        if change.path not in theirs and theirs.isdisjoint(_above(change.path))
+        if change.kind == "moved" or change.path not in around
+    )
+
+
+def _of_change(change: Change, real: Spec) -> _Finding:
+    path, before, after, kind, _ = change
+    if _is_ours(path):
+        return _Finding(None)
+    if _is_class(change):
+        return _of_class(change, real)
+    actual = value_at(real, path)
+    if kind == "removed":
+        if isinstance(actual, Absent):
+            return _YES
+        return _NO if same(actual, before) else _Finding(Applied.DIFFERENTLY, actual)
+    if any(_honours(path, after, each) for each in namesakes(real, path)):
+        return _YES
+    if isinstance(actual, Absent):
+        # Go leaves out what is empty, but for the members of a map.
+        left_out = after in ({}, []) and not path.startswith("/linux/netDevices/")
+        if left_out:
+            return _YES
+        return _Finding(None, note=NO_SWAP_LIMIT) if _is_no_swap(path, after, real) else _NO
+    if kind == "changed" and same(actual, before):
+        return _NO
+    return _Finding(Applied.DIFFERENTLY, actual)
+
+
+def _is_ours(path: str) -> bool:
+    return any(path == ours or path.startswith(f"{ours}/") for ours in _OURS)
+
+
+def _is_no_swap(path: str, wanted: Json, real: Spec) -> bool:
+    return path == f"{_MEMORY}/swap" and same(value_at(real, f"{_MEMORY}/limit"), wanted)
+
+
+def _says_nothing(change: Change, real: Spec) -> bool:
+    """Whether a real spec that lacks this has what we put in its place, or cannot have it."""
+    if change.kind != "removed":
+        return False
+    if change.path == f"{_BLOCK_IO}/{UNRESOLVED_CLASS}":
+        return True
+    return _is_no_swap(change.path, change.before, real)
+
+
+def _is_class(change: Change) -> bool:
+    return change.path == f"{_BLOCK_IO}/{UNRESOLVED_CLASS}" or (
+        change.path == _BLOCK_IO
+        and any(
+            isinstance(value, dict) and UNRESOLVED_CLASS in value
+            for value in (change.before, change.after)
+        )
+    )
+
+
+def _of_class(change: Change, real: Spec) -> _Finding:
+    nothing = value_at(real, _BLOCK_IO) in (ABSENT, None, {})
+    if change.kind == "removed":
+        return _YES if nothing else _NO
+    return _NO if nothing else _Finding(None, note=CLASS_UNKNOWN)
+
+
+def _honours(path: str, wanted: Json, actual: Json) -> bool:
+    """Whether `actual` is as asked for, apart from zeros and what was left to the runtime."""
+    if same(wanted, actual):
+        return True
+    there = (apply({}, [Change(path, None, each, "added")]) for each in (wanted, actual))
+    return all(_means_nothing(change) for change in changes(*there))
+
+
+def _means_nothing(change: Change) -> bool:
+    if change.kind == "added":
+        parts = change.path.split("/")
+        is_left_open = parts[1:3] == ["linux", "devices"] and parts[-1] in (
+            "fileMode",
+            "uid",
+            "gid",
+        )
+        return is_left_open or not change.after
+    return change.kind == "removed" and not change.before
+
+
+def _of_move(path: str, real: Spec, known: Spec | None) -> _Finding:
+    if known is None:
+        return _Finding(None)
+    array = path.rpartition("/")[0]
+    label = split(path)[-1]
+    wanted, actual = labels_at(known, array), labels_at(real, array)
+    if label not in wanted:
+        return _Finding(None)
+    if label not in actual:
+        return _NO
+    common = {*wanted} & {*actual}
+    ahead = [{*labels[: labels.index(label)]} & common for labels in (wanted, actual)]
+    return _YES if ahead[0] == ahead[1] else _NO
+
+
+def _above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
