@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import latency, merging, replay, size, startup, sustained
+from benchmarks import blame, latency, merging, replay, size, startup, sustained
 from benchmarks.findings import Finding, findings_table
 from benchmarks.latency import Latency, latency_table
 from benchmarks.machine import Machine, Watch
@@ -32,10 +32,12 @@ class Scale:
     replay_rounds: int
     replay_lifecycles: int
     mergers: int
+    blames: int
+    blame_rounds: int
 
 
-FULL = Scale(7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000)
-SHORT = Scale(3, 100, 8, 200, 2_000, 5, 5, 200, 300)
+FULL = Scale(7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000, 1000, 5)
+SHORT = Scale(3, 100, 8, 200, 2_000, 5, 5, 200, 300, 200, 1)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Results:
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-PARTS = ("latency", "sustained", "size", "startup", "replay", "merging")
+PARTS = ("latency", "sustained", "size", "startup", "replay", "merging", "blame")
 
 
 async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
@@ -113,6 +115,9 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
         findings.append(replay.measure_bundled(scale.starts))
     if "merging" in parts:
         findings.append(merging.measure(scale.mergers))
+    if "blame" in parts:
+        say(f"blame: {blame.CONTAINERS:,} containers")
+        findings += blame.measure(folder, runs=scale.blames, rounds=scale.blame_rounds)
     return Results(latencies, findings, watch.machine())
 
 

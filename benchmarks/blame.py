@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blame: of one container of a large recording, and of all of them."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from statistics import median, quantiles
+
+from benchmarks import node
+from benchmarks.findings import Finding, number
+from nri_scope.differ import History
+from nri_scope.differ.reading import blame, histories
+from nri_scope.recorder.reader import Recording
+
+CONTAINERS = 1000
+
+
+def measure(folder: Path, *, runs: int, rounds: int) -> list[Finding]:
+    """Milliseconds for one container, chosen ``runs`` times by chance; seconds for all.
+
+    Both are medians, the second one of ``rounds``.
+    """
+    path = folder / "node.nriscope.db"
+    events = node.write(path, CONTAINERS)
+    with Recording.open(path) as recording:
+        wholes: list[float] = []
+        everything: dict[str, History] = {}
+        for _ in range(rounds):
+            begin = time.perf_counter()
+            everything = histories(recording)
+            wholes.append(time.perf_counter() - begin)
+        # Those that were there before tell nothing, in no time.
+        created = [one for one in recording.containers() if everything[one.id].created_event]
+        if len(created) < CONTAINERS:
+            raise RuntimeError(f"{len(created)} creations instead of {CONTAINERS}")
+        times = []
+        for container in random.Random(1).choices(created, k=runs):
+            begin = time.perf_counter()
+            found = blame(recording, container)
+            times.append((time.perf_counter() - begin) * 1000)
+            if found.steps != everything[container.id].steps:
+                raise RuntimeError(f"{found.name} alone has other steps than among all")
+    where = f"of a recording with {CONTAINERS:,} containers"
+    return [
+        Finding(
+            name=f"blame of one container {where}",
+            value=median(times),
+            unit="ms",
+            limit=5,
+            detail=f"p99 {number(quantiles(times, n=100)[98])} ms of {runs:,} runs",
+        ),
+        Finding(
+            name=f"blame of all {where}",
+            value=median(wholes),
+            unit="s",
+            limit=3,
+            detail=f"{events:,} events of 5 connections, "
+            f"{sum(len(one.steps) for one in everything.values()):,} steps",
+        ),
+    ]
