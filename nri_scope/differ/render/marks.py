@@ -10,8 +10,8 @@ from nri_scope.recorder.escape import safe
 
 _FOLDED = 20
 """Rows from which on a table is folded away."""
-_HARMLESS = re.compile(r"[A-Za-z0-9 ,;()'\u2013\u2192\u00b5.:-]*\Z")
-"""Prose in which nothing can be a mark, a link, a mention or a reference."""
+_HARMLESS = re.compile(r"(?![0-9]+[.)])[A-Za-z0-9(][A-Za-z0-9 ,;()'\u2013\u2192\u00b5.:+-]*\Z")
+"""Prose in which nothing can be a list, a mark, a link, a mention or a reference."""
 _LINK = re.compile(r"www\.|https?:", re.IGNORECASE)
 
 
@@ -30,8 +30,7 @@ def code(text: str) -> str:
 def prose(text: str) -> str:
     """A sentence that may quote a stranger: as it is where that is harmless, else as code."""
     text = safe(text)
-    harmless = _HARMLESS.match(text) and not _LINK.search(text) and not text.startswith("-")
-    return text if harmless else code(text)
+    return text if _HARMLESS.match(text) and not _LINK.search(text) else code(text)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], what: str) -> list[str]:
