@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope blame``: who put each line of a container's OCI spec there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from nri_scope.errors import UsageError
+
+if TYPE_CHECKING:
+    from nri_scope.differ.blame import Line, Paper, Past, View
+    from nri_scope.differ.history import History
+    from nri_scope.differ.model import Step
+    from nri_scope.recorder.model import Container
+    from nri_scope.recorder.reader import Recording
+
+_LISTED = 5
+
+_EPILOG = """
+\b
+The gutter: who, how that is known (letters, explained below), and what happened:
+  + added, - removed, ~ changed, > moved to another place, ! asked for in vain.
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("what")
+@click.option(
+    "--history",
+    "path",
+    metavar="PATH",
+    help="All that happened to a path of the spec, such as /process/env/FOO or FOO, in order.",
+)
+@click.option("--full", is_flag=True, help="Every line, not only what was changed.")
+@click.option("--changed", is_flag=True, help="Changed lines alone, and what they are part of.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="Lines for people, one JSON object with all lines, or Markdown for an issue.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    file: Path,
+    what: str,
+    path: str | None,
+    full: bool,
+    changed: bool,
+    output_format: Literal["text", "json", "markdown"],
+) -> None:
+    """Show who put each line of a container's OCI spec there, and what was there before.
+
+    WHAT is a container as NAMESPACE/POD/CONTAINER, the beginning of its id, an event about it, or
+    its pod where that has one container only.
+
+    Lines stand as they do in the spec, as YAML. Without --full the lines that no plugin changed
+    are counted. Values are shown as they are, secrets included.
+
+    Exit status: 0 no plugin was seen to change it; 1 some did; 2 it could not be done.
+    """
+    if full and changed:
+        raise UsageError("--full and --changed contradict each other", "leave one of them out")
+    if path is not None and (full or changed):
+        raise UsageError("--history shows one path", "leave out --full and --changed")
+    view: View = "full" if full else "changed" if changed else "usual"
+    context.exit(_perform(file, what, path, view, output_format))
+
+
+def _perform(file: Path, what: str, path: str | None, kind: View, form: str) -> int:
+    from nri_scope.cli.output import Output
+    from nri_scope.differ import blame
+    from nri_scope.differ.reading import blame as history_of
+    from nri_scope.recorder.reader import Recording
+    from nri_scope.recorder.records import to_json
+
+    steps: Sequence[Step] = ()
+    with Output() as output, Recording.open(file) as recording:
+        container = _container(recording, what)
+        history = history_of(recording, container)
+        if not (history.spec or history.base or history.steps or history.real):
+            raise UsageError(
+                f"{file} does not show what {history.name} is made of",
+                "record it from its creation on",
+            )
+        lines = blame.lines(history)
+        resolved = "" if path is None else blame.resolve(history, path)
+        pasts = None if path is None else blame.past(history, resolved)
+        steps = history.steps if pasts is None else [s for past in pasts for s in past.steps]
+        if form == "json":
+            output.line(to_json(blame.document(history, lines, pasts, resolved)))
+        else:
+            paper = blame.Paper()
+            if form == "text":
+                paper = blame.Paper(output.width, output.colour)
+            for line in _text(history, lines, pasts, kind, paper, markdown=form == "markdown"):
+                output.line(line)
+    return int(_by_plugins(steps))
+
+
+def _text(
+    history: History,
+    lines: Sequence[Line],
+    pasts: Sequence[Past] | None,
+    kind: View,
+    paper: Paper,
+    *,
+    markdown: bool,
+) -> Iterator[str]:
+    from nri_scope.differ import blame
+
+    if pasts is None:
+        body, explained = blame.body(blame.view(lines, kind), paper)
+    else:
+        body, explained = blame.past_body(history, pasts, paper)
+    of_all = lines if pasts is None else None
+    if markdown:
+        yield from blame.markdown(history, of_all, body, explained)
+        return
+    yield from blame.head(history, of_all, paper)
+    if body:
+        yield ""
+    yield from body
+    yield from blame.legend(explained, paper)
+
+
+def _by_plugins(steps: Sequence[Step]) -> bool:
+    """Whether any step may be a plugin's."""
+    from nri_scope.differ.owner import Who
+
+    return any(step.owner.who not in (Who.RUNTIME, Who.REQUEST) for step in steps)
+
+
+def _container(recording: Recording, what: str) -> Container:
+    """The container that is meant. Raises UsageError."""
+    from nri_scope.recorder import lookup
+    from nri_scope.recorder.model import Container, Event, Pod
+
+    thing = lookup.find(recording, what)
+    match thing:
+        case Container():
+            return thing
+        case Event():
+            found = [
+                one
+                for one in recording.containers()
+                if thing.container_id and one.id == thing.container_id
+            ]
+            if found:
+                return found[0]
+            raise UsageError(
+                f"event {thing.id} ({thing.event}) is about no container",
+                "name a container, or an event of one",
+            )
+        case Pod():
+            containers = lookup.containers_of(recording, thing)
+            if len(containers) == 1:
+                return containers[0]
+            name = lookup.pod_name(thing)
+            if not containers:
+                raise UsageError(
+                    f"{recording.path} has no container of {name}", "`log` shows what it has"
+                )
+            names = [lookup.container_name(one) for one in containers]
+            if len({*names}) < len(names):
+                names = [f"{one.id} ({one.name})" for one in containers]
+            more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+            raise UsageError(
+                f"{name} has {len(containers)} containers",
+                f"say {' or '.join(names[:_LISTED])}{more}",
+            )

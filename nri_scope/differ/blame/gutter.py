@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The columns at the left: who, how that is known, and what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nri_scope.differ.model import Evidence
+from nri_scope.differ.owner import Owner, Who
+from nri_scope.differ.render.words import MEANING
+from nri_scope.recorder.escape import columns, safe
+
+LETTERS = {
+    Evidence.TAP: "T",
+    Evidence.REPLAY: "R",
+    Evidence.VALIDATOR: "V",
+    Evidence.PROBES: "P",
+    Evidence.EVENTS: "E",
+    Evidence.CRI: "C",
+    Evidence.REQUEST: "Q",
+}
+_WIDEST = 40
+"""Columns for an owner where nothing else sets a limit."""
+
+
+def short(owner: Owner) -> str:
+    """An owner in few columns; not escaped."""
+    if not owner.or_runtime:
+        return str(owner)
+    who = "CRI request" if owner.who is Who.REQUEST else owner.index or str(owner.who)
+    return f"{who} or runtime"
+
+
+class Gutter:
+    """As wide as what is in it; ``width`` of the whole line, None: as wide as it gets."""
+
+    def __init__(
+        self, found: Iterable[tuple[Owner, Sequence[Evidence]]], width: int | None
+    ) -> None:
+        self._most = _WIDEST if width is None else max(7, width * 3 // 10)
+        self._owners: dict[Owner, None] = {}
+        self._evidence: dict[Evidence, None] = {}
+        letters = 0
+        for owner, evidence in found:
+            self._owners[owner] = None
+            self._evidence.update(dict.fromkeys(evidence))
+            letters = max(letters, len(evidence))
+        self._letters = letters
+        widths = [columns(safe(short(owner))) for owner in self._owners]
+        self._owner = min(self._most, max(widths, default=0))
+        self.width = self._owner + 1 + (letters + 1 if letters else 0) + 2
+        """In columns, with the bar."""
+
+    def cell(self, owner: Owner | None, evidence: Sequence[Evidence], mark: str) -> str:
+        """One line's gutter."""
+        name = "" if owner is None else safe(short(owner), self._owner)
+        padding = " " * (self._owner - columns(name))
+        letters = "".join(LETTERS[one] for one in evidence)
+        how = f"{letters:<{self._letters}} " if self._letters else ""
+        return f"{name}{padding} {how}{mark}│"
+
+    def legend(self) -> list[str]:
+        """What its words and letters mean; [] where nothing needs to be said. Not escaped."""
+        lines: list[str] = []
+        ranges = [owner for owner in self._owners if _is_range(owner)]
+        if ranges:
+            lines.append(
+                f"one of {ranges[0].index}: a plugin with one of these indices, between two "
+                "connections that saw it; nothing tells which"
+            )
+        lines += (f"{safe(short(owner), self._most)}: {owner}" for owner in self._cut())
+        if any(owner.who is Who.ONE_OF and owner.plugins for owner in self._owners):
+            lines.append("one of …: any one of these plugins, or several; nothing tells which")
+        ties = sorted({index for owner in self._owners for index in owner.ties})
+        if ties:
+            lines.append(
+                f"a second plugin at {', '.join(ties)} may be meant too, if there is one: the same "
+                "index has no order"
+            )
+        if any(owner.or_runtime for owner in self._owners):
+            lines.append("or runtime: it may have been no plugin, but the runtime itself")
+        if any(owner.who is Who.UNKNOWN for owner in self._owners):
+            lines.append("unknown: it was not seen, or was there before the recording began")
+        if any(owner.who is Who.REQUEST for owner in self._owners):
+            lines.append("CRI request: whoever asked the runtime for it, usually the kubelet")
+        lines += (
+            f"{LETTERS[one]}: {MEANING[one]} ({one})" for one in Evidence if one in self._evidence
+        )
+        return lines
+
+    def _cut(self) -> list[Owner]:
+        """Owners whose names do not fit."""
+        return [owner for owner in self._owners if columns(safe(short(owner))) > self._owner]
+
+
+def _is_range(owner: Owner) -> bool:
+    return owner.who is Who.ONE_OF and not owner.plugins and bool(owner.index)

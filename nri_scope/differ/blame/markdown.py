@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container's lines as Markdown, to be pasted into an issue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from nri_scope.differ.history import History
+from nri_scope.differ.render.marks import code, prose
+from nri_scope.recorder.display import SHORT_ID
+
+from .lines import Line
+from .text import in_vain, summary
+
+_BACKTICKS = re.compile(r"`+")
+
+
+def markdown(
+    history: History, lines: Sequence[Line] | None, body: Sequence[str], legend: Sequence[str]
+) -> Iterator[str]:
+    """`body` is the text between head and legend, as wide as it gets and without colour."""
+    created = f", created by event {history.created_event}" if history.created_event else ""
+    yield f"### {code(history.name)}"
+    yield ""
+    told = "" if lines is None else f": {prose(summary(lines))}"
+    yield f"{code(history.id[:SHORT_ID])}{created}{told}"
+    said = [f"- **creation failed**: {code(history.failure)}"] if history.failure else []
+    if history.real is not None:
+        said.append(f"- the spec that the runtime really used, told by event {history.real_event}")
+    said += (f"- {prose(remark)}" for remark in history.remarks)
+    said += (f"- {prose(in_vain(asked))}" for asked in history.asked)
+    yield from _listed(said)
+    yield ""
+    yield from fenced(body)
+    yield from _listed([f"- {prose(line)}" for line in legend])
+
+
+def fenced(lines: Sequence[str]) -> Iterator[str]:
+    """Lines as a block of code that nothing in them can end."""
+    longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"{fence}text"
+    yield from lines
+    yield fence
+
+
+def _listed(items: Sequence[str]) -> Iterator[str]:
+    if items:
+        yield ""
+    yield from items

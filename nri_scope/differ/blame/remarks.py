@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said beside a line: what was there before, and what became of what was asked for."""
+
+from __future__ import annotations
+
+from nri_scope.differ.model import Applied, Step
+from nri_scope.differ.render import words
+from nri_scope.differ.render.values import place
+from nri_scope.oci import Json
+
+from .newest import Newest
+from .tree import Node
+from .yamlvalue import inline
+
+_VALUE_MAX = 1_000
+"""Characters of a value within a remark; `--history` and JSON have all of it."""
+
+
+class Remarks:
+    """Makes the remarks of lines."""
+
+    def __init__(self, newest: Newest) -> None:
+        self._newest = newest
+
+    def of(self, node: Node, step: Step | None, moved: Step | None) -> tuple[str, ...]:
+        """In short words, the most important first. Nothing is escaped."""
+        found: list[str] = []
+        asked = self._newest.exactly(node.path)
+        if asked is not None and step is None and asked.applied is not Applied.YES:
+            found.append(_overruled(asked))
+        elif asked is not None and asked is step:
+            if node.there or asked.change.kind == "removed":
+                found += self._past(asked)
+            found += _fate(asked, there=node.there)
+            found += (words.claim(claim, asked) for claim in asked.disputed)
+            if asked.note:
+                found.append(asked.note)
+        if moved is not None:
+            found.append(
+                f"moved from the {place(moved.change.before)} place to the "
+                f"{place(moved.change.after)}"
+            )
+        return tuple(found)
+
+    def _past(self, step: Step) -> list[str]:
+        change = step.change
+        before = self._newest.before(step)
+        match change.kind:
+            case "changed" if before is not None:
+                return [f"was {_shown(change.before)} {words.by(before.owner)}"]
+            case "changed":
+                return [f"was {_shown(change.before)}"]
+            case "added" if before is not None and before.change.kind == "removed":
+                was = _shown(before.change.before)
+                return [f"was {was}, which was removed {words.by(before.owner)}"]
+            case "removed" if before is not None:
+                return [f"set {words.by(before.owner)}"]
+        return []
+
+
+def _fate(step: Step, *, there: bool) -> list[str]:
+    match step.applied:
+        case Applied.NO:
+            return ["not applied"]
+        case Applied.DIFFERENTLY if there:
+            return [f"applied differently: {_shown(step.change.after)} was asked for"]
+        case Applied.DIFFERENTLY:
+            return ["applied differently"]
+    return (
+        [] if there or step.change.kind == "removed" else ["the runtime's spec has no such thing"]
+    )
+
+
+def _overruled(step: Step) -> str:
+    who = words.owner(step.owner)
+    match step.change.kind:
+        case "removed":
+            return f"{who} asked to remove it: not applied"
+        case _:
+            return f"{who} asked for {_shown(step.change.after)}: not applied"
+
+
+def _shown(value: Json) -> str:
+    text = inline(value)
+    return text if len(text) <= _VALUE_MAX else f"{text[:_VALUE_MAX]}…"

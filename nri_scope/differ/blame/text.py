@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container's lines as text: YAML with a gutter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nri_scope.differ.history import History
+from nri_scope.differ.model import Asked, Evidence
+from nri_scope.differ.owner import RUNTIME, Owner, Who
+from nri_scope.differ.render import words
+from nri_scope.differ.render.layout import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Layout, Part, broken
+from nri_scope.differ.render.values import clipped, shown
+from nri_scope.recorder.display import SHORT_ID
+from nri_scope.recorder.escape import columns, safe
+
+from .gutter import Gutter
+from .lines import Line
+from .view import Fold, Row
+from .yamlvalue import fill, key
+
+LEAST = 24
+"""Columns for YAML even where there is less room."""
+COLOURS = {"+": GREEN, "-": RED, "~": YELLOW, ">": CYAN, "!": RED, " ": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """What there is to write on. ``width`` None: lines as long as they get."""
+
+    width: int | None = None
+    colour: bool = False
+
+    @property
+    def layout(self) -> Layout:
+        """For sentences."""
+        return Layout(width=self.width, colour=self.colour)
+
+
+def head(history: History, lines: Sequence[Line] | None, paper: Paper) -> Iterator[str]:
+    """Which container it is, how much of it was changed, and what limits the evidence.
+
+    Without `lines` nothing is said of how much.
+    """
+    layout = paper.layout
+    created = f", created by event {history.created_event}" if history.created_event else ""
+    named = history.name != history.id[:SHORT_ID]
+    number = f" {history.id[:SHORT_ID]}" if named else ""
+    yield from layout.sentence(f"{history.name}{number}{created}", 0, BOLD)
+    if history.failure:
+        yield from layout.sentence(f"! its creation failed: {history.failure}", 0, RED)
+    if history.real is not None:
+        told = f"the spec that the runtime really used, told by event {history.real_event}"
+        yield from layout.sentence(told, 0)
+    if lines is not None:
+        yield from layout.sentence(summary(lines), 0)
+    for remark in history.remarks:
+        yield from layout.sentence(f"note: {remark}", 0, YELLOW)
+    for asked in history.asked:
+        yield from layout.sentence(f"! {in_vain(asked)}", 0, RED)
+
+
+def in_vain(asked: Asked) -> str:
+    """What a plugin asked for and did not get. Not escaped."""
+    value = ""
+    if asked.value is not None:
+        value = f" = {clipped(shown(asked.path, asked.value), 200)}"
+    return f"in vain: {words.owner(asked.owner)} asked for {asked.path}{value}: {asked.reason}"
+
+
+def summary(lines: Sequence[Line]) -> str:
+    """How many lines were changed, and by whom. Not escaped."""
+    total = sum(line.there and not line.heading for line in lines)
+    counts: dict[str, int] = {}
+    for line in lines:
+        if line.changed and not line.heading:
+            _, owner, _ = doing(line)
+            who = "unknown" if owner is None else str(owner)
+            counts[who] = counts.get(who, 0) + 1
+    if not counts:
+        return f"no plugin changed any of its {total:,} lines, as far as was seen"
+    listed = ", ".join(f"{who} {count:,}" for who, count in counts.items())
+    return f"{total:,} lines; changed: {listed}"
+
+
+def doing(line: Line) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
+    """Mark, owner and evidence as the gutter shows them."""
+    if line.mover is not None and line.mark == ">":
+        return line.mark, line.mover.owner, line.mover.evidence
+    return line.mark, line.owner, line.evidence
+
+
+def body(rows: Sequence[Row], paper: Paper) -> tuple[list[str], list[str]]:
+    """The lines with their gutter, and the legend."""
+    found: list[tuple[Owner, Sequence[Evidence]]] = []
+    for row in rows:
+        if isinstance(row, Fold):
+            found.append((row.owner, ()))
+        else:
+            _, owner, evidence = doing(row)
+            if owner is not None:
+                found.append((owner, evidence))
+    gutter = Gutter(found, paper.width)
+    width = None if paper.width is None else max(LEAST, paper.width - gutter.width)
+    written: list[str] = []
+    for row in rows:
+        if isinstance(row, Fold):
+            written += _fold(row, gutter, paper)
+        else:
+            written += _line(row, gutter, width, paper)
+    return written, gutter.legend()
+
+
+def legend(lines: Sequence[str], paper: Paper) -> Iterator[str]:
+    """What the gutter's words mean, below it."""
+    if lines:
+        yield ""
+    for line in lines:
+        yield from paper.layout.parts([Part(line, DIM)], 0, 0)
+
+
+def yaml_lines(line: Line, width: int | None) -> list[str]:
+    """One line of the spec as YAML; several where it is too long."""
+    head = " " * line.indent + ("- " if line.dash else "")
+    if line.member and line.heading:
+        # Only what is below a member is gone, and the member was made by nobody we saw.
+        return [f"{head}# {safe(line.label)}"]
+    if not line.member:
+        head += key(line.label)
+        if line.heading:
+            return [head]
+        head += " "
+    return fill(head, line.written, width, line.indent + 4)
+
+
+def _line(line: Line, gutter: Gutter, width: int | None, paper: Paper) -> Iterator[str]:
+    paint = paper.layout.paint
+    mark, owner, evidence = doing(line)
+    own = owner is not None and owner.who is Who.RUNTIME and mark == " "
+    colour = DIM if own else COLOURS[mark]
+    yaml = yaml_lines(line, width)
+    remark = safe("; ".join(line.remarks))
+    beside = f"  # {remark}" if remark else ""
+    if beside and (width is None or columns(yaml[-1]) + columns(beside) <= width):
+        last = paint(colour, yaml[-1]) + paint(DIM, beside)
+        painted = [*(paint(colour, text) for text in yaml[:-1]), last]
+        beside = ""
+    else:
+        painted = [paint(colour, text) for text in yaml]
+    cell = gutter.cell(owner, evidence, mark)
+    blank = gutter.cell(None, (), " ")
+    for at, text in enumerate(painted):
+        yield f"{blank if at else paint(colour, cell)}{text}"
+    if beside and width is not None:
+        margin = " " * (line.indent + 4)
+        room = width - len(margin) - 2
+        for text in broken(remark, room, room):
+            yield f"{blank}{paint(DIM, f'{margin}# {text}')}"
+
+
+def _fold(fold: Fold, gutter: Gutter, paper: Paper) -> Iterator[str]:
+    plural = "" if fold.hidden == 1 else "s"
+    by = " by the runtime" if fold.owner == RUNTIME else ""
+    text = f"{' ' * fold.indent}# … {fold.hidden:,} line{plural}{by}"
+    yield paper.layout.paint(DIM, f"{gutter.cell(fold.owner, (), ' ')}{text}")

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A spec as the lines that somebody would read, with room for what is not there any more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nri_scope.oci import Json, Spec, split, walk
+from nri_scope.oci.lists import KEYED, members
+
+MAX_DEPTH = 16
+"""Levels that get lines of their own; what is deeper is one value. Real specs have seven."""
+
+_ENV = "/process/env"
+_COUNT = re.compile(r"#\d+$")
+
+
+@dataclass(slots=True)
+class Node:
+    """One value of a spec, with the values in it that have lines of their own."""
+
+    path: str
+    label: str
+    """Its key, or what stands for it in a path where it is a member of an array."""
+    member: bool
+    """Of an array."""
+    value: Json
+    """As changes tell it: ``bar`` of an environment variable."""
+    written: Json
+    """As a spec has it: ``FOO=bar``."""
+    there: bool = True
+    """False for what is gone, or was asked for and never came."""
+    below: list[Node] = field(default_factory=list)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it is one value on one line; what is gone can still be below it."""
+        return not any(node.there for node in self.below)
+
+
+def tree(spec: Spec) -> dict[str, Node]:
+    """All nodes by their paths, in document order; the first is the spec itself, at ""."""
+    root = Node("", "", False, spec, spec)
+    found = {"": root}
+    open_ones = [root]
+    closed_at: int | None = None
+    for line in walk(spec):
+        if closed_at is not None and line.depth > closed_at:
+            continue
+        closed_at = None
+        del open_ones[line.depth + 1 :]
+        value = line.value
+        if line.in_array and open_ones[-1].path == _ENV and isinstance(value, str):
+            value = _value_of_variable(value)
+        node = Node(line.path, line.label, line.in_array, value, line.value)
+        open_ones[-1].below.append(node)
+        found[line.path] = node
+        open_ones.append(node)
+        if line.depth >= MAX_DEPTH or (isinstance(value, list) and not _is_keyed(line.path, value)):
+            closed_at = line.depth
+    for node in found.values():
+        _key_first(node)
+    return found
+
+
+def put_back(nodes: dict[str, Node], gone: Iterable[tuple[str, Json]]) -> None:
+    """Give nodes to values that are not in the spec, behind what is still there beside them."""
+    for path, value in gone:
+        node = nodes.get(path) or _missing(nodes, path)
+        if not node.there:
+            node.value = value
+            node.written = _written(path, node.label, value)
+
+
+def _missing(nodes: dict[str, Node], path: str) -> Node:
+    """A node at a path that the spec does not have, with all that leads there."""
+    missing: list[str] = []
+    while path not in nodes:
+        missing.append(path)
+        path = path.rpartition("/")[0]
+    node = nodes[path]
+    for path in reversed(missing):
+        label = split(path)[-1]
+        new = Node(path, label, node.path in KEYED, None, None, there=False)
+        node.below.append(new)
+        nodes[path] = node = new
+    return node
+
+
+def _value_of_variable(text: str) -> Json:
+    _, equals, value = text.partition("=")
+    return value if equals else None
+
+
+def _written(path: str, label: str, value: Json) -> Json:
+    if path.rpartition("/")[0] != _ENV:
+        return value
+    name = _COUNT.sub("", label)
+    return name if value is None else f"{name}={value}"
+
+
+def _is_keyed(path: str, value: list[Json]) -> bool:
+    keyed = KEYED.get(path)
+    return keyed is not None and members(value, keyed) is not None
+
+
+def _key_first(node: Node) -> None:
+    """What a member is known by, in front: ``destination`` of a mount."""
+    if node.member and node.below:
+        name = _COUNT.sub("", node.label)
+        node.below.sort(key=lambda below: below.value != name)
