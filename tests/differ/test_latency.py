@@ -128,6 +128,12 @@ def test_our_own_connections_are_no_plugins() -> None:
         assert times(probes, a_visit(probe, 0)) == {}
 
 
+def test_nobody_is_between_two_plugins_of_a_replay() -> None:
+    first, second = plugins = connections("10-a", "20-b", role=Role.REPLAY)
+    found = times(plugins, a_visit(first, 0), a_visit(second, MS))
+    assert list(found) == ["10-a", "20-b"]
+
+
 @pytest.mark.parametrize("name", ["Configure", "Synchronize", "UpdateContainers"])
 def test_what_does_not_go_through_the_chain_does_not_count(name: str) -> None:
     (plugin,) = plugins = connections("30-injector", role=Role.TAP)
