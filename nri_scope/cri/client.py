@@ -161,6 +161,17 @@ class CriClient:
             answer = await self._pods.list_containers(v1.ListContainersRequest(), timeout=timeout)
         return [ContainerSummary.from_message(each) for each in answer.containers]
 
+    async def container_info(self, container_id: str, *, timeout: float = CALL_TIMEOUT) -> str:
+        """The JSON that a verbose ``ContainerStatus`` has under ``info``, exactly as told.
+
+        Its ``runtimeSpec`` is the OCI spec that was really used. Empty where the runtime tells
+        none.
+        """
+        request = v1.ContainerStatusRequest(container_id=container_id, verbose=True)
+        with translated(self.path, "ContainerStatus", timeout):
+            answer = await self._pods.container_status(request, timeout=timeout)
+        return answer.info.get("info", "")
+
     async def container_status(
         self, container_id: str, *, verbose: bool = True, timeout: float = CALL_TIMEOUT
     ) -> ContainerDetails:

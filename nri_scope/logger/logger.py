@@ -55,10 +55,13 @@ class Logger:
         *,
         events: AbstractSet[Event] | None = None,
         validate: bool = False,
+        role: Role = Role.LOGGER,
         on_session: Callable[[SessionReport], None] = lambda report: None,
     ) -> None:
+        """``role`` is LOGGER, or PROBE for one of several connections of one recording."""
         self._sink = sink
         self._identity = identity
+        self._role = role
         self._events = events
         self._validate = validate
         self._on_session = on_session
@@ -66,6 +69,7 @@ class Logger:
         self._report: SessionReport | None = None
         self._unobserved_since = 0
         self._unobserved_why = ""
+        self._unobserved_by: int | None = None
         self._cautious = False
         # Wall-clock time is the monotonic clock plus this, taken anew for each session, so that a
         # clock that is set back does not put events of one session in another order.
@@ -151,6 +155,8 @@ class Logger:
         if self._session is not None:
             self._unobserved_since = time_ns()
             self._unobserved_why = f"not connected to the runtime: {end.reason}"
+            # What one of several connections misses, the others may see.
+            self._unobserved_by = self._session if self._role is Role.PROBE else None
             self._sink.end_session(self._session, end.reason, self._unobserved_since)
             self._session = None
         # A runtime answers an unknown bit of the mask with nothing but a closed connection.
@@ -162,7 +168,9 @@ class Logger:
             # No known runtime does that; a session of its own keeps what it said then.
             self._sink.end_session(self._session, "configured again", now)
         if self._unobserved_since:
-            self._sink.note_gap(None, self._unobserved_since, now, self._unobserved_why, None)
+            self._sink.note_gap(
+                self._unobserved_by, self._unobserved_since, now, self._unobserved_why, None
+            )
             self._unobserved_since = 0
         self._wall_offset = now - monotonic_ns()
         self._session = self._sink.begin_session(report.start)
@@ -177,7 +185,7 @@ class Logger:
     ) -> SessionReport:
         version = negotiated.version
         start = SessionStart(
-            role=Role.LOGGER,
+            role=self._role,
             plugin_name=self._identity.name,
             plugin_index=self._identity.index,
             runtime_name=request.runtime_name,

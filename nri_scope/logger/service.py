@@ -61,6 +61,8 @@ class LoggerService:
 
     async def run(self) -> None:
         """Log until `stop`, or until the one session of ``once`` is over."""
+        if self._stopping:
+            return
         self._sessions = asyncio.create_task(
             keep_connected(
                 self._one_session,

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugins of a chain, as a runtime tells validators (NRI 0.10 and later)."""
+
+from __future__ import annotations
+
+from google.protobuf.message import DecodeError
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ.rounds import VALIDATE
+from nri_scope.errors import UsageError
+from nri_scope.nri.identity import check_index
+from nri_scope.recorder.model import Event
+
+
+class ChainWatch:
+    """Notices which plugins are there, other than our own connections."""
+
+    def __init__(self, own_name: str) -> None:
+        self._own_name = own_name
+        self._known: tuple[str, ...] | None = None
+
+    def look(self, event: Event, request: bytes) -> tuple[str, ...] | None:
+        """The indices of all other plugins, ascending; None unless these are news."""
+        if event.event != VALIDATE or event.mark:
+            return None
+        try:
+            message = api.ValidateContainerAdjustmentRequest.FromString(request)
+        except DecodeError:
+            return None
+        found = tuple(sorted(one.index for one in message.plugins if one.name != self._own_name))
+        if found == self._known:
+            return None
+        try:
+            for index in found:
+                check_index(index)
+        except UsageError:
+            return None
+        self._known = found
+        return found

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CRI's answers on their way into the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import time_ns
+
+from nri_scope.recorder.container_status import METHOD, SERVICE, status_request
+from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.recorder.writer import Recorder
+
+from .channel import Answer, CriBegan, CriEnded
+
+NAME = "cri"
+"""In the place of a plugin's name."""
+
+
+class CriSessions:
+    """One session from each time that the CRI begins to answer to when it goes away."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._recorder: Recorder | None = None
+        self._start: CriBegan | None = None
+        self._session: int | None = None
+        self._away = False
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Where the answers go."""
+        self._recorder = recorder
+
+    def began(self, began: CriBegan) -> None:
+        """It answers."""
+        self._start = began
+        if self._away:
+            self._away = False
+            self._say(f"the CRI answers again: {began.name} {began.version}")
+
+    def answered(self, answer: Answer) -> None:
+        """It told of a container."""
+        recorder, start = self._recorder, self._start
+        if recorder is None or start is None:
+            return
+        try:
+            request = status_request(answer.container)
+        except ValueError:
+            return
+        if self._session is None:
+            # Not before there is something in it.
+            self._session = recorder.begin_session(_session(start))
+        recorder.capture(
+            self._session,
+            Captured(
+                wall_ns=answer.wall_ns,
+                mono_ns=answer.mono_ns,
+                method=METHOD,
+                request=request,
+                reply=answer.text.encode(errors="backslashreplace"),
+                status_code=0,
+                status_message="",
+                took_ns=answer.took_ns,
+                timeout_ns=0,
+                service=SERVICE,
+            ),
+        )
+
+    def ended(self, ended: CriEnded) -> None:
+        """It does not answer any more."""
+        self._away = True
+        self._say(f"{ended.reason}; whether changes were applied is not known meanwhile")
+        self._end(ended.reason, ended.wall_ns)
+
+    def end(self, reason: str) -> None:
+        """There will be no more answers."""
+        self._end(reason, time_ns())
+
+    def _end(self, reason: str, at_ns: int) -> None:
+        if self._session is not None and self._recorder is not None:
+            self._recorder.end_session(self._session, reason, at_ns)
+        self._session = self._start = None
+
+
+def _session(start: CriBegan) -> SessionStart:
+    return SessionStart(
+        role=Role.CRI,
+        plugin_name=NAME,
+        plugin_index="",
+        runtime_name=start.name,
+        runtime_version=start.version,
+        nri_version="",
+        nri_version_inferred=False,
+        mask=0,
+        registration_timeout_ms=0,
+        request_timeout_ms=0,
+        started_ns=start.wall_ns,
+    )

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The asker in a thread with an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from concurrent.futures import Future
+from pathlib import Path
+from time import time_ns
+
+from nri_scope.cri import RuntimeVersion
+from nri_scope.cri import connect as connect_cri
+from nri_scope.errors import NriScopeError
+
+from .asking import Asker
+from .channel import Answer, Asked, CriBegan, CriEnded, WatcherEnd
+
+FINISH_SECONDS = 3.0
+"""For what is still to be asked about in the end."""
+
+
+class CriThread:
+    """Asks the CRI at ``path``, and tells the other process what it answers."""
+
+    def __init__(self, path: Path, end: WatcherEnd) -> None:
+        """Raises ConnectError, RpcError: there is no CRI."""
+        self._path = path
+        self._end = end
+        self._asker: Asker | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._finished: asyncio.Event | None = None
+        started: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._main(started)), name="cri", daemon=True
+        )
+        self._thread.start()
+        started.result()
+
+    def want(self, containers: Iterable[str]) -> None:
+        """Ask about these."""
+        if self._loop is not None and self._asker is not None:
+            for container in containers:
+                self._loop.call_soon_threadsafe(self._asker.want, container)
+
+    def forget(self, container: str) -> None:
+        """It was removed."""
+        if self._loop is not None and self._asker is not None:
+            self._loop.call_soon_threadsafe(self._asker.forget, container)
+
+    def finish(self) -> None:
+        """Ask what is left, within reason, and end."""
+        if self._loop is not None and self._finished is not None:
+            self._loop.call_soon_threadsafe(self._finished.set)
+            self._thread.join()
+
+    async def _main(self, started: Future[None]) -> None:
+        try:
+            client = await connect_cri(self._path)
+        except NriScopeError as error:
+            started.set_exception(error)
+            return
+        async with client:
+            self._loop = asyncio.get_running_loop()
+            self._finished = asyncio.Event()
+            asker = self._asker = Asker(client, self)
+            self.began(client.runtime)
+            started.set_result(None)
+            asking = asyncio.create_task(asker.run())
+            await self._finished.wait()
+            await asker.finish(FINISH_SECONDS)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            self._end.send(Asked(asker.answered, asker.unanswered))
+
+    # -- Hearer -----------------------------------------------------------------------------
+
+    def began(self, runtime: RuntimeVersion) -> None:
+        """See `Hearer`."""
+        self._end.send(CriBegan(runtime.name, runtime.version, time_ns()))
+
+    def answered(self, answer: Answer) -> None:
+        """See `Hearer`."""
+        self._end.send(answer)
+
+    def went_away(self, reason: str) -> None:
+        """See `Hearer`."""
+        self._end.send(CriEnded(reason, time_ns()))
