@@ -15,9 +15,6 @@ MAX_DEPTH = 24
 """Levels of one value that are written; a hostile one may be deeper than Python's stack."""
 
 _CUT = '"…"'
-_LEAST = 8
-"""Columns of a broken text's line; fewer would be no help to anybody."""
-
 # Other words than YAML 1.1 and 1.2 take for something else than text, and no sign in front.
 _RESERVED = frozenset(("", "true", "false", "yes", "no", "on", "off", "y", "n", "null", "none"))
 _PLAIN = re.compile(r"[^\W\d][\w ./@%+=;()$^*<>~:,!?&|#'\"\\{}\[\]-]*|[/.][\w./@%+=~:-]*")
@@ -97,7 +94,7 @@ class _Piece(NamedTuple):
         line += f'{self.lead}"'
         used = 0
         for unit in _UNITS.findall(_quoted(self.text or "")[1:-1]):
-            if used >= _LEAST and columns(line) + columns(unit) + 1 + len(self.tail) > width:
+            if used and columns(line) + columns(unit) + 1 + len(self.tail) > width:
                 yield f"{line}\\"
                 # A blank at the beginning of a line is not part of the text, unless escaped.
                 line, used = f"{margin}{chr(92) if unit == ' ' else ''}", 0

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Histories by hand and by chance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from nri_scope.differ.applied import judge_all
+from nri_scope.differ.history import History
+from nri_scope.differ.model import Claim, Evidence, Step
+from nri_scope.differ.owner import REQUEST, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
+from nri_scope.oci import Json, Kind, Spec, apply, changes
+from tests.differ.render.samples import APP, CHOICE, ENV, RANGE, step
+from tests.oci.specs import SPECS
+
+OWNERS = (
+    ENV,
+    plugin("60-cpu-policy"),
+    CHOICE,
+    RANGE,
+    REQUEST,
+    RUNTIME,
+    UNKNOWN,
+    plugin("10-\x1b[2J", "99-" + "n" * 60),
+    Owner(Who.ONE_OF, first="00", last="99", or_runtime=True),
+    one_of("30-x", or_runtime=True),
+)
+
+
+def history(base: Spec, *steps: Step, base_owner: Owner = RUNTIME) -> History:
+    """What `steps` made of `base`."""
+    spec = apply(base, [one.change for one in steps])
+    return History(
+        APP,
+        "shop/web/app",
+        base,
+        base_owner,
+        spec,
+        list(steps),
+        created_event=min(14, APP.count("a")),
+    )
+
+
+def turns(base: Spec, *turns: tuple[Owner, Spec]) -> History:
+    """One owner after the other made a new spec of it."""
+    steps: list[Step] = []
+    before = base
+    for event, (owner, after) in enumerate(turns, 14):
+        steps += (
+            replace(step(one.path, None, None, owner=owner, event=event), change=one)
+            for one in changes(before, after)
+        )
+        before = after
+    return History(APP, "shop/web/app", base, RUNTIME, before, steps, created_event=14)
+
+
+def told(one: History, real: Spec, event: int = 90) -> History:
+    """The same, once the CRI told the real spec."""
+    steps = list(one.steps)
+    for at, judged in judge_all(steps, real, one.spec).items():
+        steps[at] = judged
+    return replace(one, steps=steps, real=real, real_event=event)
+
+
+@st.composite
+def _any(draw: st.DrawFn) -> History:
+    owners = st.sampled_from(OWNERS)
+    found = turns(draw(SPECS), *draw(st.lists(st.tuples(owners, SPECS), max_size=3)))
+    found.base_owner = draw(st.sampled_from([RUNTIME, UNKNOWN]))
+    found.steps = [
+        replace(
+            one,
+            evidence=tuple(draw(st.sets(st.sampled_from(Evidence), min_size=1, max_size=3))),
+            note=draw(st.sampled_from(["", "a note\x1b[1m"])),
+            disputed=draw(st.sampled_from([(), (Claim(Evidence.CRI, RUNTIME, "x"),)])),
+        )
+        for one in found.steps
+    ]
+    if draw(st.booleans()):
+        return told(found, draw(st.just(found.spec) | SPECS), draw(st.sampled_from([14, 15, 90])))
+    return found
+
+
+HISTORIES: st.SearchStrategy[History] = _any()
+"""Of any container, with all kinds of owners, some with the CRI's word."""
+
+__all__ = ["HISTORIES", "OWNERS", "Json", "Kind", "history", "step", "told", "turns"]
