@@ -24,17 +24,24 @@ from .findings import (
     Findings,
     Wanted,
     evidence_of,
-    newest,
     reply_of,
     request_of,
+    standing,
     step,
     value_at,
     version_of,
 )
+from .hidden import PATHS, Hidden
 from .model import Asked, Claim, Evidence, Step
-from .owner import RUNTIME, Owner, Who, one_of, plugin
+from .owner import RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
 from .owners import Owned
 from .rounds import Station
+
+UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
+"""What plugins can set without a runtime naming them as owners, in some version."""
+
+IN_VAIN = "runtimes do not pass on the removal of what no plugin had set"
+"""Of environment variables and devices; read and run, containerd/nri up to 0.12.5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +76,7 @@ class _Creation:
         self.id = ""
         self.expected = api.Container()
         """What the next plugin is shown if nobody whom we do not see is asked before it."""
-        # What no later plugin is shown, and so no snapshot has: put on top of each.
-        self.hidden = api.ContainerAdjustment()
+        self.hidden = Hidden()
 
     def look(self) -> Created | None:
         pairs = [
@@ -162,7 +168,7 @@ class _Creation:
         except AdjustmentRefused as error:
             self._refused(spec, reply.adjust, owner, evidence, error.problem)
             return spec
-        self._hide(turn.adjustment)
+        self.hidden.take(turn.adjustment)
         self.expected = turn.request.container
         after = self._with_hidden(oci.spec_of(turn.request.container))
         notes = {one.path: one.reason for one in remarks}
@@ -220,10 +226,15 @@ class _Creation:
         except AdjustmentRefused as error:
             self.found.note(f"what validators were told cannot be made out: {error.problem}")
             return spec
-        self._hide(request.adjust)
+        self.hidden = Hidden()
+        self.hidden.take(request.adjust)
         final = self._with_hidden(oci.spec_of(turn.request.container))
         rest = self.chain.between(last, None)
         for change in oci.changes(spec, final):
+            if self._taken_back(change, base):
+                back = step(self.id, change, RUNTIME, Evidence.VALIDATOR, owned.event, IN_VAIN)
+                self.found.steps.append(back)
+                continue
             self.found.steps.append(self._by_owner(change, rest, last, owned))
         seen = {(one.path, one.container) for one in self.found.asked}
         for one in oci.remarks(request.adjust, base):
@@ -233,12 +244,20 @@ class _Creation:
                 self.found.vain(self.id, owner, Evidence.VALIDATOR, one)
         return final
 
+    def _taken_back(self, change: Change, base: Spec) -> bool:
+        """Whether it is there again after a plugin took it away, as the container began with it."""
+        old = oci.value_at(base, change.path)
+        if change.kind != "added" or old is oci.ABSENT or not oci.same(old, change.after):
+            return False
+        newest = [one for one in self.found.steps if one.change.path == change.path][-1:]
+        return any(one.change.kind == "removed" for one in newest)
+
     def _by_owner(self, change: Change, rest: Owner, last: Station | None, owned: Owned) -> Step:
         """A change that the merged adjustment shows and no snapshot did."""
         names = owned.owners_of(self.id, change.path)
-        owner = one_of(*names) if names else rest
+        owner = one_of(*names) if names else rest if change.path.startswith(UNOWNED) else UNKNOWN
         made = step(self.id, change, owner, Evidence.VALIDATOR, owned.event)
-        unseen = change.path.startswith(HIDDEN)
+        unseen = change.path.startswith(PATHS)
         if last is None or unseen or not names or any(may_be(rest, name) for name in names):
             return made
         # Its owner was asked before a connection that did not see the change.
@@ -247,25 +266,26 @@ class _Creation:
     def _compare(self, final: Spec, owned: Owned) -> None:
         """Where the newest owner of a path is not the one whom the runtime names."""
         steps = self.found.steps
-        for path, number in newest(steps).items():
+        for number in standing(steps):
             one = steps[number]
+            path = one.change.path
             names = owned.owners_of(self.id, path)
-            if one.disputed or not names or any(may_be(one.owner, name) for name in names):
+            if one.disputed or not names or one.owner.who is Who.RUNTIME:
+                continue
+            if any(may_be(one.owner, name) for name in names):
+                continue
+            later = [name for name in names if _is_later(name, one.owner)]
+            if later:
+                again = f"set again by {', '.join(later)}, to the same"
+                steps[number] = replace(
+                    one, note=again, evidence=(*one.evidence, Evidence.VALIDATOR)
+                )
                 continue
             claim = Claim(Evidence.VALIDATOR, one_of(*names), value_at(final, path))
             steps[number] = replace(one, disputed=(claim,))
 
-    def _hide(self, adjustment: api.ContainerAdjustment) -> None:
-        self.hidden.CDI_devices.extend(
-            each for each in adjustment.CDI_devices if each not in self.hidden.CDI_devices
-        )
-        if adjustment.linux.rdt.ByteSize():
-            self.hidden.linux.rdt.MergeFrom(adjustment.linux.rdt)
-        if adjustment.linux.HasField("memory_policy"):
-            self.hidden.linux.memory_policy.CopyFrom(adjustment.linux.memory_policy)
-
     def _with_hidden(self, spec: Spec) -> Spec:
-        return oci.adjust(spec, self.hidden) if self.hidden.ByteSize() else spec
+        return self.hidden.put_on(spec)
 
     def _version(self) -> NriVersion | None:
         return version_of(self.stations[0]) if self.stations else None
@@ -299,8 +319,10 @@ def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
     return "", ""
 
 
-HIDDEN = ("/cdiDevices", "/linux/intelRdt", "/linux/memoryPolicy")
-"""What a runtime shows no later plugin of the chain."""
+def _is_later(name: str, owner: Owner) -> bool:
+    """Whether the plugin `name` was called after all those that `owner` may be."""
+    highest = max(each[:2] for each in owner.plugins) if owner.plugins else owner.last
+    return bool(highest) and name[:2] >= highest
 
 
 def may_be(owner: Owner, name: str) -> bool:

@@ -14,7 +14,7 @@ from nri_scope.recorder.model import Event, Session
 
 from . import applied, creation, later, told, updates
 from .chain import Chain
-from .findings import Findings, Wanted, evidence_of, reply_of, request_of, version_of
+from .findings import Findings, Wanted, evidence_of, reply_of, request_of, standing, version_of
 from .history import History
 from .model import RoundDiff
 from .owner import UNKNOWN, Owner, Who, plugin
@@ -281,11 +281,7 @@ class Differ:
             return None
         history.real, history.real_event = real, station.event.id
         found = Findings()
-        judged: dict[str, int] = {}
-        for number, step in enumerate(history.steps):
-            if step.change.kind != "moved":
-                judged[step.change.path] = number
-        for number in judged.values():
+        for number in reversed(standing(history.steps)):
             step = applied.judge(history.steps[number], real)
             history.steps[number] = step
             found.steps.append(step)
@@ -348,7 +344,7 @@ def _owned(validation: Round) -> Owned | None:
     for station in validation.stations:
         request = cast("api.ValidateContainerAdjustmentRequest | None", request_of(station))
         if request is not None:
-            return Owned(station.event, request)
+            return Owned(station.event, request, version_of(station))
     return None
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError, Message
@@ -110,8 +110,25 @@ def value_at(spec: Spec, path: str) -> Json:
     return None if value is oci.ABSENT else value
 
 
-def newest(steps: Iterable[Step]) -> dict[str, int]:
-    """The position of the newest step at each path; moves aside."""
-    return {
-        one.change.path: number for number, one in enumerate(steps) if one.change.kind != "moved"
-    }
+def standing(steps: Sequence[Step]) -> list[int]:
+    """The positions of steps that no later one changed again, wholly or in part; moves aside."""
+    found: list[int] = []
+    changed: set[str] = set()
+    above: set[str] = set()
+    for number in range(len(steps) - 1, -1, -1):
+        change = steps[number].change
+        if change.kind == "moved":
+            continue
+        higher = list(_prefixes(change.path))
+        if change.path not in above and changed.isdisjoint(higher):
+            found.append(number)
+        changed.add(change.path)
+        above.update(higher)
+    return found
+
+
+def _prefixes(path: str) -> Iterator[str]:
+    """The path itself, and all that it is a part of."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.changes import path_of_field, pointer
+from nri_scope.nri.versions import V0_10, V0_12, NriVersion
 from nri_scope.recorder.model import Event
 
 
@@ -17,6 +18,7 @@ class Owned:
     event: Event
     """Which event told it."""
     request: api.ValidateContainerAdjustmentRequest
+    version: NriVersion | None
     _by_container: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
 
     @property
@@ -40,9 +42,11 @@ class Owned:
     def _paths(self, container: str) -> dict[str, tuple[str, ...]]:
         known = self._by_container.get(container)
         if known is None:
-            known = self._by_container[container] = _paths(
-                self.request.owners.owners.get(container)
-            )
+            known = _paths(self.request.owners.owners.get(container))
+            if self.version is None or V0_10 <= self.version < V0_12:
+                # These keep only the last owner of hooks, to which plugins add in turn.
+                known.pop("/hooks", None)
+            self._by_container[container] = known
         return known
 
 
@@ -52,7 +56,11 @@ def _paths(owners: api.FieldOwners | None) -> dict[str, tuple[str, ...]]:
     found = {path_of_field(number): _names(owner) for number, owner in owners.simple.items()}
     for number, compound in owners.compound.items():
         base = path_of_field(number)
-        found |= {pointer(base, key): _names(owner) for key, owner in compound.owners.items()}
+        for key, owner in compound.owners.items():
+            # A variable's name with a "=" in it reads like another variable later on.
+            name = key.partition("=")[0] if number == api.Env else key
+            path = pointer(base, name)
+            found[path] = tuple(dict.fromkeys((*found.get(path, ()), *_names(owner))))
     return found
 
 

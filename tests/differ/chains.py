@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains of which a differ sees a part, and what each plugin of them really did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from google.protobuf.message import Message
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ import Differ, Owner, RoundDiff, Who
+from nri_scope.errors import AdjustmentRefused
+from nri_scope.nri import merging
+from nri_scope.nri.changes import changes_of
+from nri_scope.nri.versions import NriVersion
+from nri_scope.recorder.model import Event, Role, Session
+
+START_NS = 1_700_000_000 * 10**9
+POD = api.PodSandbox(id="pod-id", name="web", namespace="shop")
+BEGUN_NS = START_NS - 10**9
+
+
+def session(
+    number: int,
+    plugin: str,
+    role: Role = Role.PROBE,
+    *,
+    version: str = "0.12.5",
+    started_ns: int = BEGUN_NS,
+    ended_ns: int | None = None,
+    mask: int = 0,
+) -> Session:
+    """The connection of ``NN-name``, which is subscribed to everything."""
+    index, _, name = plugin.partition("-")
+    return Session(
+        id=number,
+        role=role,
+        plugin_name=name,
+        plugin_index=index,
+        runtime_name="containerd",
+        runtime_version="v2.3.0",
+        nri_version=version,
+        nri_version_inferred=False,
+        mask=mask,
+        registration_timeout_ms=5_000,
+        request_timeout_ms=2_000,
+        started_ns=started_ns,
+        ended_ns=ended_ns,
+        end_reason="" if ended_ns is None else "closed",
+    )
+
+
+@dataclass
+class Traffic:
+    """Feeds a differ, one event after the other, a millisecond apart."""
+
+    differ: Differ
+    sessions: dict[str, Session] = field(default_factory=dict)
+    found: list[RoundDiff] = field(default_factory=list)
+    now_ns: int = START_NS
+    number: int = 0
+
+    def connect(self, plugin: str, role: Role = Role.PROBE, *, version: str = "0.12.5") -> None:
+        """A connection that begins now."""
+        made = session(
+            len(self.sessions) + 1, plugin, role, version=version, started_ns=self.now_ns - 1
+        )
+        self.sessions[plugin] = made
+        self.differ.begin(made)
+
+    def send(
+        self,
+        plugin: str,
+        method: str,
+        request: Message | bytes,
+        reply: Message | None = None,
+        *,
+        event: str = "",
+        status: tuple[int, str] = (0, ""),
+        took_ns: int = 50_000,
+        mark: str = "",
+    ) -> int:
+        """One event; returns its number."""
+        self.number += 1
+        self.now_ns += 10**6
+        content = request if isinstance(request, bytes) else request.SerializeToString()
+        container = getattr(request, "container", None)
+        pod = getattr(request, "pod", None)
+        given = Event(
+            id=self.number,
+            session=self.sessions[plugin].id,
+            seq=self.number,
+            at_ns=self.now_ns,
+            mono_ns=self.now_ns - START_NS,
+            plugin=plugin,
+            runtime="containerd",
+            method=method,
+            event=event or method,
+            namespace=pod.namespace if pod is not None else "",
+            pod=pod.name if pod is not None else "",
+            container=container.name if container is not None else "",
+            pod_id=pod.id if pod is not None else "",
+            container_id=container.id if container is not None else "",
+            took_ns=took_ns,
+            timeout_ns=2 * 10**9,
+            size=len(content),
+            status="ok" if not status[0] else "error",
+            status_code=status[0],
+            status_message=status[1],
+            mark=mark,
+        )
+        answer = b"" if reply is None else reply.SerializeToString()
+        self.found += self.differ.feed(given, content, answer)
+        return self.number
+
+    def end(self) -> list[RoundDiff]:
+        """Everything that was found."""
+        self.found += self.differ.flush()
+        return self.found
+
+
+def traffic(**connections: Role) -> Traffic:
+    """A differ with connections ``p00_name=Role.PROBE`` and so on."""
+    made = Traffic(Differ())
+    for name, role in connections.items():
+        index, _, rest = name.removeprefix("p").partition("_")
+        made.connect(f"{index}-{rest}", role)
+    return made
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What really happened in a chain."""
+
+    changed: Mapping[str, frozenset[str]]
+    """The paths that each plugin changed."""
+    claimed: Mapping[str, frozenset[str]]
+    """The paths that each plugin set, be it to what they were."""
+    before: oci.Spec
+    after: oci.Spec
+
+    def admits(self, owner: Owner, path: str) -> bool:
+        """Whether one of those whom `owner` names changed `path`, its whole or a part of it."""
+        return any(
+            named(owner, plugin) and any(related(path, one) for one in paths)
+            for plugin, paths in self.claimed.items()
+        )
+
+
+def named(owner: Owner, plugin: str) -> bool:
+    """Whether `owner` may be that plugin."""
+    if owner.plugins:
+        return plugin in owner.plugins
+    index = plugin[:2]
+    return owner.who is Who.ONE_OF and (owner.first <= index <= owner.last or index in owner.ties)
+
+
+def related(one: str, other: str) -> bool:
+    """Whether one path is the other, or a part of it; ``KEY#2`` counts as ``KEY``.
+
+    Which one of two members with one key is the second depends on who looks.
+    """
+    one, other = (re.split("[#=]", path)[0] for path in (one, other))
+    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
+
+
+def play(
+    made: Traffic,
+    request: api.CreateContainerRequest,
+    replies: Sequence[tuple[str, api.CreateContainerResponse | None]],
+    seen: Mapping[str, Role],
+    *,
+    validator: str = "",
+    version: NriVersion | None = None,
+) -> Truth | None:
+    """Run one creation through a chain, of which the differ sees those in `seen`.
+
+    `replies` has the whole chain in call order, None for passive ones. None where the runtime
+    refuses a reply.
+    """
+    turn = merging.Creation(request, version=version)
+    changed: dict[str, frozenset[str]] = {}
+    claimed: dict[str, frozenset[str]] = {}
+    before = spec = _view(turn)
+    for plugin, reply in replies:
+        shown = api.CreateContainerRequest()
+        shown.CopyFrom(turn.request)
+        shown.pod.CopyFrom(POD)
+        if plugin in seen:
+            made.send(plugin, "CreateContainer", shown, reply)
+        if reply is None:
+            continue
+        try:
+            turn.apply(reply, plugin)
+        except AdjustmentRefused:
+            return None
+        after = _view(turn)
+        changed[plugin] = frozenset(one.path for one in oci.changes(spec, after))
+        paths, _ = changes_of("CreateContainer", request, reply, plugin)
+        claimed[plugin] = changed[plugin] | set(paths)
+        spec = after
+    if validator:
+        instances = [api.PluginInstance(name=plugin[3:], index=plugin[:2]) for plugin, _ in replies]
+        asked = turn.validation(instances)
+        asked.pod.CopyFrom(POD)
+        made.send(validator, "ValidateContainerAdjustment", asked)
+    return Truth(changed, claimed, before, spec)
+
+
+def _view(turn: merging.Creation) -> oci.Spec:
+    """The container as the chain has made it, with what no plugin is shown."""
+    hidden = api.ContainerAdjustment(CDI_devices=turn.adjustment.CDI_devices)
+    if turn.adjustment.linux.HasField("rdt"):
+        hidden.linux.rdt.CopyFrom(turn.adjustment.linux.rdt)
+    if turn.adjustment.linux.HasField("memory_policy"):
+        hidden.linux.memory_policy.CopyFrom(turn.adjustment.linux.memory_policy)
+    return oci.adjust(oci.spec_of(turn.request.container), hidden)
+
+
+def everything(found: Sequence[RoundDiff]) -> Iterator[tuple[RoundDiff, str]]:
+    """Each round with each path that it changed."""
+    for one in found:
+        for step in one.steps:
+            yield one, step.change.path

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever part of a chain is seen: no change is ever laid to somebody who did not make it."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from random import Random
+
+import pytest
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ import Differ, Evidence
+from nri_scope.differ.creation import IN_VAIN
+from nri_scope.differ.hidden import PATHS
+from nri_scope.differ.owner import RUNTIME, UNKNOWN
+from nri_scope.nri.versions import NriVersion
+from nri_scope.recorder.model import Role
+from tests.interop.merge_cases import PLUGINS, Case, generated
+
+from .chains import Traffic, play
+
+CASES = [case for case in generated(1_500) if case.event == "CreateContainer"]
+PROBES = ("00-p", "10-p", "15-p", "20-p", "25-p", "35-p", "40-p", "99-p")
+VERSIONS = ("0.6.1", "0.8.0", "0.11.0", "0.12.5")
+VALIDATED = ("0.10.0", "0.11.0", "0.12.5")
+
+
+@pytest.mark.parametrize(
+    ("version", "validated"),
+    [(version, False) for version in VERSIONS] + [(version, True) for version in VALIDATED],
+)
+def test_no_owner_is_wrong_and_nothing_is_lost(version: str, validated: bool) -> None:
+    checked = 0
+    for number, case in enumerate(CASES):
+        checked += _check(case, Random(f"{number} {version}"), version, validated=validated)
+    assert checked > 1_000
+
+
+def _check(case: Case, random: Random, version: str, *, validated: bool) -> int:
+    request = case.request
+    assert isinstance(request, api.CreateContainerRequest)
+    probes = random.sample(PROBES, random.randint(2, 5))
+    chain: list[tuple[str, api.CreateContainerResponse | None]] = [
+        (name, reply)
+        for name, reply in zip(PLUGINS, case.replies, strict=False)
+        if isinstance(reply, api.CreateContainerResponse)
+    ]
+    chain += [(probe, None) for probe in probes]
+    # Those with equal indices are called in any order.
+    random.shuffle(chain)
+    chain.sort(key=lambda one: one[0][:2])
+    seen = dict.fromkeys(probes, Role.PROBE)
+    seen |= {name: Role.TAP for name in PLUGINS if random.random() < 0.3}
+    made = Traffic(Differ())
+    for plugin, _ in chain:
+        if plugin in seen:
+            made.connect(plugin, seen[plugin], version=version)
+    validator = random.choice(probes) if validated else ""
+    truth = play(made, request, chain, seen, validator=validator, version=NriVersion.parse(version))
+    found = made.end()
+    if truth is None:
+        return 0
+    (creation,) = (one for one in found if one.name == "CreateContainer")
+    own = [step for step in creation.steps if step.container == request.container.id]
+    for step in own:
+        if step.note == IN_VAIN:
+            assert step.owner == RUNTIME
+            continue
+        if step.change.path.startswith(PATHS) and step.evidence == (Evidence.TAP,):
+            # Others may have set it before, unseen; this plugin did too.
+            continue
+        if step.owner == UNKNOWN:
+            continue
+        assert truth.admits(step.owner, step.change.path), (case.name, step, truth.changed)
+        assert not step.disputed, (case.name, step)
+    history = made.differ.histories[request.container.id]
+    # All that two of the seen have between them is told, and nothing else.
+    rebuilt = history.base
+    for _, together in groupby(own, key=lambda step: (step.event, step.evidence[0])):
+        rebuilt = oci.apply(rebuilt, [step.change for step in together])
+    assert not [one for one in oci.changes(rebuilt, history.spec) if one.kind != "moved"]
+    if validated:
+        assert not oci.changes(truth.before, history.base), case.name
+        left = [one for one in oci.changes(history.spec, truth.after) if one.kind != "moved"]
+        # What runtimes do not do is as it was. A variable named "X=Y" they take for X.
+        assert all(
+            one.path.startswith("/process/env/X")
+            or oci.value_at(history.spec, one.path) == oci.value_at(history.base, one.path)
+            for one in left
+        ), case.name
+    for plugin, role in seen.items():
+        if role == Role.TAP and truth.changed.get(plugin):
+            mine = {step.change.path for step in own if step.owner.plugins == (plugin,)}
+            shown = {path for path in truth.changed[plugin] if not path.startswith(PATHS)}
+            assert shown <= mine, case.name
+    return sum(step.owner != UNKNOWN for step in own)
