@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many pods, several at a time, and what the runtime itself says their containers became."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from nri_scope.cri import Resources
+from nri_scope.oci import Json
+
+from .containerd import Containerd
+from .driver import Container, Driver
+
+SHARES = 512
+"""What the first one's update asks for; each has a number of its own."""
+
+Spec = dict[str, Json]
+
+
+@dataclass(eq=False)
+class Life:
+    """One container of the crowd, from its creation to its end."""
+
+    id: str
+    name: str
+    """``ns/pod/container``."""
+    shares: int | None
+    """What the update over CRI asked for; None where there was none."""
+    real: list[Spec] = field(default_factory=list)
+    """The specs that the runtime said were used, in the order in which it was asked."""
+
+
+class Crowd:
+    """Runs pods with one container each; whatever is put into :attr:`at` happens in between."""
+
+    def __init__(self, containerd: Containerd) -> None:
+        self._containerd = containerd
+        self._driver = Driver(containerd)
+        self.lives: dict[str, Life] = {}
+        """By the container's id."""
+        self.ended = 0
+        """Pods that came and went."""
+        self.at: dict[int, Callable[[], Awaitable[None]]] = {}
+        """What to do when so many pods have ended, while others go on."""
+
+    async def live(self, pods: int, *, at_a_time: int, first: int = 0) -> None:
+        """Whole lives of so many pods."""
+        room = asyncio.Semaphore(at_a_time)
+
+        async def one(number: int) -> None:
+            async with room:
+                await self._live(number)
+                self.ended += 1
+                then = self.at.pop(self.ended, None)
+            if then is not None:
+                await then()
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(first, first + pods):
+                group.create_task(one(number))
+
+    async def start(self, number: int) -> Container:
+        """The first half of a life: a container that runs."""
+        driver, name = self._driver, f"pod-{number}"
+        pod = await driver.run_pod("crowd", name)
+        env = {"SHARED": "of-the-pod", "POD_ONLY": "1", "STAYS": name}
+        container = await driver.create(pod, "app", env=env)
+        shares = SHARES + number if number % 2 else None
+        life = self.lives[container.id] = Life(container.id, f"crowd/{name}/app", shares)
+        await self._look(life)
+        await driver.start(container)
+        await self._look(life)
+        return container
+
+    async def end(self, container: Container) -> None:
+        """The second half."""
+        driver, life = self._driver, self.lives[container.id]
+        if life.shares is not None:
+            await driver.update(container, Resources(cpu_shares=life.shares))
+        await self._look(life)
+        await driver.stop(container)
+        await driver.remove(container)
+        await driver.remove_pod(container.pod)
+
+    async def _live(self, number: int) -> None:
+        await self.end(await self.start(number))
+
+    async def _look(self, life: Life) -> None:
+        details = await self._containerd.cri.container_status(life.id)
+        assert details.runtime_spec is not None
+        life.real.append(dict(details.runtime_spec))

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happened between two connections, by what plugins noted and what both were told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.recorder.reader import Recording
+
+from .deeds import GONE, HOOKS, Answers, Deed, Value, do, resources, shown
+
+State = dict[str, Value]
+
+SINCE = {"/process/oomScoreAdj": (0, 7), "/linux/resources/pids/limit": (0, 7)}
+"""Paths that runtimes with an older NRI take no notice of."""
+
+
+class Look(NamedTuple):
+    """What one connection was shown of one event."""
+
+    event: int
+    """In the recording."""
+    plugin: str
+    """``NN-name`` of the connection."""
+    state: State
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Two looks at one event, with what happened in between."""
+
+    first: Look
+    last: Look
+    deeds: tuple[Deed, ...]
+    """In order. Some may have changed nothing."""
+
+    @property
+    def changed(self) -> dict[str, tuple[Value, Value]]:
+        """What was different afterwards: before and after, by path."""
+        return differences(self.first.state, self.last.state)
+
+    def authors(self, path: str) -> list[str]:
+        """Who did something there, in order."""
+        return [deed.plugin for deed in self.deeds if deed.path == path.partition("#")[0]]
+
+
+class Unexplained(AssertionError):
+    """What connections were shown is not what the plugins say that they did."""
+
+
+@dataclass
+class Truth:
+    """All notes of all plugins, and all that connections were shown."""
+
+    looks: dict[tuple[str, str], list[Look]]
+    """By event and container, in order; of those that plugins can change something in."""
+    deeds: list[Deed]
+    doubtful: frozenset[tuple[str, int]] = frozenset()
+    """Answers (a plugin, its number) that may not have got through."""
+    _by_event: dict[tuple[str, str], list[Deed]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, recording: Recording, crew: Iterable[Answers], killed: Iterable[str] = ()) -> Truth:
+        """``killed``: plugins (``NN-name``) whose last answer may never have been sent."""
+        major, minor, *_ = recording.sessions()[0].nri_version.split(".")
+        version = int(major), int(minor)
+        deeds: list[Deed] = []
+        doubtful: set[tuple[str, int]] = set()
+        for each in crew:
+            deeds += each.deeds()
+            if each.plugin in killed:
+                doubtful.add((each.plugin, len(each.asked()) - 1))
+        late = {path for path, since in SINCE.items() if version < since}
+        truth = cls(_looks(recording), [one for one in deeds if one.path not in late])
+        truth.doubtful = frozenset(doubtful)
+        for deed in truth.deeds:
+            if deed.about == deed.container:
+                truth._by_event.setdefault((deed.event, deed.container), []).append(deed)
+        return truth
+
+    def stretches(self, event: str, container: str) -> list[Stretch]:
+        """What happened between each two looks at one event of one container.
+
+        :raises Unexplained: nothing that the plugins say explains it.
+        """
+        looks = self.looks.get((event, container), [])
+        deeds = self._by_event.get((event, container), [])
+        for possible in self._possible(deeds):
+            found = [_stretch(one, other, possible) for one, other in pairwise(looks)]
+            if all(_explains(one) for one in found):
+                return found
+        lines = [f"{event} of {container}", *map(str, looks), *map(str, deeds)]
+        raise Unexplained("\n".join(lines))
+
+    def _possible(self, deeds: list[Deed]) -> Iterator[list[tuple[float, Deed]]]:
+        """Deeds with places in the chain: who shares an index may be on either side of it."""
+        certain = [deed for deed in deeds if (deed.plugin, deed.number) not in self.doubtful]
+        for some in (deeds, certain)[: 1 if len(certain) == len(deeds) else 2]:
+            for aside in (0.5, -0.5):
+                yield sorted(
+                    ((int(deed.plugin[:2]) + aside, deed) for deed in some), key=lambda one: one[0]
+                )
+
+
+def differences(before: State, after: State) -> dict[str, tuple[Value, Value]]:
+    """Before and after, by path; GONE where there is nothing."""
+    return {
+        path: (before.get(path, GONE), after.get(path, GONE))
+        for path in {**before, **after}
+        if before.get(path, GONE) != after.get(path, GONE)
+    }
+
+
+def _stretch(one: Look, other: Look, deeds: Sequence[tuple[float, Deed]]) -> Stretch:
+    first, last = int(one.plugin[:2]), int(other.plugin[:2])
+    return Stretch(one, other, tuple(deed for place, deed in deeds if first < place < last))
+
+
+def _explains(stretch: Stretch) -> bool:
+    deeds = [(deed.path, deed.value) for deed in stretch.deeds]
+    return do(stretch.first.state, deeds) == stretch.last.state
+
+
+def _looks(recording: Recording) -> dict[tuple[str, str], list[Look]]:
+    read: dict[str, Callable[[bytes], State]] = {
+        "CreateContainer": lambda request: shown(
+            api.CreateContainerRequest.FromString(request).container
+        ),
+        "UpdateContainer": lambda request: resources(
+            api.UpdateContainerRequest.FromString(request).linux_resources
+        ),
+    }
+    found: dict[tuple[str, str], list[Look]] = {}
+    for event, request, _ in recording.exchanges():
+        if event.method in read:
+            look = Look(event.id, event.plugin, read[event.method](request))
+            found.setdefault((event.method, event.container_id), []).append(look)
+    return found
+
+
+def is_hook(path: str) -> bool:
+    """Whether this is a list that plugins only add to."""
+    return path.startswith(HOOKS)
