@@ -41,6 +41,9 @@ def _values(layout: Layout, change: Change) -> Sequence[Part]:
         case "removed":
             return [Part(f"was {before}")]
         case "moved":
+            if before == after:
+                # Others came or went, and it is still behind as many.
+                return [Part(f"moved among the others, still the {after}")]
             return [Part(f"moved from {before} to {after} place")]
     together = f"{before} → {after}"
     if width is None or len(together) <= width - 2 * DEEPER:

@@ -17,7 +17,8 @@ from .values import clipped_pair, place, sides
 _VALUE_MAX = 200
 """Characters of one value; JSON has all of it."""
 _NOBODY = "Not about one container"
-_HEADINGS = ("", "path", "before", "after")
+HEADINGS = ("", "path", "before", "after")
+"""Of the `change_cells`."""
 
 
 class MarkdownRenderer:
@@ -109,7 +110,7 @@ def change_cells(change: Change) -> tuple[str, str, str, str]:
 
 def changes_table(changes: Sequence[Change]) -> list[str]:
     """Changes that nobody is known to have made."""
-    return table(_HEADINGS, map(change_cells, changes), "changes")
+    return table(HEADINGS, map(change_cells, changes), "changes")
 
 
 def _heading(diff: RoundDiff, name_of: NameOf) -> str:
@@ -154,7 +155,7 @@ def _steps(steps: Sequence[Step]) -> list[str]:
         (*change_cells(step.change), _by(step), prose(words.sources(step.evidence)))
         for step in steps
     ]
-    lines = table((*_HEADINGS, "by", "evidence"), rows, "changes")
+    lines = table((*HEADINGS, "by", "evidence"), rows, "changes")
     for step in steps:
         for _, text in words.details(step):
             lines.append(f"- {code(step.change.path)}: {prose(text.removeprefix('! '))}")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nri_scope.recorder.escape import safe
 
@@ -48,6 +48,15 @@ def folded(summary: str, lines: Sequence[str]) -> list[str]:
     """Lines that a click shows; ``summary`` is ours."""
     # Without the blank lines GitHub would take the inside for HTML.
     return ["", f"<details><summary>{summary}</summary>", "", *lines, "", "</details>", ""]
+
+
+def squeezed(lines: Iterable[str]) -> Iterator[str]:
+    """Lines with one blank line where there are several, and none in the beginning."""
+    blank = True
+    for line in lines:
+        if line or not blank:
+            yield line
+        blank = not line
 
 
 def _row(cells: Sequence[str]) -> str:

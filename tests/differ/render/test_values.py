@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -57,7 +58,7 @@ def test_a_mount_that_could_be_misread_is_json(mount: Json) -> None:
 
 _words = st.sampled_from(["", "a", "1", "true", "a b", 'a"', "a,b", "(a)", "a=b", "#2", "\\"])
 _scalars = st.none() | st.booleans() | st.integers(-2, 600) | _words
-_values: st.SearchStrategy[Json] = _scalars | st.lists(_scalars, max_size=2)
+_values = (_scalars | st.lists(_scalars, max_size=2)).map(lambda value: cast("Json", value))
 _kinds = {
     "/mounts": ("destination", ["source", "type", "options"]),
     "/linux/devices": ("path", ["type", "major", "minor", "fileMode", "mode", "uid"]),

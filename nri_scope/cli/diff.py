@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope diff``: what was changed in containers, and by whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import click
+from click.core import ParameterSource
+
+from nri_scope.cli.params import Duration, FilePath, PluginName, socket_option, where_option
+from nri_scope.cli.timespec import check_interval, since_option, until_option
+from nri_scope.errors import UsageError
+from nri_scope.nri.identity import check_index
+
+if TYPE_CHECKING:
+    from nri_scope.differ.render import Format
+    from nri_scope.recorder.filter import Filter
+
+_PROBES = "00,50,99"
+_AUTO = "auto"
+
+_LIVE_ONLY = {
+    "socket": "--socket",
+    "name": "--name",
+    "probes": "--probes",
+    "validate": "--validate",
+    "cri": "--cri",
+    "output": "-o",
+    "duration": "--duration",
+    "once": "--once",
+    "wait": "--wait",
+}
+_RECORDING_ONLY = {"since": "--since", "until": "--until"}
+_EVENTS_ONLY = {"where": "--where", "quiet_unchanged": "--quiet-unchanged"}
+
+_EPILOG = """
+\b
+Glyphs: + added, - removed, ~ changed, > moved, where order matters.
+Owners: "one of 01–29" is a plugin between two connections that we saw.
+"""
+
+
+class Options(TypedDict):
+    """As click hands them over."""
+
+    things: tuple[str, ...]
+    live: bool
+    json_spec: bool
+    socket: Path
+    name: str
+    probes: str
+    validate: bool
+    cri: Path | None
+    output: Path | None
+    duration: float | None
+    once: bool
+    wait: bool
+    where: Filter | None
+    since: int | None
+    until: int | None
+    output_format: Format
+    quiet_unchanged: bool
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("things", nargs=-1, metavar="[FILE [WHAT|OTHER]]")
+@click.option("--live", is_flag=True, help="Watch a runtime, with passive connections of our own.")
+@click.option("--json-spec", is_flag=True, help="FILE and OTHER are OCI specs, as config.json is.")
+@socket_option
+@click.option(
+    "--probes",
+    default=_PROBES,
+    show_default=True,
+    metavar="LIST",
+    help="--live: indices at which to connect, or auto: around the plugins that are there, which "
+    "only --validate can tell.",
+)
+@click.option(
+    "--name",
+    type=PluginName(),
+    default="nri-scope",
+    show_default=True,
+    help="--live: plugin name to register.",
+)
+@click.option(
+    "--validate",
+    is_flag=True,
+    help="--live: also subscribe to ValidateContainerAdjustment, which tells which plugin owns "
+    "which change (NRI 0.10 and later). RISK: if this process dies or stalls while it is asked, "
+    "the runtime fails the creation of that container.",
+)
+@click.option(
+    "--cri",
+    type=FilePath(),
+    metavar="SOCKET",
+    help="--live: ask the runtime over CRI which spec it really used, and tell what was applied.",
+)
+@click.option(
+    "-o", "--output", type=FilePath(), metavar="REC", help="--live: keep the recording, here."
+)
+@click.option("--duration", type=Duration(), help="--live: stop after this time, e.g. 10m.")
+@click.option("--once", is_flag=True, help="--live: stop when the runtime goes away.")
+@click.option("--wait", is_flag=True, help="--live: wait for the socket if it is not there yet.")
+@where_option
+@since_option
+@until_option
+@click.option("--quiet-unchanged", is_flag=True, help="Leave out events that changed nothing.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="Lines for people; one JSON object, with --live one a line; or Markdown for an issue.",
+)
+@click.pass_context
+def command(context: click.Context, **options: Unpack[Options]) -> None:
+    """Show which plugin changed what in a container's OCI spec.
+
+    \b
+    diff FILE            every event of a recording that changed something
+    diff FILE WHAT       the same for an event, pod or container
+    diff FILE OTHER      what came out differently in another recording
+    diff --live          as it happens, on this machine
+    diff --json-spec X.json Y.json   what differs between two OCI specs
+
+    WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
+    NAMESPACE/POD/CONTAINER, or the beginning of an id. What names a file that is there, or ends
+    in .nriscope.db or .nriscope.zip, is OTHER.
+
+    Each change comes with its owner and with the evidence for it. Values are shown as they are,
+    secrets included.
+
+    Exit status: 0 nothing changed; 1 something changed, or differs; 2 it could not be done.
+    """
+    context.exit(_perform(context, options))
+
+
+def _perform(context: click.Context, options: Options) -> int:
+    given = {
+        name
+        for name in (*_LIVE_ONLY, *_RECORDING_ONLY, *_EVENTS_ONLY)
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    things = options["things"]
+    if options["live"]:
+        return _live(options, given)
+    _refuse(given, _LIVE_ONLY, "for --live", "add it, or leave this out")
+    if options["json_spec"]:
+        return _specs(options, given)
+    if not things:
+        raise UsageError("there is nothing to show", "name a recording, or say --live")
+    if len(things) > 2:
+        raise UsageError(f"{len(things)} things are too many", "name FILE and WHAT, or two files")
+
+    from nri_scope.cli import diff_files
+
+    if len(things) == 2 and diff_files.is_recording(things[1]):
+        _refuse(given, _RECORDING_ONLY | _EVENTS_ONLY, "for one recording", "leave it out")
+        return diff_files.two_recordings(Path(things[0]), Path(things[1]), options["output_format"])
+    check_interval(options["since"], options["until"])
+    wishes = diff_files.Shown(
+        where=options["where"],
+        since_ns=options["since"],
+        until_ns=options["until"],
+        output_format=options["output_format"],
+        quiet_unchanged=options["quiet_unchanged"],
+    )
+    what = things[1] if len(things) == 2 else None
+    return int(diff_files.one_recording(Path(things[0]), what, wishes))
+
+
+def _specs(options: Options, given: set[str]) -> int:
+    from nri_scope.cli.diff_files import two_specs
+
+    _refuse(given, _RECORDING_ONLY | _EVENTS_ONLY, "for recordings", "leave it out")
+    if len(options["things"]) != 2:
+        raise UsageError("--json-spec compares two files", "name them: X.json Y.json")
+    before, after = options["things"]
+    return int(two_specs(before, after, options["output_format"]))
+
+
+def _live(options: Options, given: set[str]) -> int:
+    if options["json_spec"]:
+        raise UsageError("--live and --json-spec are two things to do", "leave one of them out")
+    if options["things"]:
+        raise UsageError(
+            "--live shows what happens on this machine", "leave out the file, or --live"
+        )
+    _refuse(given, _RECORDING_ONLY, "for recordings", "leave it out")
+    probes = _probes(options["probes"])
+
+    from nri_scope.cli.diff_live import LiveOptions, live
+
+    return live(
+        LiveOptions(
+            socket=options["socket"],
+            name=options["name"],
+            probes=probes,
+            validate=options["validate"],
+            cri=options["cri"],
+            where=options["where"],
+            output=options["output"],
+            output_format=options["output_format"],
+            quiet_unchanged=options["quiet_unchanged"],
+            duration=options["duration"],
+            once=options["once"],
+            wait=options["wait"],
+        )
+    )
+
+
+def _probes(text: str) -> tuple[str, ...] | None:
+    """Indices, ascending; None for ``auto``."""
+    if text == _AUTO:
+        return None
+    found = [check_index(index.strip()) for index in text.split(",")]
+    if len(set(found)) < len(found):
+        raise UsageError(f"--probes {text}: an index comes twice", "each gives one probe")
+    if len(found) < 2:
+        raise UsageError(
+            f"--probes {text}: a difference needs two probes at least", f"write {_PROBES}"
+        )
+    return tuple(sorted(found))
+
+
+def _refuse(given: set[str], options: dict[str, str], what: str, hint: str) -> None:
+    for name, option in options.items():
+        if name in given:
+            raise UsageError(f"{option} is {what}", hint)

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``diff`` does with files: a recording, two recordings, two specs.
+
+Each function says whether there is a change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nri_scope import oci
+from nri_scope.cli.output import Output
+from nri_scope.differ import Differ, RoundDiff
+from nri_scope.differ.compare import compare_recordings
+from nri_scope.differ.reading import rounds
+from nri_scope.differ.render import Format, NameOf, renderer
+from nri_scope.differ.render.comparison import comparison
+from nri_scope.differ.render.specdiff import spec_diff
+from nri_scope.errors import UsageError
+from nri_scope.oci.reading import MAX_SPEC_SIZE
+from nri_scope.recorder import lookup
+from nri_scope.recorder.display import runtime
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Container, Event, Pod, Role, Session
+from nri_scope.recorder.reader import Recording
+
+_LISTED = 12
+"""Connections that the title names."""
+_RUNTIMES = 3
+"""Runtimes that the title names."""
+_SUFFIXES = (".nriscope.db", ".nriscope.zip")
+_WITH_REPLIES = (Role.TAP, Role.REPLAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is shown of a recording."""
+
+    where: Filter | None
+    since_ns: int | None
+    until_ns: int | None
+    output_format: Format
+    quiet_unchanged: bool
+
+
+def is_recording(text: str) -> bool:
+    """Whether somebody who writes `text` means a file."""
+    try:
+        return text.endswith(_SUFFIXES) or Path(text).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def one_recording(file: Path, what: str | None, wishes: Shown) -> bool:
+    """Show what was changed in a recording, or of one thing in it."""
+    with Output() as output, Recording.open(file) as recording:
+        thing = None if what is None else lookup.find(recording, what)
+        sessions = recording.sessions()
+        # What became of changes is told later, perhaps when their container is gone.
+        told_later = any(session.role == Role.CRI for session in sessions)
+        differ = Differ(sessions, keep=told_later)
+        render = renderer(
+            wishes.output_format,
+            width=output.width,
+            colour=output.colour,
+            quiet_unchanged=wishes.quiet_unchanged,
+        )
+        chosen = _chosen(recording, wishes)
+        name_of = _names(recording, differ)
+        only = None if thing is None else _Only(recording, thing)
+        begun = False
+        for whole in rounds(recording, differ=differ):
+            diff = whole if only is None else only.part_of(whole)
+            if diff is None:
+                continue
+            if not begun:
+                begun = True
+                for line in render.head(file.name, _details(sessions, len(recording.gaps()))):
+                    output.line(line)
+            if chosen is None or not chosen.isdisjoint(diff.events):
+                for line in render.round(diff, name_of):
+                    output.line(line)
+        if not begun:
+            raise _no_events(recording, what)
+        for line in render.end():
+            output.line(line)
+        return render.changed
+    return False
+
+
+def two_recordings(one: Path, other: Path, output_format: Format) -> bool:
+    """Show which containers came out differently in two recordings."""
+    with Recording.open(one) as a, Recording.open(other) as b:
+        found = compare_recordings(a, b)
+    if not (found.same or found.differs):
+        raise UsageError("neither recording has containers", "`log` shows what they have")
+    with Output() as output:
+        for line in comparison(
+            str(one), str(other), found, output_format, width=output.width, colour=output.colour
+        ):
+            output.line(line)
+    return found.differs
+
+
+def two_specs(before: str, after: str, output_format: Format) -> bool:
+    """Show what differs between two files with OCI specs."""
+    one, other = (oci.read_spec(_read(name), name) for name in (before, after))
+    found = oci.changes(one, other)
+    with Output() as output:
+        for line in spec_diff(
+            before, after, found, output_format, width=output.width, colour=output.colour
+        ):
+            output.line(line)
+    return bool(found)
+
+
+def _read(name: str) -> bytes:
+    try:
+        with Path(name).open("rb") as stream:
+            # One byte more than the largest says that there is more.
+            return stream.read(MAX_SPEC_SIZE + 1)
+    except (OSError, ValueError) as error:
+        words = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UsageError(f"{name}: {words.lower()}", "name two files with OCI specs") from error
+
+
+class _Only:
+    """What is about one thing. All else is evidence still: of what was before, of who was there."""
+
+    def __init__(self, recording: Recording, thing: lookup.Found) -> None:
+        self._event = thing.id if isinstance(thing, Event) else 0
+        self._pod = thing.id if isinstance(thing, Pod) else ""
+        self._containers: set[str] = set()
+        if isinstance(thing, Container):
+            self._containers = {thing.id}
+        elif isinstance(thing, Pod):
+            self._containers = {one.id for one in lookup.containers_of(recording, thing)}
+
+    def part_of(self, diff: RoundDiff) -> RoundDiff | None:
+        """The round, or its side effects where it is about another container; None for neither."""
+        if self._event:
+            return diff if self._event in diff.events else None
+        if diff.container in self._containers or (self._pod and diff.pod == self._pod):
+            return diff
+        steps = tuple(step for step in diff.steps if step.container in self._containers)
+        asked = tuple(one for one in diff.asked if one.container in self._containers)
+        if not steps and not asked:
+            return None
+        return replace(diff, steps=steps, asked=asked)
+
+
+def _names(recording: Recording, differ: Differ) -> NameOf:
+    """Names as the whole recording tells them."""
+    names = {container.id: lookup.container_name(container) for container in recording.containers()}
+    names |= {pod.id: lookup.pod_name(pod) for pod in recording.pods()}
+    return lambda thing: names.get(thing) or differ.name_of(thing)
+
+
+def _chosen(recording: Recording, wishes: Shown) -> set[int] | None:
+    """The events that somebody wants to see; None for all. All others are evidence still."""
+    if wishes.where is None and wishes.since_ns is None and wishes.until_ns is None:
+        return None
+    events = recording.events(
+        where=wishes.where, since_ns=wishes.since_ns, until_ns=wishes.until_ns
+    )
+    return {event.id for event in events}
+
+
+def _details(sessions: list[Session], gaps: int) -> list[str]:
+    """Whose evidence there is."""
+    answering = [session.plugin for session in sessions if session.role in _WITH_REPLIES]
+    passive = [session.plugin for session in sessions if session.role not in _WITH_REPLIES]
+    runtimes = dict.fromkeys(runtime(session) for session in sessions)
+    found = [f"passive connections: {_listed(passive)}"] if passive else []
+    found += [f"plugins with their answers: {_listed(answering)}"] if answering else []
+    found.append(f"runtime: {', '.join([*runtimes][:_RUNTIMES])}")
+    if gaps:
+        found.append(f"gaps: {gaps:,}, in which anything may have changed unseen; `log` shows them")
+    return found
+
+
+def _listed(plugins: list[str]) -> str:
+    names = [*dict.fromkeys(plugins)]
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"{', '.join(names[:_LISTED])}{more}"
+
+
+def _no_events(recording: Recording, what: str | None) -> UsageError:
+    of = f' of "{what}"' if what else ""
+    return UsageError(
+        f"{recording.path} has no events{of} in which plugins can change something",
+        "`log` shows what it has",
+    )

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What differs between two recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from nri_scope.differ.compare import Comparison, Difference, Named, Pair, Side
+from nri_scope.recorder.plain import Plain
+from nri_scope.recorder.records import SCHEMA_VERSION, rfc3339
+
+from . import words
+from .changelines import change_lines
+from .document import change_record, encoded, owner_record
+from .layout import BOLD, DIM, GREEN, RED, Layout
+from .markdown import HEADINGS, change_cells
+from .marks import code, folded, prose, squeezed, table
+from .renderer import Format
+
+_REAL = "the specs that the runtimes really used"
+_LISTED = 20
+"""Names in Markdown from which on a list is folded away."""
+
+
+def comparison(
+    a: str,
+    b: str,
+    found: Comparison,
+    output_format: Format,
+    *,
+    width: int | None = None,
+    colour: bool = False,
+) -> Iterator[str]:
+    """Lines about the recordings called `a` and `b`."""
+    match output_format:
+        case "json":
+            yield encoded(_document(a, b, found))
+        case "markdown":
+            yield from squeezed(_markdown(a, b, found))
+        case "text":
+            yield from _text(a, b, found, Layout(width=width, colour=colour))
+
+
+# -- text ---------------------------------------------------------------------------------------
+
+
+def _text(a: str, b: str, found: Comparison, layout: Layout) -> Iterator[str]:
+    yield from layout.sentence(f"A: {a}", 0, BOLD)
+    yield from layout.sentence(f"B: {b}", 0, BOLD)
+    for glyph, where, names, paint in (
+        ("-", "A", found.only_a, RED),
+        ("+", "B", found.only_b, GREEN),
+    ):
+        if names:
+            yield ""
+            yield from layout.sentence(f"only in {where}:", 0, BOLD)
+            for one in names:
+                yield from layout.sentence(f"{glyph} {one.name}", 2, paint)
+    for pair in found.differ:
+        yield ""
+        yield from layout.sentence(pair.name, 0, BOLD)
+        if pair.real:
+            yield from layout.sentence(f"compared: {_REAL}", 2, DIM)
+        for line in _failures(pair):
+            yield from layout.sentence(f"! {line}", 2, RED)
+        for difference in pair.differences:
+            yield from change_lines(layout, difference.change, _by(difference))
+    yield ""
+    yield from layout.sentence(_tally(found), 0, BOLD)
+
+
+def _by(one: Difference) -> str:
+    """Who made it what it is in `a`, and in `b` where that is not the same."""
+    ours, theirs = _side(one.a), _side(one.b)
+    if not ours or ours == theirs:
+        return theirs
+    return f"{ours} → {theirs}" if theirs else ours
+
+
+def _side(side: Side) -> str:
+    """Who made it; "" where it is not there and nobody is known to have removed it."""
+    known = f" ({words.sources(side.evidence)})" if side.evidence else ""
+    if side.present:
+        return f"{words.by(side.owner)}{known}"
+    return "" if side.step is None else f"removed {words.by(side.owner)}{known}"
+
+
+def _failures(pair: Pair) -> Iterator[str]:
+    for where, history in (("A", pair.a), ("B", pair.b)):
+        if history.failure:
+            yield f"its creation FAILED in {where}: {history.failure}"
+        elif not pair.differences:
+            yield f"it was created in {where}"
+
+
+def _tally(found: Comparison) -> str:
+    parts = [
+        f"{len(found.differ):,} differ" if found.differ else "",
+        f"{len(found.only_a):,} only in A" if found.only_a else "",
+        f"{len(found.only_b):,} only in B" if found.only_b else "",
+        f"{len(found.same):,} came out the same" if found.same else "",
+    ]
+    told = ", ".join(filter(None, parts))
+    return f"containers: {told}" if told else "neither has containers"
+
+
+# -- Markdown -----------------------------------------------------------------------------------
+
+
+def _markdown(a: str, b: str, found: Comparison) -> Iterator[str]:
+    yield f"A: {code(a)}, B: {code(b)}"
+    yield ""
+    for where, names in (("A", found.only_a), ("B", found.only_b)):
+        if names:
+            yield from _names(f"Only in {where}", names)
+    for pair in found.differ:
+        yield f"### {code(pair.name)}"
+        yield ""
+        if pair.real:
+            yield f"- compared: {_REAL}"
+        yield from (f"- {prose(line)}" for line in _failures(pair))
+        if pair.differences:
+            rows = [
+                (*change_cells(one.change), prose(_side(one.a)), prose(_side(one.b)))
+                for one in pair.differences
+            ]
+            yield from table((*HEADINGS, "in A", "in B"), rows, "differences")
+    yield prose(_tally(found))
+
+
+def _names(title: str, names: Sequence[Named]) -> Iterable[str]:
+    lines = [f"- {code(one.name)}" for one in names]
+    if len(lines) > _LISTED:
+        return folded(f"{title}: {len(lines):,}", lines)
+    return [f"{title}:", "", *lines, ""]
+
+
+# -- JSON ---------------------------------------------------------------------------------------
+
+
+def _document(a: str, b: str, found: Comparison) -> dict[str, Plain]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "a": a,
+        "b": b,
+        "changes": [
+            _record(pair, difference) for pair in found.differ for difference in pair.differences
+        ],
+        "containers": [_pair(pair) for pair in found.differ],
+        "only_a": [one.name for one in found.only_a],
+        "only_b": [one.name for one in found.only_b],
+        "same": list(found.same),
+    }
+
+
+def _record(pair: Pair, one: Difference) -> dict[str, Plain]:
+    return {
+        **change_record(one.change),
+        # Who made the difference, as seen from A, is who made it what it is in B.
+        **_side_record(one.b),
+        "container": pair.name,
+        "a": _side_record(one.a),
+        "b": _side_record(one.b),
+    }
+
+
+def _side_record(side: Side) -> dict[str, Plain]:
+    step = side.step
+    return {
+        "present": side.present,
+        "owner": str(side.owner),
+        "index": side.owner.index,
+        "owner_detail": owner_record(side.owner),
+        "evidence": [str(one) for one in side.evidence],
+        "event": None if step is None else step.event,
+        "at": None if step is None else rfc3339(step.at_ns),
+    }
+
+
+def _pair(pair: Pair) -> dict[str, Plain]:
+    return {
+        "container": pair.name,
+        "a_id": pair.a.id,
+        "b_id": pair.b.id,
+        "a_failure": pair.a.failure,
+        "b_failure": pair.b.failure,
+        "real": pair.real,
+    }

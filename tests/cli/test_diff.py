@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope diff``, of files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri_scope.cli.main import run
+from nri_scope.recorder.lookup import container_name
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.writer import Recorder
+from tests.cli.command import NRI_SCOPE
+from tests.recorder.recordings import a_start
+from tests.replay.recordings import BUNDLED, life, of_capture, recording, run_pod
+from tests.replay.recordings import container as a_container
+
+CAPTURES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("diff")
+    return {name: of_capture(name, folder / f"{name}.nriscope.db") for name in CAPTURES}
+
+
+@pytest.fixture
+def path(captures: dict[str, Path]) -> Path:
+    return captures["containerd-2.4-beta"]
+
+
+class Said:
+    """What a command line printed, and its exit status."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> None:
+        self.status = run(["diff", *map(str, arguments)])
+        self.out, self.err = capsys.readouterr()
+
+    @property
+    def json(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads(self.out)
+        return loaded
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+def whole(said: Said) -> str:
+    """All it printed, without regard to where lines end."""
+    return " ".join(said.out.split())
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_each_capture_tells_who_changed_what(
+    captures: dict[str, Path], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = Said(capsys, captures[name], "shop/web/app", "--quiet-unchanged")
+    assert (said.status, said.err) == (1, "")
+    assert '  ~ /process/env/FOO  "bar" → "overridden"  by 30-env-injector (tap)' in said.lines
+    device = next(line for line in said.lines if "/linux/devices/~1dev~1nri-null" in line)
+    assert "by 20-device-injector (" in device or "by one of 01–29 (probes)" in device
+
+
+def test_side_effects_stand_under_the_event_that_caused_them(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = Said(capsys, path, "shop/web/app")
+    at = said.lines.index("  on another container, shop/web/app:")
+    assert said.lines[at + 1] == (
+        '    ~ /linux/resources/cpu/cpus  "0" → "1"  by 60-cpu-policy (tap)'
+    )
+    head = next(line for line in reversed(said.lines[:at]) if line[:6].strip().isdigit())
+    assert head.endswith("CreateContainer  shop/web/sidecar")
+    # What else that event changed is not about it.
+    assert not [line for line in said.lines if "side" in line and "FOO" in line]
+
+
+def test_one_thing_is_told_as_in_the_whole(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    everything = Said(capsys, path, "--format", "json").json["changes"]
+    with Recording.open(path) as opened:
+        containers = opened.containers()
+    assert containers
+    for container in containers:
+        own = [one for one in everything if one["container_id"] == container.id]
+        if own:
+            said = Said(capsys, path, container.id, "--format", "json")
+            told = said.json["changes"]
+            assert [one for one in told if one["container_id"] == container.id] == own
+            assert told[0]["container"] == container_name(container) or told != own
+
+
+def test_an_event_is_told_with_its_whole_round(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = [Said(capsys, path, number, "--format", "json").json for number in (17, 19)]
+    assert every[0] == every[1]
+    assert [event["event"] for event in every[0]["events"]] == ["CreateContainer"]
+    assert every[0]["events"][0]["chain"][1] == "20-device-injector"
+
+
+def test_json_is_one_object_with_what_is_promised(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = Said(capsys, path, "--format", "json").json
+    assert list(told) == ["schema_version", "changes", "events"]
+    for change in told["changes"]:
+        assert {*change} >= {
+            *("path", "op", "before", "after", "owner", "index", "evidence", "event", "at"),
+            *("container", "applied", "actual", "disputed"),
+        }
+    assert {change["op"] for change in told["changes"]} >= {"add", "replace"}
+
+
+def test_markdown_has_a_heading_for_each_container(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = Said(capsys, path, "--format", "markdown").lines
+    assert lines.count("### `shop/web/app`") == 1
+    assert lines.count("### `shop/web/sidecar`") == 1
+
+
+def test_removed_containers_keep_their_names(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = Said(capsys, path, "--format", "json").json["events"]
+    removed = [one["container"] for one in events if one["event"] == "RemoveContainer"]
+    assert "shop/web/app" in removed
+
+
+def test_nothing_changed_is_status_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = recording(tmp_path / "calm.nriscope.db", [run_pod(), *life(a_container())])
+    said = Said(capsys, file)
+    assert said.status == 0
+    assert "no change seen in" in said.out
+    quiet = Said(capsys, file, "--quiet-unchanged")
+    assert quiet.status == 0
+    assert "StartContainer" in said.out
+    assert "StartContainer" not in quiet.out
+    assert Said(capsys, file, "--format", "json").json["changes"] == []
+
+
+def test_filters_choose_what_is_shown_and_not_what_is_known(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = Said(capsys, path, "--where", "event:StopContainer", "--quiet-unchanged")
+    assert said.status == 1
+    assert "CreateContainer" not in said.out
+    # What was there before is known from events that are not shown.
+    assert '"1" → "0-1"' in said.out
+    none = Said(capsys, path, "--where", "event:RemoveContainer", "--quiet-unchanged")
+    assert none.status == 0
+
+
+def test_times_choose_too(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = Said(capsys, path, "--since", "2100-01-01")
+    assert (said.status, whole(said).endswith("can change something in")) == (0, True)
+    assert Said(capsys, path, "--until", "2100-01-01").status == 1
+    wrong = Said(capsys, path, "--since", "2100-01-01", "--until", "2000-01-01")
+    assert wrong.status == 2
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_one_passive_connection_is_enough_for_what_a_runtime_asks(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = Said(capsys, BUNDLED[name])
+    assert said.status == 1
+    assert "  + /linux/resources/cpu/shares  512  by a CRI request (request)" in said.lines
+
+
+def test_gaps_are_owned_up_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = recording(tmp_path / "x.nriscope.db", life(a_container()))
+    assert "gaps:" not in Said(capsys, file).out
+    recorder = Recorder.open(file)
+    recorder.note_gap(None, 1, 2, "the queue was full", 3)
+    recorder.close()
+    assert "gaps: 1, in which anything may have changed unseen" in Said(capsys, file).out
+
+
+def test_a_terminal_of_80_columns_is_not_exceeded(path: Path) -> None:
+    done = subprocess.run(
+        [NRI_SCOPE, "diff", str(path)],
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+# -- two recordings -----------------------------------------------------------------------------
+
+
+def test_two_recordings_are_compared(
+    captures: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = captures["containerd-1.7.24"], captures["containerd-2.1.9"]
+    said = Said(capsys, one, other, "--format", "json")
+    assert said.status == 1
+    changes = {
+        (change["container"], change["path"]): change["owner"] for change in said.json["changes"]
+    }
+    # NRI 0.6 has no field for it.
+    assert changes["shop/web/app", "/process/oomScoreAdj"] == "60-cpu-policy"
+    text = Said(capsys, one, other)
+    assert text.status == 1
+    assert "shop/web/app" in text.lines
+    markdown = Said(capsys, one, other, "--format", "markdown")
+    assert "### `shop/web/app`" in markdown.lines
+
+
+def test_a_recording_is_as_itself(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = Said(capsys, path, path)
+    assert said.status == 0
+    assert said.lines[-1].endswith("came out the same")
+
+
+def test_two_recordings_without_containers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [tmp_path / "x.nriscope.db", tmp_path / "y.nriscope.db"]
+    for file in files:
+        recorder = Recorder.open(file)
+        recorder.begin_session(a_start())
+        recorder.close()
+    refused(Said(capsys, *files), "neither recording has containers")
+
+
+# -- two specs ----------------------------------------------------------------------------------
+
+
+def spec(folder: Path, name: str, content: str) -> Path:
+    file = folder / name
+    file.write_text(content)
+    return file
+
+
+def test_two_specs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = spec(tmp_path, "X.json", '{"process": {"env": ["FOO=bar"]}}')
+    two = spec(tmp_path, "Y.json", '{"process": {"env": ["FOO=baz"]}}')
+    said = Said(capsys, "--json-spec", one, two)
+    assert said.status == 1
+    assert said.lines[1:] == ['  ~ /process/env/FOO  "bar" → "baz"']
+    same = Said(capsys, "--json-spec", one, one)
+    assert (same.status, same.out) == (0, "")
+    told = Said(capsys, one, two, "--json-spec", "--format", "json").json
+    assert [(change["op"], change["path"]) for change in told["changes"]] == [
+        ("replace", "/process/env/FOO")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "not JSON: empty"),
+        ("{", "not JSON"),
+        ("[]", "not an OCI spec but an array"),
+        ('{"process": []}', "not an OCI spec: process is an array"),
+        ('{"items": []}', "not an OCI spec"),
+        ("[" * 5000, "nested more than"),
+    ],
+)
+def test_what_is_no_spec_is_one_line_and_status_2(
+    tmp_path: Path, content: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = spec(tmp_path, "X.json", '{"process": {}}')
+    bad = spec(tmp_path, "Y.json", content)
+    refused(Said(capsys, "--json-spec", good, bad), f"{bad}: ", words)
+
+
+# -- what cannot be done ------------------------------------------------------------------------
+
+
+def refused(said: Said, *words: str) -> None:
+    assert said.status == 2
+    assert said.out == ""
+    assert said.err.startswith("nri-scope: ")
+    assert said.err.count("\n") == 1
+    for word in words:
+        assert word in said.err
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("shop/web/appp", "the nearest is shop/web/app"),
+        ("app", "the nearest is shop/web/app"),
+        ("9999", "it has 1 to"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("", "no event, pod or container"),
+    ],
+)
+def test_what_is_not_there_names_the_nearest(
+    path: Path, what: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(Said(capsys, path, what), words)
+
+
+def test_an_ambiguous_name_lists_what_it_can_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = a_container()
+    again.id = "app-id-again"
+    file = recording(tmp_path / "x.nriscope.db", [*life(a_container()), *life(again)])
+    refused(Said(capsys, file, "shop/web/app"), "can be 2 things", "app-id", "app-id-again")
+
+
+def test_a_recording_without_events_to_look_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.nriscope.db"
+    recorder = Recorder.open(file)
+    recorder.begin_session(a_start())
+    recorder.close()
+    refused(Said(capsys, file), "has no events in which plugins can change something")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no recording", b"SQLite format 3\x00" * 9])
+def test_files_that_are_no_recordings(
+    tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.nriscope.db"
+    if content is not None:
+        file.write_bytes(content)
+    refused(Said(capsys, file), str(file))
+    refused(Said(capsys, BUNDLED["containerd-2.1"], file), str(file))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "name a recording, or say --live"),
+        (["a", "b", "c"], "too many"),
+        (["FILE", "--probes", "00,99"], "--probes is for --live"),
+        (["FILE", "--socket", "/x"], "--socket is for --live"),
+        (["FILE", "-o", "x"], "-o is for --live"),
+        (["FILE", "--validate"], "--validate is for --live"),
+        (["--live", "FILE"], "leave out the file, or --live"),
+        (["--live", "--json-spec"], "leave one of them out"),
+        (["--live", "--since", "1h"], "--since is for recordings"),
+        (["--live", "--probes", "50"], "needs two probes at least"),
+        (["--live", "--probes", "5,50"], "write 05"),
+        (["--live", "--probes", "00,00"], "comes twice"),
+        (["--live", "--probes", "00,xx"], "no plugin index"),
+        (["--live", "--probes", ""], "no plugin index"),
+        (["--json-spec", "x"], "--json-spec compares two files"),
+        (["--json-spec", "x", "y"], "x: no such file or directory"),
+        (["--json-spec", "/", "/"], "/: is a directory"),
+        (["--json-spec", "x", "y", "--where", "ns:a"], "--where is for recordings"),
+        (["FILE", "x.nriscope.db", "--since", "1h"], "--since is for one recording"),
+        (["FILE", "--format", "yaml"], "'yaml' is not one of"),
+        (["FILE", "--where", "x:y"], "x"),
+    ],
+)
+def test_contradictions_are_one_line(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(Said(capsys, *arguments), words)
+
+
+def test_a_closed_output_is_no_trouble(path: Path) -> None:
+    command = f"'{NRI_SCOPE}' diff '{path}' | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout == f"{path.name}\n"
+    none = subprocess.run(
+        ["bash", "-c", f"'{NRI_SCOPE}' diff '{path}' >&-"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert none.returncode == 2
+    assert none.stderr.startswith("nri-scope: standard output is closed")

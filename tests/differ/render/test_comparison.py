@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two recordings, compared."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+from nri_scope.differ import History
+from nri_scope.differ.compare import Comparison, compare
+from nri_scope.differ.owner import RUNTIME
+from nri_scope.differ.render import Format
+from nri_scope.differ.render.comparison import comparison
+from nri_scope.oci import Spec
+from tests.differ.render.samples import CPU, step
+
+
+def history(name: str, spec: Spec, **more: Any) -> History:
+    return History(f"{name}-id", name, base=spec, base_owner=RUNTIME, spec=spec, **more)
+
+
+PLAIN: Spec = {"process": {"env": ["FOO=bar", "A=1"]}}
+APP = history("shop/web/app", PLAIN)
+CHANGED = history(
+    "shop/web/app",
+    {"process": {"env": ["FOO=baz"], "oomScoreAdj": 5}},
+    steps=[
+        step("/process/env/FOO", "bar", "baz"),
+        step("/process/env/A", "1", None, "removed"),
+        step("/process/oomScoreAdj", None, 5, "added", CPU),
+    ],
+)
+OLD, NEW = history("shop/web/old", PLAIN), history("shop/web/new", PLAIN)
+SAME = history("shop/web/same", PLAIN)
+FOUND = compare(
+    {"1": APP, "2": OLD, "3": SAME},
+    {"1": CHANGED, "2": NEW, "3": SAME},
+)
+
+
+def lines(found: Comparison, output_format: Format, width: int | None = 80) -> list[str]:
+    return [*comparison("a.db", "b.db", found, output_format, width=width)]
+
+
+def test_text_tells_who_made_the_difference() -> None:
+    assert lines(FOUND, "text") == [
+        "A: a.db",
+        "B: b.db",
+        "",
+        "only in A:",
+        "  - shop/web/old",
+        "",
+        "only in B:",
+        "  + shop/web/new",
+        "",
+        "shop/web/app",
+        '  ~ /process/env/FOO  "bar" → "baz"  by the runtime → by 30-env-injector (tap)',
+        '  - /process/env/A  was "1"  by the runtime → removed by 30-env-injector (tap)',
+        "  + /process/oomScoreAdj  5  by 60-cpu-policy (tap)",
+        "",
+        "containers: 1 differ, 1 only in A, 1 only in B, 1 came out the same",
+    ]
+
+
+def test_json_has_the_promised_keys() -> None:
+    (line,) = lines(FOUND, "json")
+    told = json.loads(line)
+    assert told["only_a"] == ["shop/web/old"]
+    assert told["only_b"] == ["shop/web/new"]
+    assert told["same"] == ["shop/web/same"]
+    change = told["changes"][0]
+    assert change["container"] == "shop/web/app"
+    assert [change[key] for key in ("path", "op", "before", "after", "owner", "index")] == [
+        *("/process/env/FOO", "replace", "bar", "baz", "30-env-injector", "30")
+    ]
+    assert change["evidence"] == ["tap"]
+    assert change["a"]["owner"] == "runtime"
+    assert change["a"]["event"] is None
+    assert change["event"] == change["b"]["event"] == 14
+
+
+def test_markdown_has_a_table_for_each_container() -> None:
+    text = "\n".join(lines(FOUND, "markdown"))
+    kinds = [token.type for token in MarkdownIt("commonmark").enable("table").parse(text)]
+    assert kinds.count("table_open") == 1
+    assert kinds.count("td_open") == 3 * 6
+    assert "\n\n\n" not in text
+
+
+@pytest.mark.parametrize("output_format", ["text", "json", "markdown"])
+def test_a_failed_creation_is_a_difference(output_format: Format) -> None:
+    failed = replace(APP, failure="refused\x1b[2J by 30")
+    text = "\n".join(lines(compare({"1": APP}, {"1": failed}), output_format))
+    assert "refused" in text
+    assert "\x1b" not in text
+    if output_format != "json":
+        assert "it was created in A" in text
+        assert "its creation FAILED in B" in text
+
+
+def test_what_stayed_in_its_place_among_others_is_not_said_to_go_there() -> None:
+    found = compare(
+        {"1": history("x", {"mounts": [_mount("/a"), _mount("/b"), _mount("/c")]})},
+        {"1": history("x", {"mounts": [_mount("/c"), _mount("/b"), _mount("/a")]})},
+    )
+    joined = "\n".join(lines(found, "text"))
+    assert "moved from 1st to 1st" not in joined
+    assert joined.count("moved") == 2
+
+
+def _mount(destination: str) -> Spec:
+    return {"destination": destination}
+
+
+def test_long_lists_of_containers_are_folded_away() -> None:
+    many = {str(n): history(f"x/y/c{n}", PLAIN) for n in range(30)}
+    assert "<details><summary>Only in A: 30</summary>" in lines(compare(many, {}), "markdown")
+    assert lines(compare({}, {}), "text")[-1] == "neither has containers"
