@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -105,3 +106,30 @@ SPECS: st.SearchStrategy[Spec] = (
     ORDINARY | _hostile() | st.dictionaries(_KEYS | st.sampled_from(["linux", "mounts"]), ANY)
 )
 """Any object, most of them more or less like a spec."""
+
+
+def shuffled(spec: Spec, dice: random.Random) -> Spec:
+    """The same spec in another order, wherever order means nothing."""
+    new = _shuffle(spec, "", dice)
+    assert isinstance(new, dict)
+    return new
+
+
+def _shuffle(value: Json, path: str, dice: random.Random) -> Json:
+    if isinstance(value, dict):
+        items = [(key, _shuffle(inner, f"{path}/{key}", dice)) for key, inner in value.items()]
+        dice.shuffle(items)
+        return dict(items)
+    keyed = KEYED.get(path)
+    if not isinstance(value, list) or keyed is None or keyed.ordered:
+        return value
+    by_key: dict[str, list[Json]] = {}
+    for item in value:
+        split = keyed.split(item)
+        if split is None:
+            return value
+        by_key.setdefault(split[0], []).append(item)
+    # Members with one key stay in their order: it tells which of them is which.
+    order = [key for key, items in by_key.items() for _ in items]
+    dice.shuffle(order)
+    return [by_key[key].pop(0) for key in order]

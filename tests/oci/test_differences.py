@@ -13,7 +13,7 @@ from nri_scope.oci import Change, Json, Spec, apply, changes, same
 from nri_scope.oci.lists import KEYED
 
 from .flat import flatten
-from .specs import ANY, ORDINARY, SPECS, put
+from .specs import ANY, ORDINARY, SPECS, put, shuffled
 
 
 def text(change: Change) -> str:
@@ -202,29 +202,7 @@ def test_changes_of_a_few_places_hold_all_that_differs(
 
 @given(ORDINARY, st.randoms(use_true_random=False))
 def test_order_counts_only_where_a_runtime_acts_upon_it(spec: Spec, dice: random.Random) -> None:
-    shuffled = _shuffle(spec, "", dice)
-    assert isinstance(shuffled, dict)
-    assert changes(spec, shuffled) == ()
-
-
-def _shuffle(value: Json, path: str, dice: random.Random) -> Json:
-    if isinstance(value, dict):
-        items = [(key, _shuffle(inner, f"{path}/{key}", dice)) for key, inner in value.items()]
-        dice.shuffle(items)
-        return dict(items)
-    keyed = KEYED.get(path)
-    if not isinstance(value, list) or keyed is None or keyed.ordered:
-        return value
-    by_key: dict[str, list[Json]] = {}
-    for item in value:
-        split = keyed.split(item)
-        if split is None:
-            return value
-        by_key.setdefault(split[0], []).append(item)
-    # Members with one key stay in their order: it tells which of them is which.
-    order = [key for key, items in by_key.items() for _ in items]
-    dice.shuffle(order)
-    return [by_key[key].pop(0) for key in order]
+    assert changes(spec, shuffled(spec, dice)) == ()
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abcd"), max_size=6))
