@@ -152,12 +152,13 @@ def _perform(context: click.Context, options: Options) -> int:
         return _specs(options, given)
     if not things:
         raise UsageError("there is nothing to show", "name a recording, or say --live")
-    if len(things) > 2:
+    file, *more = things
+    if len(more) > 1:
         raise UsageError(f"{len(things)} things are too many", "name FILE and WHAT, or two files")
 
     from nri_scope.cli import diff_files
 
-    if len(things) == 2 and diff_files.is_recording(things[1]):
+    if more and diff_files.is_recording(more[0]):
         _refuse(given, _RECORDING_ONLY | _EVENTS_ONLY, "for one recording", "leave it out")
         return diff_files.two_recordings(Path(things[0]), Path(things[1]), options["output_format"])
     check_interval(options["since"], options["until"])
@@ -168,8 +169,7 @@ def _perform(context: click.Context, options: Options) -> int:
         output_format=options["output_format"],
         quiet_unchanged=options["quiet_unchanged"],
     )
-    what = things[1] if len(things) == 2 else None
-    return int(diff_files.one_recording(Path(things[0]), what, wishes))
+    return int(diff_files.one_recording(Path(file), more[0] if more else None, wishes))
 
 
 def _specs(options: Options, given: set[str]) -> int:
