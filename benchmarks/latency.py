@@ -4,7 +4,7 @@
 Each of them has a reference runtime of its own, which sends full lifecycles to it, one event at a
 time as every runtime does, and measures how long each event call takes. The turns are interleaved,
 so that a disturbance of the machine meets all alike; a number is the median of the rounds. The next
-turn begins when everything that the last one caused is on disk.
+turn begins when everything that the last one caused is on disk, and shown where it is shown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOOP = "Go, does nothing"
 YAML = "Go, logs YAML"
 RECORD = "nri-scope record"
 THREE_NOOP = "three Go, do nothing"
-THREE_PROBES = "three probes"
+THREE_PROBES = "diff, three probes"
 _INDICES = ("10", "50", "90")
 
 
@@ -105,7 +105,7 @@ async def _contestants(stack: AsyncExitStack, folder: Path) -> dict[str, Contest
     recording = folder / "probes.nriscope.db"
     probes = await stack.enter_async_context(await Record.probes(socket, recording, _INDICES))
     await peer.admit(len(_INDICES))
-    contestants[THREE_PROBES] = Contestant(peer, probes.drained, len(_INDICES))
+    contestants[THREE_PROBES] = Contestant(peer, probes.settled, len(_INDICES))
     return contestants
 
 

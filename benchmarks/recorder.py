@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import sqlite3
@@ -18,6 +19,10 @@ from typing import Self
 
 # What is still queued reaches the disk within this time, or something hangs.
 _PATIENCE = 60.0
+# Seconds between two looks, and of work between them below which a process is idle: following a
+# file takes a little, and the kernel counts in hundredths of a second.
+_LOOK = 0.25
+_IDLE = 0.03
 
 
 def command() -> str:
@@ -27,6 +32,14 @@ def command() -> str:
     if found is None:
         raise FileNotFoundError("nri-scope is not installed in this environment")
     return found
+
+
+def _worked(pid: int) -> float:
+    """Processor time of a process and its children, in seconds."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(_worked(int(child)) for child in children)
 
 
 @dataclass(frozen=True)
@@ -70,9 +83,10 @@ class Record:
 
     @classmethod
     async def probes(cls, socket: Path, recording: Path, indices: Sequence[str]) -> Self:
-        """Start probes at these indices in its place."""
-        options = (str(socket), str(recording), *indices)
-        return await cls._run(recording, sys.executable, "-m", "benchmarks.probing", *options)
+        """Start `diff --live` with probes at these indices in its place."""
+        options = ("--socket", str(socket), "-o", str(recording), "--once")
+        probes = ("--probes", ",".join(indices))
+        return await cls._run(recording, command(), "diff", "--live", *probes, *options)
 
     @classmethod
     async def _run(cls, recording: Path, *words: str) -> Self:
@@ -86,6 +100,21 @@ class Record:
             if time.monotonic() - begin > _PATIENCE:
                 raise TimeoutError(f"{stored(self.recording)} instead of {events} events on disk")
             await asyncio.sleep(0.05)
+        return time.monotonic() - begin
+
+    async def settled(self, events: int) -> float:
+        """Wait until so many events are on disk and nothing more is made of them; in seconds.
+
+        What shows events as they come works on after they were stored.
+        """
+        begin = time.monotonic()
+        await self.drained(events)
+        before = -_IDLE
+        while (now := _worked(self.process.pid)) >= before + _IDLE:
+            if time.monotonic() - begin > _PATIENCE:
+                raise TimeoutError(f"still at work with {events} events")
+            before = now
+            await asyncio.sleep(_LOOK)
         return time.monotonic() - begin
 
     def peak_memory(self) -> float:
