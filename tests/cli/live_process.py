@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real ``diff --live`` command as a child process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+PATIENCE = 30.0
+"""Seconds for anything that a busy machine may delay."""
+
+
+class Live:
+    """One running ``nri-scope diff --live``."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.errors: list[str] = []
+        self.lines: list[str] = []
+
+    async def said(self, words: str) -> str:
+        """The next line on stderr that has ``words`` in it."""
+        assert self.process.stderr is not None
+        return await self._line(self.process.stderr, self.errors, words)
+
+    async def printed(self, words: str) -> str:
+        """The next line on stdout that has ``words`` in it."""
+        assert self.process.stdout is not None
+        return await self._line(self.process.stdout, self.lines, words)
+
+    async def _line(self, stream: asyncio.StreamReader, kept: list[str], words: str) -> str:
+        while True:
+            async with asyncio.timeout(PATIENCE):
+                line = (await stream.readline()).decode().rstrip("\n")
+            assert line or not stream.at_eof(), f"no {words!r} in {self.errors} {self.lines}"
+            kept.append(line)
+            if words in line:
+                return line
+
+    async def ended(self) -> tuple[int, str, str]:
+        """Exit status, and all of stdout and stderr."""
+        async with asyncio.timeout(PATIENCE):
+            out, rest = await self.process.communicate()
+        assert self.process.returncode is not None
+        errors = "\n".join([*self.errors, *rest.decode().splitlines()])
+        return self.process.returncode, "\n".join([*self.lines, out.decode()]), errors
+
+    async def interrupt(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str, str]:
+        """Send a signal and wait for the end."""
+        self.process.send_signal(number)
+        return await self.ended()
+
+
+@contextlib.asynccontextmanager
+async def live(*arguments: str | Path, folder: Path) -> AsyncIterator[Live]:
+    """Start ``nri-scope diff --live ARGUMENTS``; it is killed if it still runs in the end.
+
+    Its temporary files are in ``folder``.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "nri_scope", "diff", "--live", *map(str, arguments)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "100"},
+    )
+    try:
+        yield Live(process)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                await process.communicate()

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.recorder.traffic import MEMORY
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory where that can be had: none of this is about a disk's speed."""
+    with tempfile.TemporaryDirectory(prefix="nri-scope-", dir=MEMORY) as folder:
+        yield Path(folder)

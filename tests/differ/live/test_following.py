@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The differ over a recording that is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from time import monotonic_ns
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ.live.following import Follower, Seen
+from nri_scope.differ.live.place import Place
+from nri_scope.differ.model import RoundDiff
+from nri_scope.recorder.reader import Recording
+
+from .probing import Probing, a_container, change, create
+
+NOTHING = Place(0, 0)
+
+
+@pytest.fixture
+def probing(tmp_path: Path) -> Iterator[Probing]:
+    probing = Probing(tmp_path / "a.nriscope.db", "00", "99")
+    yield probing
+    probing.recorder.close()
+
+
+def rounds(seen: Iterable[Seen]) -> list[RoundDiff]:
+    return [one for each in seen for one in each.rounds]
+
+
+def paths(found: RoundDiff) -> list[str]:
+    return [step.change.path for step in found.steps]
+
+
+def test_a_round_is_told_when_the_next_one_is_there(probing: Probing) -> None:
+    probing.created(_00=a_container(), _99=a_container(k="v"))
+    probing.settle()
+    with Recording.open(probing.path) as recording:
+        follower = Follower(recording, NOTHING)
+        assert rounds(follower.read()) == []
+        for event in (api.POST_CREATE_CONTAINER, api.START_CONTAINER):
+            for index in ("00", "99"):
+                probing.sees(index, "StateChange", change(event, a_container(k="v")))
+        probing.settle()
+        found, *_ = rounds(follower.read())
+        assert (found.name, found.container, paths(found)) == (
+            "CreateContainer",
+            "app-id",
+            ["/annotations/k"],
+        )
+        assert follower.differ.name_of("app-id") == "shop/web/app"
+        probing.recorder.close()
+        assert rounds(follower.finish())[-1].name == "StartContainer"
+
+
+def test_a_round_after_which_nothing_comes_is_told_after_the_deadline(probing: Probing) -> None:
+    now = monotonic_ns()
+    for index, container in (("00", a_container()), ("99", a_container(k="v"))):
+        probing.sees(index, "CreateContainer", create(container), at_mono_ns=now)
+    probing.settle()
+    with Recording.open(probing.path) as recording:
+        follower = Follower(recording, NOTHING, monotonic_ns=lambda: now)
+        assert rounds(follower.read()) == []
+        now += 1_900_000_000
+        assert rounds(follower.read()) == []
+        now += 200_000_000
+        (found,) = rounds(follower.read())
+        assert paths(found) == ["/annotations/k"]
+        assert rounds(follower.read()) == []
+        assert rounds(follower.finish()) == []
+
+
+def test_a_probe_that_joins_late_is_heard_from_then_on(probing: Probing) -> None:
+    probing.created(_00=a_container("one"), _99=a_container("one", k="v"))
+    probing.settle()
+    with Recording.open(probing.path) as recording:
+        follower = Follower(recording, NOTHING)
+        assert rounds(follower.read()) == []
+        probing.sessions["50"] = probing.join("50")
+        two = a_container("two"), a_container("two", k="v")
+        probing.created(_00=two[0], _50=two[1], _99=two[1])
+        probing.recorder.close()
+        first, second = rounds(follower.finish())
+        assert len(first.seen_by) == 2
+        assert second.seen_by == ("00-nri-scope", "50-nri-scope", "99-nri-scope")
+        (step,) = second.steps
+        assert step.owner.index == "01–49"
+
+
+def test_what_was_in_the_file_before_is_not_told_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.nriscope.db"
+    before = Probing(path, "00", "99")
+    before.created(_00=a_container("old"), _99=a_container("old", k="v"))
+    before.recorder.close()
+    probing = Probing(path)
+    with Recording.open(path) as recording:
+        after = Place.end_of(recording)
+        assert after == Place(2, 2)
+        probing.sessions |= {index: probing.join(index) for index in ("00", "99")}
+        probing.created(_00=a_container("new"), _99=a_container("new", k="v"))
+        probing.recorder.close()
+        (found,) = rounds(Follower(recording, after).finish())
+    assert found.container == "new-id"
+
+
+def test_every_event_is_handed_on_once_with_its_request(probing: Probing) -> None:
+    with Recording.open(probing.path) as recording:
+        follower = Follower(recording, NOTHING)
+        seen: list[Seen] = []
+        for number in range(30):
+            probing.created(_00=a_container(f"c{number}"), _99=a_container(f"c{number}"))
+            if number % 10 == 0:
+                probing.settle()
+                seen += follower.read()
+        probing.recorder.close()
+        seen += follower.finish()
+        ids = [one.event.id for one in seen if one.event is not None]
+        assert ids == list(range(1, 61))
+        for one in seen:
+            if one.event is not None:
+                assert one.request == recording.request(one.event.id)
+        assert len(rounds(seen)) == 30
