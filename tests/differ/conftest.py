@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For the tests of the differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.replay.recordings import of_capture
+from tests.runtime_role.captures import NAMES
+
+
+@pytest.fixture(scope="session")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The captures as recordings: three probes, and the replies of two plugins."""
+    folder = tmp_path_factory.mktemp("captures")
+    return {name: of_capture(name, folder / f"{name}.nriscope.db") for name in NAMES}

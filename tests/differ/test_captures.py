@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What four real runtimes did with a chain of six plugins, of which five were seen.
+
+20-device-injector was not; 30-env-injector and 60-cpu-policy with their replies; three passive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri_scope.differ import Evidence, History, RoundDiff, Step, reading
+from nri_scope.differ.differ import Differ
+from nri_scope.differ.owner import REQUEST, plugin
+from nri_scope.recorder import lookup
+from nri_scope.recorder.model import Container, Event, Pod
+from nri_scope.recorder.reader import Recording
+from tests.runtime_role.captures import NAMES
+
+INJECTOR, POLICY = "30-env-injector", "60-cpu-policy"
+APP = "shop/web/app"
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    value: str = request.param
+    return value
+
+
+@pytest.fixture
+def recording(name: str, captures: dict[str, Path]) -> Iterator[Recording]:
+    with Recording.open(captures[name]) as opened:
+        yield opened
+
+
+def container(recording: Recording, name: str = APP) -> Container:
+    found = lookup.find(recording, name)
+    assert isinstance(found, Container)
+    return found
+
+
+def newest(history: History) -> dict[str, Step]:
+    return {step.change.path: step for step in history.steps}
+
+
+class TestBlame:
+    def test_names_who_made_each_change(self, recording: Recording, name: str) -> None:
+        history = reading.blame(recording, container(recording))
+        steps = {step.change.path: step for step in reversed(history.steps)}
+        injected = {path for path, step in steps.items() if step.owner.plugins == (INJECTOR,)}
+        assert injected == {
+            "/process/env/INJECTED",
+            "/process/env/FOO",
+            "/mounts/~1mnt~1tmp",
+            "/annotations/example.com~1injected-by",
+            "/process/rlimits/RLIMIT_NOFILE",
+        }
+        assert (
+            steps["/process/env/FOO"].change.before,
+            steps["/process/env/FOO"].change.after,
+        ) == (
+            "bar",
+            "overridden",
+        )
+        policy = {path for path, step in steps.items() if step.owner.plugins == (POLICY,)}
+        dropped = {asked.path for asked in history.asked if asked.owner.plugins == (POLICY,)}
+        assert policy | dropped == {
+            "/linux/resources/cpu/shares",
+            "/linux/resources/cpu/cpus",
+            "/process/oomScoreAdj",
+            "/linux/resources/pids/limit",
+        }
+        # NRI 0.6 has neither of the two.
+        assert len(dropped) == (2 if name == "containerd-1.7.24" else 0)
+        assert all(
+            step.evidence == (Evidence.TAP,) for step in steps.values() if step.owner.plugins
+            and step.owner.plugins[0] in (INJECTOR, POLICY)
+        )  # fmt: skip
+
+    def test_names_who_was_not_seen_as_exactly_as_can_be_known(
+        self, recording: Recording, name: str
+    ) -> None:
+        history = reading.blame(recording, container(recording))
+        device = newest(history)["/linux/devices/~1dev~1nri-null"]
+        if name in ("containerd-2.4-beta", "cri-o-1.37"):
+            assert str(device.owner) == "20-device-injector"
+            assert device.evidence == (Evidence.PROBES, Evidence.VALIDATOR)
+        else:
+            assert str(device.owner) == "one of 01–29"
+            assert device.owner.index == "01–29"
+            assert device.owner.ties == ("00", "30")
+            assert device.evidence == (Evidence.PROBES,)
+        rule = newest(history)["/linux/resources/devices/c 1:3"]
+        assert rule.owner == device.owner
+        assert rule.note == "the runtime's rule for the device /dev/nri-null"
+
+    def test_tells_the_whole_story_of_a_field(self, recording: Recording) -> None:
+        history = reading.blame(recording, container(recording))
+        shares = [
+            (step.change.before, step.change.after, step.owner)
+            for step in history.of("/linux/resources/cpu/shares")
+        ]
+        assert shares == [
+            (512, 2048, plugin(POLICY)),
+            (2048, 256, REQUEST),
+        ]
+        cpus = history.of("/linux/resources/cpu/cpus")
+        assert [step.change.after for step in cpus] == ["0", "1", "0-1", "1"]
+        assert {step.owner for step in cpus} == {plugin(POLICY)}
+        times = [step.at_ns for step in history.steps]
+        assert times == sorted(times)
+
+    def test_is_the_same_from_one_container_as_from_all(self, recording: Recording) -> None:
+        everything = reading.histories(recording)
+        for one in recording.containers():
+            assert reading.blame(recording, one) == everything[one.id], one.name
+
+    def test_knows_what_every_line_began_with(self, recording: Recording) -> None:
+        history = reading.blame(recording, container(recording))
+        assert str(history.base_owner) == "runtime"
+        owner, evidence, step = history.owner_of("/process/cwd")
+        assert (str(owner), evidence, step) == ("runtime", (), None)
+
+
+class TestSideEffects:
+    def test_stand_under_the_event_that_caused_them(self, recording: Recording) -> None:
+        differ = Differ(recording.sessions())
+        beside = [
+            (one.name, differ.name_of(one.container), differ.name_of(step.container), step)
+            for one in reading.rounds(recording, differ=differ)
+            for step in one.side_effects
+        ]
+        assert [
+            (event, cause, touched, step.change.after) for event, cause, touched, step in beside
+        ][:4] == [
+            ("CreateContainer", "shop/web/sidecar", APP, "1"),
+            ("CreateContainer", "jobs/batch/job", "shop/web/sidecar", "1"),
+            ("StopContainer", "jobs/batch/job", APP, "0-1"),
+            ("StopContainer", "jobs/batch/job", "shop/web/sidecar", "0-1"),
+        ]
+        assert {step.owner for *_, step in beside} == {plugin(POLICY)}
+        assert {step.change.path for *_, step in beside} == {"/linux/resources/cpu/cpus"}
+        assert {step.evidence for *_, step in beside} == {(Evidence.TAP,)}
+
+    def test_of_one_container_come_with_it(self, recording: Recording) -> None:
+        one = container(recording)
+        found = list(reading.rounds(recording, one))
+        assert any(each.container != one.id for each in found)
+        assert all(
+            each.container == one.id or any(step.container == one.id for step in each.steps)
+            for each in found
+        )
+
+
+class TestSelection:
+    def test_of_an_event_is_its_round(self, recording: Recording) -> None:
+        for one in reading.rounds(recording):
+            for number in one.events:
+                event = recording.event(number)
+                assert event is not None
+                found = list(reading.rounds(recording, event))
+                assert [each.events for each in found] == [one.events]
+
+    def test_of_a_pod_is_all_about_it(self, recording: Recording) -> None:
+        pod = lookup.find(recording, "jobs/batch")
+        assert isinstance(pod, Pod)
+        found = list(reading.rounds(recording, pod))
+        assert {"RunPodSandbox", "CreateContainer", "StopContainer"} <= {one.name for one in found}
+        assert all(one.pod == pod.id or any(step.container for step in one.steps) for one in found)
+
+
+class TestTime:
+    def test_passes_in_plugins_and_between_connections(self, recording: Recording) -> None:
+        (creation, *_) = (one for one in reading.rounds(recording) if one.name == "CreateContainer")
+        assert [str(span.owner) for span in creation.spans][:2] == [INJECTOR, POLICY]
+        between = [(span.after, span.before) for span in creation.spans[2:]]
+        assert between == [
+            ("00-probe-a", INJECTOR),
+            (INJECTOR, "50-probe-b"),
+            ("50-probe-b", POLICY),
+            (POLICY, "95-probe-c"),
+        ]
+        assert all(span.ns >= 0 and span.deadline_ns > 0 for span in creation.spans)
+
+
+def test_nothing_is_missed(recording: Recording) -> None:
+    found: list[RoundDiff] = list(reading.rounds(recording))
+    assert not [one for one in found if one.missed_by or one.failure]
+    numbers = [number for one in found for number in one.events]
+    events: list[Event] = [each for each in recording.events() if each.method != "Configure"]
+    assert sorted(numbers) == [each.id for each in events]
