@@ -169,12 +169,15 @@ def _chosen(recording: Recording, wishes: Shown) -> set[int] | None:
 
 def _details(sessions: list[Session], gaps: int) -> list[str]:
     """Whose evidence there is."""
-    answering = [session.plugin for session in sessions if session.role in _WITH_REPLIES]
-    passive = [session.plugin for session in sessions if session.role not in _WITH_REPLIES]
-    runtimes = dict.fromkeys(runtime(session) for session in sessions)
+    plugins = [session for session in sessions if session.role != Role.CRI]
+    answering = [session.plugin for session in plugins if session.role in _WITH_REPLIES]
+    passive = [session.plugin for session in plugins if session.role not in _WITH_REPLIES]
+    runtimes = [*dict.fromkeys(runtime(session) for session in plugins)]
     found = [f"passive connections: {_listed(passive)}"] if passive else []
     found += [f"plugins with their answers: {_listed(answering)}"] if answering else []
-    found.append(f"runtime: {', '.join([*runtimes][:_RUNTIMES])}")
+    found += [f"runtime: {'; '.join(runtimes[:_RUNTIMES])}"] if runtimes else []
+    if len(plugins) < len(sessions):
+        found.append("CRI: the runtime was asked which specs it really used")
     if gaps:
         found.append(f"gaps: {gaps:,}, in which anything may have changed unseen; `log` shows them")
     return found

@@ -6,18 +6,21 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nri_scope._gen.cri.runtime.v1 import ContainerStatusRequest
 from nri_scope.cli.main import run
 from nri_scope.recorder.lookup import container_name
+from nri_scope.recorder.model import Captured, Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
 from tests.cli.command import NRI_SCOPE
 from tests.recorder.recordings import a_start
-from tests.replay.recordings import BUNDLED, life, of_capture, recording, run_pod
+from tests.replay.recordings import BUNDLED, START_NS, life, of_capture, recording, run_pod
 from tests.replay.recordings import container as a_container
 
 CAPTURES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")
@@ -181,6 +184,42 @@ def test_gaps_are_owned_up_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     recorder.note_gap(None, 1, 2, "the queue was full", 3)
     recorder.close()
     assert "gaps: 1, in which anything may have changed unseen" in Said(capsys, file).out
+
+
+def test_what_became_of_changes_stands_beside_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = recording(tmp_path / "x.nriscope.db", life(a_container(), updated=True)[:5])
+    spec = {"linux": {"resources": {"cpu": {"shares": 150}}}}
+    asked = ContainerStatusRequest(container_id="app-id", verbose=True)
+    recorder = Recorder.open(file)
+    session = recorder.begin_session(replace(a_start("-cri"), role=Role.CRI))
+    recorder.capture(
+        session,
+        Captured(
+            wall_ns=START_NS + 3600 * 10**9,
+            mono_ns=START_NS + 3600 * 10**9,
+            method="ContainerStatus",
+            request=bytes(asked),
+            reply=json.dumps({"runtimeSpec": spec}).encode(),
+            status_code=0,
+            status_message="",
+            took_ns=1,
+            timeout_ns=0,
+            service="runtime.v1.RuntimeService",
+        ),
+    )
+    recorder.close()
+    said = Said(capsys, file, "--quiet-unchanged")
+    assert "  CRI: the runtime was asked which specs it really used" in said.lines
+    at = next(n for n, line in enumerate(said.lines) if "/linux/resources/cpu/shares" in line)
+    assert said.lines[at + 1] == "      ! APPLIED DIFFERENTLY: the runtime's spec has 150"
+    (change,) = Said(capsys, file, "--format", "json").json["changes"]
+    assert (change["after"], change["applied"], change["actual"]) == (
+        200,
+        "applied differently",
+        150,
+    )
 
 
 def test_a_terminal_of_80_columns_is_not_exceeded(path: Path) -> None:
