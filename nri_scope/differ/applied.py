@@ -2,8 +2,10 @@
 """What became of changes, by the OCI spec that the runtime says it really used.
 
 That spec has all that the OCI runtime was given (``ociVersion``, ``root``, capabilities, …), most
-of which NRI never shows; updates reach it too, in containerd and in CRI-O. It has neither
-``/cdiDevices`` nor ``/nri``, which are ours.
+of which NRI never shows. It has neither ``/cdiDevices`` nor ``/nri``, which are ours. Updates reach
+it too: in containerd all that the CRI has (updateOCIResource), in CRI-O the processor settings and
+memory limits, and from some version on unified ones on cgroup v2 (UpdateContainerLinuxResources,
+read at 1.37); the container gets all of them.
 """
 
 from __future__ import annotations
@@ -32,10 +34,13 @@ from .model import Applied, Step
 
 NO_SWAP_LIMIT = "the swap limit follows the memory limit, on nodes that can limit swap"
 CLASS_UNKNOWN = "only the node's configuration tells what the class means"
+NOT_TOLD = "CRI-O does not put into its spec what an update does there"
+_NOTES = NO_SWAP_LIMIT, CLASS_UNKNOWN, NOT_TOLD
 
 _MEMORY = "/linux/resources/memory"
 _BLOCK_IO = "/linux/resources/blockIO"
 _OURS = "/cdiDevices", "/nri"
+_UPDATED_UNTOLD = "/linux/resources/hugepageLimits/", "/linux/resources/unified/"
 
 
 class _Finding(NamedTuple):
@@ -51,17 +56,19 @@ _NO = _Finding(Applied.NO)
 def judge(step: Step, real: Spec, known: Spec | None = None) -> Step:
     """`step` with what the runtime's own spec says of it: ``applied``, ``actual``, ``note``.
 
-    It has a meaning for a step that no later one undid, see `judge_all`. ``applied`` is None for
-    what the spec cannot tell: CDI devices, what a block I/O class means; and a move without
-    `known`, the spec with everything that plugins did. A change is applied where its value is
-    there, possibly with more that the runtime filled in (a device's mode and owners); a removal
-    where nothing is; a move where the member still stands between the same others.
+    It has a meaning for a step that no later one undid, see `judge_all`. A change is applied where
+    its value is there, possibly with more that the runtime filled in (a device's mode and owners);
+    a removal where nothing is; a move where the member still stands between the same others.
+
+    ``applied`` is None for what the spec cannot tell: CDI devices, what a block I/O class means, a
+    swap limit on nodes without, some of CRI-O's updates; and for a move without `known`, the spec
+    with everything that plugins did.
     """
     if step.change.kind == "moved":
         finding = _of_move(step.change.path, real, known)
     else:
         finding = _of_change(step.change, real)
-    note = step.note if step.note not in (NO_SWAP_LIMIT, CLASS_UNKNOWN) else ""
+    note = step.note if step.note not in _NOTES else ""
     return replace(step, applied=finding.applied, actual=finding.actual, note=note or finding.note)
 
 
@@ -123,6 +130,8 @@ def _of_change(change: Change, real: Spec) -> _Finding:
         return _NO if same(actual, before) else _Finding(Applied.DIFFERENTLY, actual)
     if any(_honours(path, after, each) for each in namesakes(real, path)):
         return _YES
+    if path.startswith(_UPDATED_UNTOLD) and _is_of_cri_o(real):
+        return _Finding(None, note=NOT_TOLD)
     if isinstance(actual, Absent):
         # Go leaves out what is empty, but for the members of a map.
         left_out = after in ({}, []) and not path.startswith("/linux/netDevices/")
@@ -132,6 +141,10 @@ def _of_change(change: Change, real: Spec) -> _Finding:
     if kind == "changed" and same(actual, before):
         return _NO
     return _Finding(Applied.DIFFERENTLY, actual)
+
+
+def _is_of_cri_o(real: Spec) -> bool:
+    return value_at(real, "/annotations/io.kubernetes.cri-o.ContainerID") is not ABSENT
 
 
 def _is_ours(path: str) -> bool:

@@ -139,6 +139,18 @@ def test_the_swap_limit_may_follow_or_not() -> None:
     assert judge(swap, spec("/linux/resources/memory", {"limit": 64, "swap": 9})).actual == 9
 
 
+def test_cri_o_does_not_tell_all_updates() -> None:
+    real: Spec = {"annotations": {"io.kubernetes.cri-o.ContainerID": "c"}}
+    high = step(Change("/linux/resources/unified/memory.high", None, "1", "added"))
+    judged = judge(high, real)
+    assert (judged.applied, judged.note) == (None, applied.NOT_TOLD)
+    put(real, "/linux/resources/unified", {"memory.high": "1"})
+    again = judge(judged, real)
+    assert (again.applied, again.note) == (YES, "")
+    assert judge(high, {}).applied is NO
+    assert judge(step(Change(SHARES, 1, 2, "changed")), real).applied is NO
+
+
 def mounts(order: str) -> Spec:
     return {"mounts": [{"destination": each} for each in order]}
 
