@@ -164,10 +164,11 @@ class Rounds:
             # Who joined since then was not part of that chain; nor is one that had gone a part of
             # it any more: a runtime that tries again may ask the others only.
             and new.session.started_ns <= before.at_ns
-            and all(_was_there(station.session, event) for station in self._open)
+            and all(self._was_there(station, event) for station in self._open)
             and (last.event.mono_ns <= event.mono_ns or event.event == VALIDATE)
         )
 
-
-def _was_there(session: Session, event: Event) -> bool:
-    return session.ended_ns is None or session.ended_ns >= event.at_ns
+    def _was_there(self, station: Station, event: Event) -> bool:
+        # What is known of the session by now, not by then.
+        session = self.sessions.get(station.session.id, station.session)
+        return session.ended_ns is None or session.ended_ns >= event.at_ns

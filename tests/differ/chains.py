@@ -66,7 +66,7 @@ class Traffic:
     def connect(self, plugin: str, role: Role = Role.PROBE, *, version: str = "0.12.5") -> None:
         """A connection that begins now."""
         made = session(
-            len(self.sessions) + 1, plugin, role, version=version, started_ns=self.now_ns - 1
+            len(self.sessions) + 1, plugin, role, version=version, started_ns=self.now_ns + 1
         )
         self.sessions[plugin] = made
         self.differ.begin(made)
@@ -82,6 +82,7 @@ class Traffic:
         status: tuple[int, str] = (0, ""),
         took_ns: int = 50_000,
         mark: str = "",
+        raw_reply: bytes = b"",
     ) -> int:
         """One event; returns its number."""
         self.number += 1
@@ -112,7 +113,7 @@ class Traffic:
             status_message=status[1],
             mark=mark,
         )
-        answer = b"" if reply is None else reply.SerializeToString()
+        answer = raw_reply if reply is None else reply.SerializeToString()
         self.found += self.differ.feed(given, content, answer)
         return self.number
 
