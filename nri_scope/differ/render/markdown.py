@@ -87,7 +87,7 @@ class MarkdownRenderer:
             yield "No change seen."
         explained = self._legend.lines()
         if explained:
-            yield ""
+            yield from ("", "What the words mean:", "")
             yield from (f"- {prose(line)}" for line in explained)
 
 
