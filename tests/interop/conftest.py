@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.build import Unavailable, Variant, build
+from nri_scope.nri.versions import V0_10
+from tests.interop.attribution_found import VIEWS, seen_by
+from tests.interop.attribution_run import RUNTIMES
+from tests.interop.build import Merger, Unavailable, Variant, build
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         needed = getattr(item, "fixturenames", ())
-        if Path(__file__).parent in item.path.parents and {"variant", "pairing"} & set(needed):
+        if Path(__file__).parent in item.path.parents and {"variant", "pairing", "release"} & set(
+            needed
+        ):
             item.add_marker(pytest.mark.interop)
 
 
@@ -28,6 +33,26 @@ def variant(request: pytest.FixtureRequest) -> Variant:
     except Unavailable as error:
         pytest.skip(f"the Go reference cannot be built: {error}")
     return chosen
+
+
+@pytest.fixture(params=list(RUNTIMES), ids=lambda release: release.name)
+def release(request: pytest.FixtureRequest) -> Merger:
+    """Each NRI version that shows changes in another way; skips without Go."""
+    chosen: Merger = request.param
+    try:
+        seen_by(chosen)
+    except Unavailable as error:
+        pytest.skip(f"the Go reference cannot be built: {error}")
+    return chosen
+
+
+@pytest.fixture(params=list(VIEWS))
+def view(request: pytest.FixtureRequest, release: Merger) -> str:
+    """Each choice of connections that this version allows."""
+    name: str = request.param
+    if VIEWS[name].validator and seen_by(release).version < V0_10:
+        pytest.skip("this version has no validators")
+    return name
 
 
 @pytest.fixture

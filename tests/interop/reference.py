@@ -7,7 +7,7 @@ import asyncio
 import base64
 import json
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -44,22 +44,23 @@ class Request(NamedTuple):
 
 def read_requests(path: Path) -> list[Request]:
     """The file that either program writes when told to."""
-    requests = []
     with path.open() as lines:
-        for line in lines:
-            item = json.loads(line)
-            requests.append(
-                Request(
-                    item["method"],
-                    base64.b64decode(item["request_b64"]),
-                    base64.b64decode(item["reply_b64"]),
-                    item.get("error", ""),
-                    item.get("status", 0),
-                    item.get("timeout_ns", 0),
-                    item.get("message_bytes", 0),
-                )
-            )
-    return requests
+        return list(parse_requests(lines))
+
+
+def parse_requests(lines: Iterable[str]) -> Iterator[Request]:
+    """The lines of such a file."""
+    for line in lines:
+        item = json.loads(line)
+        yield Request(
+            item["method"],
+            base64.b64decode(item["request_b64"]),
+            base64.b64decode(item["reply_b64"]),
+            item.get("error", ""),
+            item.get("status", 0),
+            item.get("timeout_ns", 0),
+            item.get("message_bytes", 0),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,6 +231,7 @@ class ReferenceRuntime(Program):
         """Send one request."""
         await self.say("send", method=method, request_b64=base64.b64encode(request).decode())
         sent = await self.hear("sent")
+        self.heard.pop()  # there may be thousands
         reply, error, requests = (sent[key] for key in ("reply_b64", "error", "requests"))
         assert isinstance(reply, str)
         assert isinstance(error, str)

@@ -4,6 +4,10 @@
 
 package main
 
+// synchronizesLaunched says whether the adaptation begins with a Synchronize of launched plugins,
+// were there any or not.
+const synchronizesLaunched = true
+
 // admitted waits until the adaptation sends events to the plugin that it just synchronized.
 func (r *runtime) admitted(updates int) {
 	block := r.adaptation.BlockPluginSync()

@@ -4,6 +4,8 @@
 
 package main
 
+const synchronizesLaunched = false
+
 // admitted is early: up to NRI 0.6 nobody can wait until the adaptation sends events to the plugin
 // that it just synchronized. Whoever needs that has to count the requests of an event.
 func (r *runtime) admitted(updates int) {

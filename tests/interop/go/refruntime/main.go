@@ -71,7 +71,7 @@ func main() {
 	adaptation.SetPluginRegistrationTimeout(*registration)
 	adaptation.SetPluginRequestTimeout(*request)
 
-	r := &runtime{wire: &wire{}, out: jsonlines.Stdout(), timeout: *request}
+	r := &runtime{wire: &wire{}, out: jsonlines.Stdout(), timeout: *request, started: !synchronizesLaunched}
 	r.changed = sync.NewCond(&r.lock)
 	shape := traffic.Shape{Env: *stateEnv, Mounts: 12, Workloads: 20}
 	for n := range *state {

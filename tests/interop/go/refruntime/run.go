@@ -46,7 +46,7 @@ func (c sendCommand) send(r *runtime) error {
 		return err
 	}
 	before := r.wire.requests.Load()
-	answer, failure := dialect.Relay(context.Background(), r.adaptation, message)
+	answer, failure := relayed(r, message)
 	sent := map[string]any{"event": "sent", "error": "", "reply_b64": ""}
 	if failure != nil {
 		sent["error"] = failure.Error()
@@ -60,6 +60,16 @@ func (c sendCommand) send(r *runtime) error {
 	sent["requests"] = r.wire.requests.Load() - before
 	r.out.Write(sent)
 	return nil
+}
+
+// relayed turns a panic of the adaptation, which some adjustments cause, into an error.
+func relayed(r *runtime, message proto.Message) (answer proto.Message, err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			err = fmt.Errorf("panic: %v", problem)
+		}
+	}()
+	return dialect.Relay(context.Background(), r.adaptation, message)
 }
 
 // run measures one command.
