@@ -79,9 +79,9 @@ def summary(lines: Sequence[Line]) -> str:
             who = "unknown" if owner is None else str(owner)
             counts[who] = counts.get(who, 0) + 1
     if not counts:
-        return f"no plugin changed any of its {total:,} lines, as far as was seen"
+        return f"no plugin changed any of {total:,} lines, as far as was seen"
     listed = ", ".join(f"{who} {count:,}" for who, count in counts.items())
-    return f"{total:,} lines; changed: {listed}"
+    return f"{total:,} line{'' if total == 1 else 's'}; changed: {listed}"
 
 
 def doing(line: Line) -> tuple[str, Owner | None, tuple[Evidence, ...]]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nri_scope.oci import Json, Spec, split, walk
+from nri_scope.oci import Json, Spec, pointer, split
 from nri_scope.oci.lists import KEYED, members
 
 MAX_DEPTH = 16
@@ -43,26 +43,37 @@ class Node:
 def tree(spec: Spec) -> dict[str, Node]:
     """All nodes by their paths, in document order; the first is the spec itself, at ""."""
     root = Node("", "", False, spec, spec)
-    found = {"": root}
-    open_ones = [root]
-    closed_at: int | None = None
-    for line in walk(spec):
-        if closed_at is not None and line.depth > closed_at:
-            continue
-        closed_at = None
-        del open_ones[line.depth + 1 :]
-        value = line.value
-        if line.in_array and open_ones[-1].path == _ENV and isinstance(value, str):
-            value = _value_of_variable(value)
-        node = Node(line.path, line.label, line.in_array, value, line.value)
-        open_ones[-1].below.append(node)
-        found[line.path] = node
-        open_ones.append(node)
-        if line.depth >= MAX_DEPTH or (isinstance(value, list) and not _is_keyed(line.path, value)):
-            closed_at = line.depth
-    for node in found.values():
-        _key_first(node)
+    found: dict[str, Node] = {}
+    waiting = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        found[node.path] = node
+        if depth <= MAX_DEPTH:
+            node.below = _below(node)
+            waiting += ((below, depth + 1) for below in reversed(node.below))
     return found
+
+
+def _below(node: Node) -> list[Node]:
+    """What has lines of its own in a value: an object's fields, a keyed array's members."""
+    value = node.written
+    if isinstance(value, dict):
+        return [
+            Node(pointer(node.path, name), name, False, each, each) for name, each in value.items()
+        ]
+    keyed = KEYED.get(node.path)
+    if keyed is None or not isinstance(value, list):
+        return []
+    found = members(value, keyed)
+    if found is None:
+        return []
+    below = [
+        Node(pointer(node.path, label), label, True, each, written)
+        for (label, each), written in zip(found.items(), value, strict=True)
+    ]
+    for member in below:
+        _key_first(member)
+    return below
 
 
 def put_back(nodes: dict[str, Node], gone: Iterable[tuple[str, Json]]) -> None:
@@ -89,11 +100,6 @@ def _missing(nodes: dict[str, Node], path: str) -> Node:
     return node
 
 
-def _value_of_variable(text: str) -> Json:
-    _, equals, value = text.partition("=")
-    return value if equals else None
-
-
 def _written(path: str, label: str, value: Json) -> Json:
     if path.rpartition("/")[0] != _ENV:
         return value
@@ -101,13 +107,9 @@ def _written(path: str, label: str, value: Json) -> Json:
     return name if value is None else f"{name}={value}"
 
 
-def _is_keyed(path: str, value: list[Json]) -> bool:
-    keyed = KEYED.get(path)
-    return keyed is not None and members(value, keyed) is not None
-
-
-def _key_first(node: Node) -> None:
+def _key_first(member: Node) -> None:
     """What a member is known by, in front: ``destination`` of a mount."""
-    if node.member and node.below:
-        name = _COUNT.sub("", node.label)
-        node.below.sort(key=lambda below: below.value != name)
+    if isinstance(member.written, dict):
+        name = _COUNT.sub("", member.label)
+        fields = sorted(member.written.items(), key=lambda field: field[1] != name)
+        member.value = member.written = dict(fields)

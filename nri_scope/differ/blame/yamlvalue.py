@@ -65,7 +65,13 @@ def fill(head: str, value: Json, width: int | None, indent: int) -> list[str]:
             lines.append(line)
             line = margin
         begun = True
-        if columns(line) + columns(piece.whole) <= width or piece.text is None:
+        if piece.text is None and columns(line) + columns(piece.whole) > width:
+            if len(line) > indent:
+                lines.append(line.rstrip())
+                line = margin
+            line += piece.whole
+            continue
+        if columns(line) + columns(piece.whole) <= width:
             line += piece.whole
             continue
         *broken, line = piece.broken(line, margin, width)

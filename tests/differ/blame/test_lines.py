@@ -16,7 +16,7 @@ from nri_scope.oci import ABSENT, Json, Spec, same, value_at, walk
 from nri_scope.oci.lists import KEYED
 from tests.differ.render.samples import CPU, ENV
 
-from .histories import HISTORIES, history, step, told, turns
+from .histories import FEW, HISTORIES, history, step, told, turns
 
 OTHER = plugin("40-other")
 
@@ -29,6 +29,7 @@ def at(found: History, path: str) -> Line:
     return by_path(found)[path]
 
 
+@FEW
 @given(HISTORIES)
 def test_every_line_of_the_final_spec_has_an_owner(found: History) -> None:
     spec = document(found)
@@ -43,6 +44,7 @@ def test_every_line_of_the_final_spec_has_an_owner(found: History) -> None:
             assert path not in KEYED or not isinstance(value_at(spec, path), dict)
 
 
+@FEW
 @given(HISTORIES)
 def test_lines_have_the_values_of_the_spec(found: History) -> None:
     spec = document(found)
@@ -53,6 +55,7 @@ def test_lines_have_the_values_of_the_spec(found: History) -> None:
         assert line.there == (value is not ABSENT)
 
 
+@FEW
 @given(HISTORIES)
 def test_owners_are_those_of_the_history(found: History) -> None:
     if found.real is not None:
@@ -64,6 +67,7 @@ def test_owners_are_those_of_the_history(found: History) -> None:
             assert (line.owner, line.evidence) == (owner, evidence)
 
 
+@FEW
 @given(HISTORIES)
 def test_what_no_step_is_about_is_not_marked(found: History) -> None:
     for line in lines(found):

@@ -12,7 +12,7 @@ from nri_scope.differ.owner import RUNTIME
 from nri_scope.oci import Json, Spec
 from tests.differ.render.samples import ENV
 
-from .histories import HISTORIES, turns
+from .histories import FEW, HISTORIES, turns
 
 
 def _spec(options: list[Json]) -> Spec:
@@ -22,6 +22,7 @@ def _spec(options: list[Json]) -> Spec:
     }
 
 
+@FEW
 @given(HISTORIES)
 def test_nothing_that_was_changed_is_left_out(found: History) -> None:
     told = lines(found)
@@ -31,6 +32,7 @@ def test_nothing_that_was_changed_is_left_out(found: History) -> None:
     assert view(told, "full") == told
 
 
+@FEW
 @given(HISTORIES)
 def test_folded_lines_are_counted(found: History) -> None:
     told = lines(found)

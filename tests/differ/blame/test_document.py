@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container's lines for programs."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+
+from nri_scope.differ.blame import document, lines, past
+from nri_scope.differ.history import History
+from nri_scope.differ.model import Asked, Evidence
+from nri_scope.oci import Json
+from nri_scope.recorder.records import to_json
+from tests.differ.render.samples import APP, CPU, ENV
+
+from .histories import FEW, HISTORIES, turns
+
+
+def told(found: History) -> dict[str, Json]:
+    read: dict[str, Json] = json.loads(to_json(document(found, lines(found))))
+    return read
+
+
+def test_lines_and_changes_have_all_that_is_known() -> None:
+    found = turns(
+        {"process": {"env": ["FOO=bar", "A=1"]}}, (ENV, {"process": {"env": ["FOO=baz"]}})
+    )
+    found.remarks.append("so it is")
+    found.asked.append(Asked(APP, CPU, "/x", None, "no such field", Evidence.TAP))
+    record = told(found)
+    at = "2023-11-14T22:13:20.000000Z"
+    assert record["lines"] == [
+        {
+            "path": "/process/env/FOO",
+            "value": "baz",
+            "owner": "30-env-injector",
+            "index": "30",
+            "evidence": ["tap"],
+            "event": 14,
+            "at": at,
+            "before": "bar",
+            "changed": True,
+        }
+    ]
+    changes = record["changes"]
+    assert isinstance(changes, list)
+    assert [
+        [change[name] for name in ("path", "op", "before", "after", "owner", "index", "at")]
+        for change in changes
+        if isinstance(change, dict)
+    ] == [
+        ["/process/env/FOO", "replace", "bar", "baz", "30-env-injector", "30", at],
+        ["/process/env/A", "remove", "1", None, "30-env-injector", "30", at],
+    ]
+    assert record["remarks"] == ["so it is"]
+    assert record["schema_version"] == 1
+    assert [one["reason"] for one in record["asked"]] == ["no such field"]  # type: ignore[union-attr,index,call-overload]
+
+
+@FEW
+@given(HISTORIES)
+def test_it_is_json_and_lists_are_never_null(found: History) -> None:
+    record = told(found)
+    for name in ("lines", "changes", "asked", "remarks"):
+        assert isinstance(record[name], list)
+
+
+def test_one_path_has_its_own_lines_and_changes_alone() -> None:
+    found = turns(
+        {"process": {"env": ["FOO=bar"]}, "annotations": {"FOOT": "1"}},
+        (ENV, {"process": {"env": ["FOO=baz"]}, "annotations": {"FOOT": "2"}}),
+    )
+    path = "/process/env/FOO"
+    record = json.loads(to_json(document(found, lines(found), past(found, path), path)))
+    assert record["path"] == path
+    assert record["began"] == [{"path": path, "value": "bar", "owner": "runtime"}]
+    assert [line["path"] for line in record["lines"]] == [path]
+    assert [change["path"] for change in record["changes"]] == [path]
+
+
+def test_what_is_nested_too_deeply_is_cut() -> None:
+    deep: Json = "x"
+    for _ in range(100_000):
+        deep = [deep]
+    found = turns({}, (ENV, {"annotations": {"a": deep}}))
+    assert "…" in str(told(found)["lines"])

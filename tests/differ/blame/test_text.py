@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container's lines as text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.differ.blame import Paper, body, head, legend, lines, view
+from nri_scope.differ.blame.lines import document
+from nri_scope.differ.history import History
+from nri_scope.differ.model import Asked, Evidence
+from nri_scope.differ.owner import REQUEST, UNKNOWN
+from nri_scope.oci import Json, Spec, same
+from nri_scope.recorder.escape import columns, safe
+from tests.differ.render.samples import APP, CPU, ENV, RANGE
+
+from .histories import FEW, HISTORIES, history, step, told, turns
+
+WIDTHS = st.sampled_from([None, 40, 80, 120])
+
+
+def text(found: History, kind: str = "usual", width: int | None = 80) -> list[str]:
+    paper = Paper(width)
+    told_lines = lines(found)
+    assert kind in ("usual", "full", "changed")
+    written, explained = body(view(told_lines, kind), paper)  # type: ignore[arg-type]
+    return [*head(found, told_lines, paper), *written, *legend(explained, paper)]
+
+
+def yaml_of(found: History, width: int | None) -> Json:
+    """What stands at the right of the gutter, read."""
+    there = [line for line in lines(found) if line.there]
+    written, _ = body(there, Paper(width))
+    read: Json = yaml.safe_load("\n".join(line.partition("│")[2] for line in written))
+    return read
+
+
+@FEW
+@given(HISTORIES, WIDTHS)
+def test_right_of_the_gutter_is_the_spec_as_yaml(found: History, width: int | None) -> None:
+    assert same(yaml_of(found, width) or {}, document(found))
+
+
+@FEW
+@given(HISTORIES, st.sampled_from([80, 120]))
+def test_lines_fit(found: History, width: int) -> None:
+    assert all(columns(line) <= width for line in text(found, "full", width))
+
+
+@FEW
+@given(HISTORIES, WIDTHS)
+def test_nothing_of_a_stranger_reaches_the_terminal(found: History, width: int | None) -> None:
+    assert all(safe(line) == line for line in text(found, "full", width))
+
+
+@FEW
+@given(HISTORIES)
+def test_colours_change_no_text(found: History) -> None:
+    rows = view(lines(found), "usual")
+    plain, _ = body(rows, Paper(80))
+    painted, _ = body(rows, Paper(80, colour=True))
+    escapes = ("\x1b[0m", *(f"\x1b[{number}m" for number in (1, 2, 31, 32, 33, 36)))
+    for line, coloured in zip(plain, painted, strict=True):
+        for escape in escapes:
+            coloured = coloured.replace(escape, "")
+        assert coloured == line
+
+
+BEFORE: Spec = {
+    "process": {"args": ["sh"], "env": ["FOO=bar", "A=1", "B=2", "OLD=1"]},
+    "linux": {"resources": {"cpu": {"shares": 2}}},
+}
+AFTER: Spec = {
+    "process": {"args": ["sh"], "env": ["FOO=baz", "A=1", "B=2", "NEW=1"]},
+    "linux": {"resources": {"cpu": {"shares": 2048}}},
+}
+
+
+def test_it_reads_well() -> None:
+    found = turns(BEFORE, (ENV, AFTER))
+    assert text(found) == [
+        "shop/web/app aaaaaaaaaaaa, created by event 14",
+        "6 lines; changed: 30-env-injector 4",
+        "                   │process:",
+        "runtime            │  args: [sh]",
+        "                   │  env:",
+        "30-env-injector T ~│    - FOO=baz  # was bar",
+        "runtime            │    # … 2 lines by the runtime",
+        "30-env-injector T +│    - NEW=1",
+        "30-env-injector T -│    - OLD=1",
+        "                   │linux:",
+        "                   │  resources:",
+        "                   │    cpu:",
+        "30-env-injector T ~│      shares: 2048  # was 2",
+        "",
+        "T: the plugin's own answer (tap)",
+    ]
+
+
+def test_the_legend_explains_what_is_there() -> None:
+    found = turns(BEFORE, (RANGE, AFTER))
+    found.steps = [replace(one, evidence=(Evidence.PROBES,)) for one in found.steps]
+    found.steps[0] = replace(found.steps[0], owner=UNKNOWN)
+    found.steps[1] = replace(found.steps[1], owner=REQUEST)
+    said = "\n".join(text(found, width=None))
+    for words in (
+        "one of 01–29: a plugin with one of these indices",
+        "a second plugin at 00, 30 may be meant too",
+        "unknown: it was not seen",
+        "CRI request: whoever asked",
+        "P: seen before and after (probes)",
+    ):
+        assert words in said
+
+
+def test_a_name_that_does_not_fit_is_cut_and_told_below() -> None:
+    name = f"30-{'long' * 20}"
+    owner = replace(ENV, plugins=(name,))
+    said = text(turns(BEFORE, (owner, AFTER)))
+    assert any(line.startswith(f"{name[:23]}… T ~│") for line in said)
+    assert name in "".join(said).replace("  ", "")
+
+
+def test_a_remark_that_does_not_fit_stands_below() -> None:
+    found = turns({"annotations": {"a": "x " * 40}}, (ENV, {"annotations": {"a": "y"}}))
+    written, _ = body(lines(found), Paper(60))
+    assert written[1].endswith('│  a: "y"')
+    assert all(line.partition("│")[2].lstrip().startswith("# ") for line in written[2:])
+    assert len(written) > 3
+
+
+def test_failures_remarks_and_vain_wishes_are_told_first() -> None:
+    found = turns(BEFORE, (ENV, AFTER))
+    found.failure = "plugins 30-env-injector and 60-cpu-policy both tried to set it"
+    found.remarks.append("nobody saw what plugins before 50 did")
+    found.asked.append(
+        Asked(APP, CPU, "/linux/resources/pids/limit", 5, "no such field", Evidence.TAP)
+    )
+    found = told(found, AFTER)
+    assert text(found, width=None)[1:6] == [
+        "! its creation failed: plugins 30-env-injector and 60-cpu-policy both tried to set it",
+        "the spec that the runtime really used, told by event 90",
+        "6 lines; changed: 30-env-injector 4",
+        "note: nobody saw what plugins before 50 did",
+        "! in vain: 60-cpu-policy asked for /linux/resources/pids/limit = 5: no such field",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["usual", "changed", "full"])
+def test_nothing_changed_says_so(kind: str) -> None:
+    said = text(history(BEFORE), kind)
+    assert said[1] == "no plugin changed any of 6 lines, as far as was seen"
+    assert len(said) == {"usual": 3, "changed": 2, "full": 13}[kind]
+
+
+def test_an_owner_that_may_be_the_runtime_says_so() -> None:
+    owner = replace(RANGE, or_runtime=True, ties=())
+    said = text(history({}, step("/annotations/a", None, "1", "added", owner)))
+    assert any(line.startswith("01–29 or runtime T +│") for line in said)
