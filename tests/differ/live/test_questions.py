@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from nri_scope.differ.live.questions import is_gone, worth_asking
+from nri_scope.differ.model import Evidence, RoundDiff, Step
+from nri_scope.differ.owner import plugin
+from nri_scope.oci import changes
+from tests.recorder.made import an_event
+
+
+def _round(name: str, *changed: str) -> RoundDiff:
+    (change,) = changes({}, {"hostname": "x"})
+    steps = tuple(
+        Step(container, change, plugin("20-a"), (Evidence.TAP,), 1, 1) for container in changed
+    )
+    return RoundDiff(
+        event=1,
+        events=(1,),
+        name=name,
+        at_ns=1,
+        container="own",
+        pod="pod",
+        seen_by=(),
+        missed_by=(),
+        chain=(),
+        steps=steps,
+        asked=(),
+        spans=(),
+        failure="",
+    )
+
+
+def test_whoever_was_changed_beside_is_asked_about() -> None:
+    rounds = [_round("CreateContainer", "own", "one"), _round("UpdateContainers", "two")]
+    assert worth_asking(None, rounds) == {"one", "two"}
+
+
+def test_its_own_changes_count_where_the_container_is_there() -> None:
+    assert worth_asking(None, [_round("UpdateContainer", "own")]) == {"own"}
+    assert worth_asking(None, [_round("CreateContainer", "own")]) == set()
+
+
+def test_what_the_cri_told_leads_to_no_question() -> None:
+    assert worth_asking(None, [_round("ContainerStatus", "own", "one")]) == set()
+
+
+@pytest.mark.parametrize("name", ["PostCreateContainer", "PostStartContainer"])
+def test_a_container_is_asked_about_when_it_is_there(name: str) -> None:
+    event = an_event(1, subject="ns/pod/app", event=name)
+    assert worth_asking(event, ()) == {event.container_id}
+
+
+def test_and_after_an_update() -> None:
+    event = an_event(1, subject="ns/pod/app", event="PostUpdateContainer")
+    assert worth_asking(event, ()) == {event.container_id}
+
+
+@pytest.mark.parametrize("name", ["RunPodSandbox", "CreateContainer", "StopContainer"])
+def test_nothing_is_asked_before_it_is_done(name: str) -> None:
+    assert worth_asking(an_event(1, event=name), ()) == set()
+    assert worth_asking(None, ()) == set()
+
+
+def test_who_is_removed_is_not_asked_about() -> None:
+    event = an_event(1, subject="ns/pod/app", event="RemoveContainer")
+    assert is_gone(event) == event.container_id != ""
+    assert is_gone(an_event(1)) == is_gone(None) == ""
