@@ -13,6 +13,7 @@ from . import words
 from .changelines import change_lines
 from .document import change_record, encoded, owner_record
 from .layout import BOLD, DIM, GREEN, RED, Layout
+from .legend import Legend
 from .markdown import HEADINGS, change_cells
 from .marks import code, folded, prose, squeezed, table
 from .renderer import Format
@@ -67,6 +68,17 @@ def _text(a: str, b: str, found: Comparison, layout: Layout) -> Iterator[str]:
             yield from change_lines(layout, difference.change, _by(difference))
     yield ""
     yield from layout.sentence(_tally(found), 0, BOLD)
+    for line in _legend(found):
+        yield from layout.sentence(line, 0, DIM)
+
+
+def _legend(found: Comparison) -> list[str]:
+    legend = Legend()
+    for pair in found.differ:
+        for one in pair.differences:
+            for side in (one.a, one.b):
+                legend.see(side.owner, side.evidence)
+    return legend.lines()
 
 
 def _by(one: Difference) -> str:
@@ -126,6 +138,8 @@ def _markdown(a: str, b: str, found: Comparison) -> Iterator[str]:
             ]
             yield from table((*HEADINGS, "in A", "in B"), rows, "differences")
     yield prose(_tally(found))
+    yield ""
+    yield from (f"- {prose(line)}" for line in _legend(found))
 
 
 def _names(title: str, names: Sequence[Named]) -> Iterable[str]:

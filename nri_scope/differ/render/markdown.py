@@ -10,6 +10,7 @@ from nri_scope.oci import Change
 from nri_scope.recorder.records import rfc3339
 
 from . import words
+from .legend import Legend
 from .marks import code, folded, prose, table
 from .renderer import NameOf
 from .values import clipped_pair, place, sides
@@ -28,7 +29,7 @@ class MarkdownRenderer:
         self.changed = False
         self._live = live
         self._quiet = quiet_unchanged
-        self._legend = words.Legend()
+        self._legend = Legend()
         self._containers: dict[str, list[str]] = {}
         self._names: dict[str, str] = {}
         self._calm: list[str] = []

@@ -11,6 +11,7 @@ from nri_scope.recorder.display import clock, day
 from . import words
 from .changelines import DEEPER, change_lines
 from .layout import BOLD, DIM, RED, YELLOW, Layout, Part
+from .legend import Legend
 from .renderer import NameOf
 
 _WEIGHTS = {
@@ -30,7 +31,7 @@ class TextRenderer:
         self._layout = Layout(width=width, colour=colour)
         self._live = live
         self._quiet = quiet_unchanged
-        self._legend = words.Legend()
+        self._legend = Legend()
         self._explained: set[str] = set()
         self._day = ""
         self._apart = False

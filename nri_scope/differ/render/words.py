@@ -32,16 +32,6 @@ WHOLE = "(the whole spec)"
 OPERATIONS = {"added": "add", "removed": "remove", "changed": "replace", "moved": "move"}
 """What JSON calls the kinds of changes."""
 
-MEANING = {
-    Evidence.TAP: "the plugin's own answer",
-    Evidence.REPLAY: "the plugin's own answer in a replay",
-    Evidence.VALIDATOR: "the runtime's list of last owners",
-    Evidence.PROBES: "seen before and after",
-    Evidence.EVENTS: "a later event shows it",
-    Evidence.CRI: "the spec that the runtime really used",
-    Evidence.REQUEST: "the runtime's own request",
-}
-
 _PLURAL = (Evidence.PROBES, Evidence.EVENTS)
 
 
@@ -224,54 +214,3 @@ def calm(diff: RoundDiff) -> bool:
         or diff.failure
         or any(map(slow, diff.spans))
     )
-
-
-class Legend:
-    """Remembers what needs an explanation, and explains it once."""
-
-    def __init__(self) -> None:
-        self._range = ""
-        self._choice = ""
-        self._ties: set[str] = set()
-        self._evidence: set[Evidence] = set()
-
-    def notice(self, diff: RoundDiff) -> None:
-        """Look at what is shown."""
-        for step in diff.steps:
-            self._evidence.update(step.evidence)
-            self._see(step.owner)
-            for other in step.disputed:
-                self._see(other.owner)
-                self._evidence.add(other.evidence)
-        for one in diff.asked:
-            self._see(one.owner)
-            self._evidence.add(one.evidence)
-
-    def _see(self, who: Owner) -> None:
-        if who.who is not Who.ONE_OF:
-            return
-        self._ties.update(who.ties)
-        if who.plugins:
-            self._choice = self._choice or str(who)
-        else:
-            self._range = self._range or f"one of {who.index}"
-
-    def lines(self) -> list[str]:
-        """Sentences; [] where nothing needs one."""
-        found: list[str] = []
-        if self._range:
-            found.append(
-                f"{self._range}: a plugin between two connections that we saw; nothing tells which"
-            )
-        if self._choice:
-            found.append(f"{self._choice}: any one of these or several; nothing tells which")
-        if self._ties:
-            indices = ", ".join(sorted(self._ties))
-            found.append(
-                f"a second plugin at {indices} may be meant too, if there is one: "
-                "the same index has no order"
-            )
-        if self._evidence:
-            known = [f"{one}: {MEANING[one]}" for one in Evidence if one in self._evidence]
-            found.append(f"evidence: {'; '.join(known)}")
-        return found

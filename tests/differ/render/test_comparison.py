@@ -63,6 +63,7 @@ def test_text_tells_who_made_the_difference() -> None:
         "  + /process/oomScoreAdj  5  by 60-cpu-policy (tap)",
         "",
         "containers: 1 differ, 1 only in A, 1 only in B, 1 came out the same",
+        "evidence: tap: the plugin's own answer",
     ]
 
 

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the words mean that a renderer used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nri_scope.differ.model import Evidence, RoundDiff
+from nri_scope.differ.owner import Owner, Who
+
+_MEANING = {
+    Evidence.TAP: "the plugin's own answer",
+    Evidence.REPLAY: "the plugin's own answer in a replay",
+    Evidence.VALIDATOR: "the runtime's list of last owners",
+    Evidence.PROBES: "seen before and after",
+    Evidence.EVENTS: "a later event shows it",
+    Evidence.CRI: "the spec that the runtime really used",
+    Evidence.REQUEST: "the runtime's own request",
+}
+
+
+class Legend:
+    """Remembers what needs an explanation, and explains it once."""
+
+    def __init__(self) -> None:
+        self._range = ""
+        self._choice = ""
+        self._ties: set[str] = set()
+        self._evidence: set[Evidence] = set()
+
+    def notice(self, diff: RoundDiff) -> None:
+        """Look at what is shown."""
+        for step in diff.steps:
+            self.see(step.owner, step.evidence)
+            for other in step.disputed:
+                self.see(other.owner, (other.evidence,))
+        for one in diff.asked:
+            self.see(one.owner, (one.evidence,))
+
+    def see(self, who: Owner, evidence: Iterable[Evidence]) -> None:
+        """Look at one owner, and how it is known."""
+        self._evidence.update(evidence)
+        if who.who is not Who.ONE_OF:
+            return
+        self._ties.update(who.ties)
+        if who.plugins:
+            self._choice = self._choice or str(who)
+        else:
+            self._range = self._range or f"one of {who.index}"
+
+    def lines(self) -> list[str]:
+        """Sentences; [] where nothing needs one."""
+        found: list[str] = []
+        if self._range:
+            found.append(
+                f"{self._range}: a plugin between two connections that we saw; nothing tells which"
+            )
+        if self._choice:
+            found.append(f"{self._choice}: any one of these or several; nothing tells which")
+        if self._ties:
+            indices = ", ".join(sorted(self._ties))
+            found.append(
+                f"a second plugin at {indices} may be meant too, if there is one: "
+                "the same index has no order"
+            )
+        if self._evidence:
+            known = [f"{one}: {_MEANING[one]}" for one in Evidence if one in self._evidence]
+            found.append(f"evidence: {'; '.join(known)}")
+        return found
