@@ -113,7 +113,7 @@ def test_the_legend_explains_what_is_there() -> None:
         "a second plugin at 00, 30 may be meant too",
         "unknown: it was not seen",
         "CRI request: whoever asked",
-        "P: seen before and after (probes)",
+        "P: two connections of the chain saw it differently (probes)",
     ):
         assert words in said
 
