@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.subject import container_of
 from nri_scope.recorder.display import SHORT_ID
-from nri_scope.recorder.model import Event, Session
+from nri_scope.recorder.model import Event, Gap, Session
 
 from . import applied, creation, later, told, updates
 from .chain import Chain
@@ -50,13 +50,16 @@ class Differ:
         *,
         keep: bool = True,
         only: Iterable[str] | None = None,
+        gaps: Iterable[Gap] = (),
+        follows: Callable[[Event], bool] | None = None,
     ) -> None:
         """``only``: ids of the containers that matter; of all others no more is looked at than
-        what their events did to these.
+        what their events did to these. ``gaps`` and ``follows``: see `Rounds`.
         """
         self._only = None if only is None else frozenset(only)
         self.histories: dict[str, History] = {}
         self._rounds = Rounds.of(sessions)
+        self._rounds.gaps, self._rounds.follows = tuple(gaps), follows
         self._keep = keep
         self._creation: Round | None = None
         """A CreateContainer that is over, but for what validators are told of it."""
@@ -225,7 +228,11 @@ class Differ:
         station = one.stations[0]
         request = request_of(station)
         container = None if request is None else container_of(station.event.method, request)
-        if container is None or not later.is_told(container):
+        if container is not None:
+            self._compare(container, station.event, found)
+
+    def _compare(self, container: api.Container, event: Event, found: Findings) -> None:
+        if not later.is_told(container):
             return
         mark = later.fingerprint(container)
         before = self._shown.get(container.id)
@@ -239,7 +246,6 @@ class Differ:
         history = self.histories[container.id]
         owner = tail or _ANYBODY
         note = "" if tail else "not seen being asked for: out of turn, or beside another event"
-        event = station.event
         steps, spec = later.drift(history, container, owner, note, event.id, event.at_ns)
         history.add(steps, spec)
         found.steps += steps
@@ -266,6 +272,10 @@ class Differ:
             for pod in request.pods:
                 self._pods[pod.id] = f"{pod.namespace}/{pod.name}"
             for container in request.containers:
+                if container.id in self.histories:
+                    # Known from before: somebody may have changed it while nobody looked.
+                    self._compare(container, station.event, found)
+                    continue
                 pod_name = self._pods.get(container.pod_sandbox_id)
                 self.know(container, f"{pod_name}/{container.name}" if pod_name else "")
         wanted = told.updates_of_replies(one.stations)

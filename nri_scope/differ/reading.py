@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.recorder import lookup
-from nri_scope.recorder.model import Container, Event, Pod, Role
+from nri_scope.recorder.model import Container, Event, Pod, Role, Session
 from nri_scope.recorder.reader import Recording
 
 from .differ import Differ
@@ -31,7 +31,7 @@ def rounds(
     RecordingError.
     """
     sessions = recording.sessions()
-    differ = differ or Differ(sessions)
+    differ = differ or _differ(recording, sessions, thing)
     whole = _all(recording, thing, differ)
     if any(session.role == Role.CRI for session in sessions):
         # What the CRI tells comes after the changes that it is about.
@@ -57,7 +57,7 @@ def blame(recording: Recording, container: Container) -> History:
 
     Raises RecordingError, and UsageError where nothing of it is known.
     """
-    differ = Differ(recording.sessions(), only=(container.id,))
+    differ = _differ(recording, recording.sessions(), container, only=(container.id,))
     for _ in _all(recording, container, differ):
         pass
     history = differ.histories.get(container.id)
@@ -71,10 +71,29 @@ def blame(recording: Recording, container: Container) -> History:
 
 def histories(recording: Recording) -> dict[str, History]:
     """Every container's history, by its id. Raises RecordingError."""
-    differ = Differ(recording.sessions())
+    differ = _differ(recording, recording.sessions(), None)
     for _ in _all(recording, None, differ):
         pass
     return differ.histories
+
+
+def _differ(
+    recording: Recording,
+    sessions: Iterable[Session],
+    thing: lookup.Found | None,
+    *,
+    only: Iterable[str] | None = None,
+) -> Differ:
+    def follows(event: Event) -> bool:
+        return lookup.follows(recording, event)
+
+    return Differ(
+        sessions,
+        only=only,
+        gaps=recording.gaps(),
+        # Of one thing's events none follows another.
+        follows=None if thing is None else follows,
+    )
 
 
 def _all(recording: Recording, thing: lookup.Found | None, differ: Differ) -> Iterator[RoundDiff]:

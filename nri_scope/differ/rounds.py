@@ -8,11 +8,11 @@ rounds: less is known then, and nothing wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.recorder.model import Event, Role, Session
+from nri_scope.recorder.model import Event, Gap, Role, Session
 
 CREATE = "CreateContainer"
 UPDATE = "UpdateContainer"
@@ -92,7 +92,14 @@ class Rounds:
 
     sessions: dict[int, Session] = field(default_factory=dict)
     """By number. May be replaced by newer states of the same sessions at any time."""
+    gaps: tuple[Gap, ...] = ()
+    """In which a recording lost events."""
+    follows: Callable[[Event], bool] | None = None
+    """Whether the event before it in its session was recorded. None: told by what is fed, which
+    then has to be everything that there is."""
     _open: list[Station] = field(default_factory=list)
+    _newest: dict[int, int] = field(default_factory=dict)
+    """The place in its session of the newest event of each."""
 
     @classmethod
     def of(cls, sessions: Iterable[Session]) -> Rounds:
@@ -108,11 +115,9 @@ class Rounds:
         if session is None:
             return None
         station = Station(event, session, request, reply)
-        if self._open and self._belongs(station):
-            self._open.append(station)
-            return None
-        over = self.flush()
+        over = None if self._open and self._belongs(station) else self.flush()
         self._open.append(station)
+        self._newest[event.session] = event.seq
         return over
 
     def flush(self) -> Round | None:
@@ -166,6 +171,17 @@ class Rounds:
             and new.session.started_ns <= before.at_ns
             and all(self._was_there(station, event) for station in self._open)
             and (last.event.mono_ns <= event.mono_ns or event.event == VALIDATE)
+            # Of two updates in a row, one connection's first and another's second are no round.
+            and (event.event != UPDATE or self._nothing_lost(before, event))
+        )
+
+    def _nothing_lost(self, first: Event, event: Event) -> bool:
+        if self.follows is not None:
+            follows = self.follows(event)
+        else:
+            follows = self._newest.get(event.session, event.seq - 1) == event.seq - 1
+        return follows and not any(
+            gap.from_ns <= event.at_ns and first.at_ns <= gap.to_ns for gap in self.gaps
         )
 
     def _was_there(self, station: Station, event: Event) -> bool:

@@ -187,6 +187,20 @@ def events_about(recording: Recording, thing: Pod | Container) -> list[int]:
     return [number for (number,) in rows]
 
 
+def follows(recording: Recording, event: Event) -> bool:
+    """Whether the event that came before this one in its session was recorded.
+
+    True where this is the first that there is of its session.
+    """
+    rows = _rows(
+        recording,
+        "SELECT seq FROM event WHERE session = ? AND id < ? ORDER BY id DESC LIMIT 1",
+        event.session,
+        event.id,
+    )
+    return not rows or rows[0][0] == event.seq - 1
+
+
 def existed(recording: Recording, container: Container) -> Told | None:
     """The container as the first Synchronize that has it told it; None where none has."""
     rows = _rows(

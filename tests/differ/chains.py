@@ -62,6 +62,7 @@ class Traffic:
     found: list[RoundDiff] = field(default_factory=list)
     now_ns: int = START_NS
     number: int = 0
+    places: dict[str, int] = field(default_factory=dict)
 
     def connect(self, plugin: str, role: Role = Role.PROBE, *, version: str = "0.12.5") -> None:
         """A connection that begins now."""
@@ -70,6 +71,10 @@ class Traffic:
         )
         self.sessions[plugin] = made
         self.differ.begin(made)
+
+    def skip(self, plugin: str) -> None:
+        """An event that was not recorded."""
+        self.places[plugin] = self.places.get(plugin, 0) + 1
 
     def send(
         self,
@@ -87,13 +92,14 @@ class Traffic:
         """One event; returns its number."""
         self.number += 1
         self.now_ns += 10**6
+        self.skip(plugin)
         content = request if isinstance(request, bytes) else request.SerializeToString()
         container = getattr(request, "container", None)
         pod = getattr(request, "pod", None)
         given = Event(
             id=self.number,
             session=self.sessions[plugin].id,
-            seq=self.number,
+            seq=self.places[plugin],
             at_ns=self.now_ns,
             mono_ns=self.now_ns - START_NS,
             plugin=plugin,

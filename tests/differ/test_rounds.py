@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import Differ, Evidence, RoundDiff
-from nri_scope.recorder.model import Role
+from nri_scope.recorder.model import Gap, Role
 
 from .chains import POD, START_NS, Traffic, session, traffic
 
@@ -26,6 +26,12 @@ def container(name: str = "app", **env: str) -> api.Container:
 
 def create(name: str = "app", **env: str) -> api.CreateContainerRequest:
     return api.CreateContainerRequest(pod=POD, container=container(name, **env))
+
+
+def updating(shares: int) -> api.UpdateContainerRequest:
+    made = api.UpdateContainerRequest(pod=POD, container=container())
+    made.linux_resources.cpu.shares.value = shares
+    return made
 
 
 def setting(key: str, value: str) -> api.CreateContainerResponse:
@@ -112,6 +118,28 @@ class TestWhatIsLeftApart:
         assert [one.seen_by for one in made.end()] == [("00-a",)]
 
 
+class TestTwoUpdatesInARow:
+    def test_of_which_each_connection_lost_another_are_no_round(self) -> None:
+        made = traffic(p00_a=Role.PROBE, p50_b=Role.PROBE)
+        for plugin in ("00-a", "50-b"):
+            made.send(plugin, "CreateContainer", create())
+        made.send("00-a", "UpdateContainer", updating(100))
+        made.skip("50-b")
+        made.skip("00-a")
+        made.send("50-b", "UpdateContainer", updating(200))
+        steps = [step for one in made.end() for step in one.steps]
+        assert not [step for step in steps if step.evidence == (Evidence.PROBES,)]
+        assert str(steps[-1].owner) == "CRI request, or one of 00–49"
+
+    def test_in_a_gap_are_no_round(self) -> None:
+        made = Traffic(Differ(gaps=[Gap(1, 1, START_NS, START_NS + 10**12, "lost", 1)]))
+        made.connect("00-a")
+        made.connect("50-b")
+        made.send("00-a", "UpdateContainer", updating(100))
+        made.send("50-b", "UpdateContainer", updating(200))
+        assert len(made.end()) == 2
+
+
 class TestWhatIsMissed:
     def test_a_connection_that_was_there_is_named(self) -> None:
         made = traffic(**PROBES)
@@ -191,18 +219,13 @@ class TestFailures:
 
 
 class TestUpdates:
-    def request(self, shares: int) -> api.UpdateContainerRequest:
-        made = api.UpdateContainerRequest(pod=POD, container=container())
-        made.linux_resources.cpu.shares.value = shares
-        return made
-
     def test_tell_the_request_from_the_plugins(self) -> None:
         made = traffic(**PROBES)
         for plugin in ("00-a", "50-b", "99-c"):
             made.send(plugin, "CreateContainer", create())
-        made.send("00-a", "UpdateContainer", self.request(100))
-        made.send("50-b", "UpdateContainer", self.request(100))
-        made.send("99-c", "UpdateContainer", self.request(300))
+        made.send("00-a", "UpdateContainer", updating(100))
+        made.send("50-b", "UpdateContainer", updating(100))
+        made.send("99-c", "UpdateContainer", updating(300))
         _, one = made.end()
         path = "/linux/resources/cpu/shares"
         assert owners([one]) == [(path, "CRI request"), (path, "one of 51–98")]
@@ -211,7 +234,7 @@ class TestUpdates:
     def test_without_a_probe_in_front_it_may_be_either(self) -> None:
         made = traffic(p50_b=Role.PROBE)
         made.send("50-b", "CreateContainer", create())
-        made.send("50-b", "UpdateContainer", self.request(100))
+        made.send("50-b", "UpdateContainer", updating(100))
         *_, one = made.end()
         assert owners([one]) == [("/linux/resources/cpu/shares", "CRI request, or one of 00–49")]
         assert not one.steps[0].owner.exact
@@ -231,6 +254,19 @@ class TestUpdates:
         assert owners([one]) == [("/linux/resources/cpu/shares", "30-x")]
         (vain,) = one.asked
         assert (vain.container, vain.reason) == ("broken-id", "the runtime says that it failed")
+
+
+class TestSynchronizeAgain:
+    def test_shows_what_changed_while_nobody_looked(self) -> None:
+        made = traffic(p00_a=Role.PROBE)
+        made.send("00-a", "CreateContainer", create())
+        made.send("00-a", "StartContainer", api.StartContainerRequest(container=container()))
+        made.connect("00-a2")
+        told = api.SynchronizeRequest(containers=[container(FOO="1"), container("other")])
+        made.send("00-a2", "Synchronize", told)
+        *_, one = made.end()
+        assert owners([one]) == [("/process/env/FOO", "one of 00–99, or the runtime")]
+        assert str(made.differ.histories["other-id"].base_owner) == "unknown"
 
 
 class TestLaterEvents:
