@@ -30,6 +30,7 @@ from nri_scope.oci import (
 )
 from nri_scope.oci.resources import UNRESOLVED_CLASS
 
+from .findings import standing
 from .model import Applied, Step
 
 NO_SWAP_LIMIT = "the swap limit follows the memory limit, on nodes that can limit swap"
@@ -77,24 +78,15 @@ def judge_all(steps: Sequence[Step], real: Spec, known: Spec | None = None) -> d
 
     Not those whose value a later step changed, in part or with what it is a part of.
     """
-    judged: dict[int, Step] = {}
-    changed: set[str] = set()
-    around: set[str] = set()
-    moved: set[str] = set()
+    judged = {number: judge(steps[number], real, known) for number in standing(steps)}
+    later: set[str] = set()
     for number in range(len(steps) - 1, -1, -1):
-        step = steps[number]
-        path = step.change.path
-        above = _above(path)
-        if step.change.kind == "moved":
-            # Moved again, or gone, or come anew since.
-            if path not in moved and path not in changed and changed.isdisjoint(above):
-                judged[number] = judge(step, real, known)
-            moved.add(path)
-            continue
-        if path not in changed and path not in around and changed.isdisjoint(above):
-            judged[number] = judge(step, real, known)
-        changed.add(path)
-        around.update(above)
+        path = steps[number].change.path
+        # Not moved again, nor gone or come anew since.
+        stands = path not in later and later.isdisjoint(_above(path))
+        if stands and steps[number].change.kind == "moved":
+            judged[number] = judge(steps[number], real, known)
+        later.add(path)
     return judged
 
 
