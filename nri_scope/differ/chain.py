@@ -60,15 +60,17 @@ def _by_index(after: Station | None, before: Station | None, *, or_runtime: bool
     ties = tuple(dict.fromkeys(each.index for each in (after, before) if each is not None))
     first = low if after is None else _next(low)
     last = high if before is None else _previous(high)
-    if not first <= last:
+    if not (first and last and first <= last):
         # No index is in between: it can only be one that shares an index with one that we saw.
         first, last, ties = low, high, ()
     return Owner(Who.ONE_OF, first=first, last=last, ties=ties, or_runtime=or_runtime)
 
 
 def _next(index: str) -> str:
-    return f"{int(index) + 1:02}" if index.isdigit() else index
+    """Nothing follows the highest: ""."""
+    return f"{int(index) + 1:02}" if index.isdigit() and index < HIGHEST else ""
 
 
 def _previous(index: str) -> str:
+    """Nothing precedes the lowest: ""."""
     return f"{int(index) - 1:02}" if index.isdigit() and index > LOWEST else ""
