@@ -188,7 +188,9 @@ def recorded(path: Path, *plugins: str, capture: str = "containerd-2.1.9") -> di
         return {f"{one.after} {one.before}": one for one in latency(recording)}
 
 
-@pytest.mark.parametrize("capture", ["containerd-1.7.24", "containerd-2.1.9", "cri-o-1.37"])
+@pytest.mark.parametrize(
+    "capture", ["containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37"]
+)
 def test_what_probes_saw_of_a_real_chain(capture: str, tmp_path: Path) -> None:
     found = recorded(tmp_path, *PROBES, capture=capture)
     # Independently: each probe gets every event, so the n-th ones belong together.
