@@ -56,13 +56,13 @@ def command(
     changed: bool,
     output_format: Literal["text", "json", "markdown"],
 ) -> None:
-    """Show who put each line of a container's OCI spec there, and what was there before.
+    """Show who put each line of a container's OCI spec there.
 
     WHAT is a container as NAMESPACE/POD/CONTAINER, the beginning of its id, an event about it, or
     its pod where that has one container only.
 
-    Lines stand as they do in the spec, as YAML. Without --full the lines that no plugin changed
-    are counted. Values are shown as they are, secrets included.
+    Lines stand as they do in the spec, as YAML, with what was there before. Without --full those
+    that no plugin changed are only counted. Values are shown as they are, secrets included.
 
     Exit status: 0 no plugin was seen to change it; 1 some did; 2 it could not be done.
     """

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope blame``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nri_scope.cli.main import run
+from nri_scope.recorder.reader import Recording
+from tests.cli.command import NRI_SCOPE
+from tests.replay.recordings import BUNDLED, life, of_capture, recording, run_pod
+from tests.replay.recordings import container as a_container
+
+CAPTURES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")
+WITH_OWNERS = CAPTURES[2:]
+"""Their runtimes told a validator who owns what."""
+APP = "shop/web/app"
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("blame")
+    return {name: of_capture(name, folder / f"{name}.nriscope.db") for name in CAPTURES}
+
+
+@pytest.fixture
+def path(captures: dict[str, Path]) -> Path:
+    return captures["containerd-2.4-beta"]
+
+
+@pytest.fixture(autouse=True)
+def eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+class Said:
+    """What a command line printed, and its exit status."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> None:
+        self.status = run(["blame", *map(str, arguments)])
+        self.out, self.err = capsys.readouterr()
+
+    @property
+    def json(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads(self.out)
+        return loaded
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_each_line_names_the_plugin_that_put_it_there(
+    captures: dict[str, Path], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = Said(capsys, captures[name], APP)
+    assert (said.status, said.err) == (1, "")
+    # Padding depends on the longest owner.
+    lines = [" ".join(line.split()) for line in said.lines]
+    for line in (
+        "30-env-injector T ~│ - FOO=overridden # was bar",
+        "30-env-injector T +│ - INJECTED=yes",
+        "30-env-injector T +│ - destination: /mnt/tmp",
+        "30-env-injector T +│ - type: RLIMIT_NOFILE",
+        "30-env-injector T +│ example.com/injected-by: env-injector",
+        "CRI request Q ~│ shares: 256 # was 2048 by 60-cpu-policy",
+        '60-cpu-policy T ~│ cpus: "1" # was "0-1" by 60-cpu-policy',
+    ):
+        assert line in lines
+    device = next(line for line in lines if "path: /dev/nri-null" in line)
+    owner = "20-device-injector" if name in WITH_OWNERS else "one of 01–29"
+    assert device.startswith(owner)
+    assert all(len(line) <= 80 for line in said.lines)
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("what", [APP, "shop/web/sidecar", "jobs/batch/job"])
+def test_every_line_of_the_spec_has_an_owner(
+    captures: dict[str, Path], name: str, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = Said(capsys, captures[name], what, "--format", "json").json
+    assert len(record["lines"]) > 50
+    for line in record["lines"]:
+        assert line["owner"] if line["changed"] else line["owner"] == "runtime"
+        assert line["event"] or not line["changed"]
+
+
+def test_the_full_view_is_the_spec_as_yaml(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = Said(capsys, path, APP, "--full")
+    spec = yaml.safe_load("\n".join(line.partition("│")[2] for line in said.lines))
+    assert spec["linux"]["resources"]["pids"] == {"limit": 64}
+    assert "DB_PASSWORD=hunter2" in spec["process"]["env"]
+    assert {"type": "RLIMIT_NOFILE", "hard": 4096, "soft": 2048} in spec["process"]["rlimits"]
+
+
+def test_changed_lines_alone_leave_out_the_runtime(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gutters = [line for line in Said(capsys, path, APP, "--changed").lines if "│" in line]
+    assert gutters and not any(line.startswith("runtime") for line in gutters)
+
+
+def test_the_history_of_a_path_has_every_value(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = Said(capsys, path, APP, "--history", "shares")
+    assert said.status == 1
+    told = [line.partition("│")[2] for line in said.lines if "│" in line]
+    assert told == ["512", "2048", "256"]
+    record = Said(capsys, path, APP, "--history", "shares", "--format", "json").json
+    assert record["path"] == "/linux/resources/cpu/shares"
+    assert [one["value"] for one in record["began"]] == [512]
+    assert [(one["after"], one["owner"]) for one in record["changes"]] == [
+        (2048, "60-cpu-policy"),
+        (256, "CRI request"),
+    ]
+
+
+def test_a_path_that_no_plugin_changed_is_status_0(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = Said(capsys, path, APP, "--history", "/process/args")
+    assert said.status == 0
+    assert "nothing seen to change it" in said.out
+
+
+def test_markdown_is_a_block_with_a_heading(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = Said(capsys, path, APP, "--format", "markdown")
+    assert said.lines[0] == f"### `{APP}`"
+    assert said.lines.count("```text") == said.lines.count("```") == 1
+
+
+def test_an_event_or_an_id_means_its_container(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Recording.open(path) as opened:
+        event = next(
+            event for event in opened.events() if event.container == "app" and event.pod == "web"
+        )
+    whole = Said(capsys, path, APP).out
+    assert Said(capsys, path, event.id).out == whole
+    assert Said(capsys, path, event.container_id[:12]).out == whole
+
+
+def test_a_pod_with_one_container_stands_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = recording(tmp_path / "one.nriscope.db", [run_pod(), *life(a_container(args=["sh"]))])
+    said = Said(capsys, made, "shop/web")
+    assert said.status == 0
+    assert said.lines[0].startswith(f"{APP} ")
+    assert "no plugin changed any of" in said.out
+
+
+def test_the_bundled_recordings_can_be_blamed(capsys: pytest.CaptureFixture[str]) -> None:
+    for made in BUNDLED.values():
+        with Recording.open(made) as opened:
+            ids = [one.id for one in opened.containers()]
+        assert ids
+        for each in ids:
+            assert Said(capsys, made, each).status in (0, 1)
+
+
+# -- what cannot be done ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("shop/web", "shop/web has 2 containers; say shop/web/app or shop/web/sidecar"),
+        ("shop/web/ap", 'no event, pod or container "shop/web/ap" in {}; the nearest is {app}'),
+        (
+            "1",
+            "event 1 (Configure) is about no container; name a container, or an event of one",
+        ),
+        ("99999", "event 99999 is not in {}; it has 1 to {last}"),
+    ],
+)
+def test_what_is_no_container_is_one_line_and_status_2(
+    path: Path, what: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Recording.open(path) as opened:
+        last = max(event.id for event in opened.events())
+    said = Said(capsys, path, what)
+    assert (said.status, said.out) == (2, "")
+    assert said.err == f"nri-scope: {words.format(path, app=APP, last=last)}\n"
+
+
+def test_a_pod_without_containers_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = recording(tmp_path / "none.nriscope.db", [run_pod()])
+    said = Said(capsys, made, "shop/web")
+    assert said.status == 2
+    assert said.err == (
+        f"nri-scope: {made} has no container of shop/web; `log` shows what it has\n"
+    )
+
+
+def test_a_recording_that_never_shows_the_container_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # As iSulad does, this one tells no more than an id.
+    made = recording(tmp_path / "id.nriscope.db", life(a_container())[-2:])
+    said = Said(capsys, made, APP)
+    assert (said.status, said.out) == (2, "")
+    assert said.err.startswith(f"nri-scope: {made} does not show what {APP} is made of; ")
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--full", "--changed"), "--full and --changed contradict each other; "),
+        (("--history", "FOO", "--full"), "--history shows one path; "),
+        (("--history", "FOOO"), f'nothing was ever at "FOOO" in {APP}; the nearest is '),
+        (("--history", "\x1b[2J"), 'nothing was ever at "\\x1b[2J" in '),
+        (("--format", "html"), "Invalid value for '--format'"),
+    ],
+)
+def test_bad_options_are_one_line(
+    path: Path, options: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = Said(capsys, path, APP, *options)
+    assert (said.status, said.out) == (2, "")
+    assert said.err.startswith(f"nri-scope: {words}")
+    assert said.err.count("\n") == 1
+
+
+def test_a_reader_that_leaves_is_no_trouble(path: Path) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = subprocess.run(
+        [NRI_SCOPE, "blame", str(path), APP, "--full"],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (1, b"")
