@@ -6,12 +6,12 @@ Each function says whether there is a change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from nri_scope import oci
 from nri_scope.cli.output import Output
-from nri_scope.differ import Differ, RoundDiff
+from nri_scope.differ import Differ
 from nri_scope.differ.compare import compare_recordings
 from nri_scope.differ.reading import rounds
 from nri_scope.differ.render import Format, NameOf, renderer
@@ -22,7 +22,7 @@ from nri_scope.oci.reading import MAX_SPEC_SIZE
 from nri_scope.recorder import lookup
 from nri_scope.recorder.display import runtime
 from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Container, Event, Pod, Role, Session
+from nri_scope.recorder.model import Role, Session
 from nri_scope.recorder.reader import Recording
 
 _LISTED = 12
@@ -68,12 +68,8 @@ def one_recording(file: Path, what: str | None, wishes: Shown) -> bool:
         )
         chosen = _chosen(recording, wishes)
         name_of = _names(recording, differ)
-        only = None if thing is None else _Only(recording, thing)
         begun = False
-        for whole in rounds(recording, differ=differ):
-            diff = whole if only is None else only.part_of(whole)
-            if diff is None:
-                continue
+        for diff in rounds(recording, thing, differ=differ):
             if not begun:
                 begun = True
                 for line in render.head(file.name, _details(sessions, len(recording.gaps()))):
@@ -123,31 +119,6 @@ def _read(name: str) -> bytes:
     except (OSError, ValueError) as error:
         words = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise UsageError(f"{name}: {words.lower()}", "name two files with OCI specs") from error
-
-
-class _Only:
-    """What is about one thing. All else is evidence still: of what was before, of who was there."""
-
-    def __init__(self, recording: Recording, thing: lookup.Found) -> None:
-        self._event = thing.id if isinstance(thing, Event) else 0
-        self._pod = thing.id if isinstance(thing, Pod) else ""
-        self._containers: set[str] = set()
-        if isinstance(thing, Container):
-            self._containers = {thing.id}
-        elif isinstance(thing, Pod):
-            self._containers = {one.id for one in lookup.containers_of(recording, thing)}
-
-    def part_of(self, diff: RoundDiff) -> RoundDiff | None:
-        """The round, or its side effects where it is about another container; None for neither."""
-        if self._event:
-            return diff if self._event in diff.events else None
-        if diff.container in self._containers or (self._pod and diff.pod == self._pod):
-            return diff
-        steps = tuple(step for step in diff.steps if step.container in self._containers)
-        asked = tuple(one for one in diff.asked if one.container in self._containers)
-        if not steps and not asked:
-            return None
-        return replace(diff, steps=steps, asked=asked)
 
 
 def _names(recording: Recording, differ: Differ) -> NameOf:

@@ -8,18 +8,20 @@ from typing import cast
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.subject import container_of
 from nri_scope.recorder.display import SHORT_ID
 from nri_scope.recorder.model import Event, Gap, Session
 
 from . import applied, creation, later, told, updates
 from .chain import Chain
-from .findings import Findings, Wanted, evidence_of, reply_of, request_of, standing, version_of
+from .findings import Findings, Wanted, evidence_of, reply_of, request_of, version_of
 from .history import History
-from .model import RoundDiff
+from .model import Evidence, RoundDiff
 from .owner import UNKNOWN, Owner, Who, plugin
 from .owners import Owned
 from .rounds import (
+    ASIDE,
     CONTAINER_STATUS,
     CREATE,
     STOP,
@@ -65,12 +67,21 @@ class Differ:
         """A CreateContainer that is over, but for what validators are told of it."""
         self._validated = ""
         """The container that validators were told of last."""
+        self._removed: list[str] = []
+        """To be forgotten."""
         self._names: dict[str, str] = {}
         self._pods: dict[str, str] = {}
         self._shown: dict[str, bytes] = {}
         """What the newest event showed of a container."""
         self._tails: dict[str, Owner] = {}
         """Who may have changed a container unseen, until an event shows it."""
+        self._told: list[Round] = []
+        """What the CRI told while a round was open."""
+        self._doing: dict[str, bool] = {}
+        """Containers that were updated a moment ago: whether it takes an event of their own to
+        know that the runtime has done it, or just any."""
+        self._done_ns: dict[str, int] = {}
+        """When the newest update of a container was known to be done."""
 
     def begin(self, session: Session) -> None:
         """A session that began meanwhile, or the newest state of one that is known."""
@@ -80,12 +91,23 @@ class Differ:
         """Take the next event; returns the rounds that are over by that."""
         self._learn_name(event)
         over = self._rounds.feed(event, request, reply)
-        return [] if over is None else self._take(over)
+        if over is None:
+            return []
+        if over.first.method not in ASIDE:
+            found = self._take(over)
+            return found if self._creation is not None else [*found, *self._take_told()]
+        if over.first.method != CONTAINER_STATUS:
+            diff = self._other(over)
+            return [] if diff is None else [diff]
+        # It came while other things were on their way, and may be about what they lead to.
+        self._told.append(over)
+        return [] if self._rounds.goes_on or self._awaits_validation else self.flush()
 
     def flush(self) -> list[RoundDiff]:
         """The rounds that are still open, as far as they came."""
         over = self._rounds.flush()
-        return [*([] if over is None else self._take(over)), *self._finish_creation(None)]
+        found = [] if over is None else self._take(over)
+        return [*found, *self._finish_creation(None), *self._take_told()]
 
     @property
     def open_since(self) -> Event | None:
@@ -113,6 +135,9 @@ class Differ:
     # -- rounds -----------------------------------------------------------------------------
 
     def _take(self, one: Round) -> list[RoundDiff]:
+        while self._removed:
+            # Only now: until then somebody may have asked for its name.
+            self._forget(self._removed.pop())
         if one.name == CREATE:
             found = self._finish_creation(None)
             self._creation = one
@@ -208,6 +233,7 @@ class Differ:
             seen, spec = updates.updating(one, Chain.of(one.stations), history.spec)
             history.add(seen.steps, spec)
             _join(found, seen)
+            self._doing[history.id] = True
             updates.beside(seen.updates, found, self._history, version=version_of(one.stations[0]))
             # What the runtime makes of it shows in the next event.
             self._tails[history.id] = Chain.of(one.stations).between(
@@ -220,7 +246,7 @@ class Differ:
             at = one.stopped_at
             found.fail(f"{at.plugin} answered: {at.event.status_message or 'an error'}")
         if one.name == "RemoveContainer" and not self._keep:
-            self._forget(one.first.container_id)
+            self._removed.append(one.first.container_id)
         return self._plain(one, found)
 
     def _look_at(self, one: Round, found: Findings) -> None:
@@ -289,10 +315,13 @@ class Differ:
         history = self.histories.get(one.first.container_id)
         if real is None or history is None:
             return None
+        if history.id in self._doing or one.first.at_ns < self._done_ns.get(history.id, 0):
+            # It was asked before the runtime can have done the newest update.
+            return None
         history.real, history.real_event = real, station.event.id
         found = Findings()
-        for number in reversed(standing(history.steps)):
-            step = applied.judge(history.steps[number], real)
+        judged = applied.judge_all(history.steps, real, history.spec)
+        for number, step in sorted(judged.items()):
             history.steps[number] = step
             found.steps.append(step)
         return self._plain(one, found)
@@ -306,6 +335,10 @@ class Differ:
         self, one: Round, found: Findings, chain: Chain, *, extra: Round | None = None
     ) -> RoundDiff:
         first = one.first
+        if one.first.method not in (CONTAINER_STATUS, UNSOLICITED):
+            for step in found.steps:
+                if step.container != first.container_id and Evidence.EVENTS not in step.evidence:
+                    self._doing.setdefault(step.container, False)
         for asked in found.asked:
             history = self.histories.get(asked.container)
             if history is not None:
@@ -341,7 +374,7 @@ class Differ:
 
     def _forget(self, container_id: str) -> None:
         self.histories.pop(container_id, None)
-        for known in (self._shown, self._tails, self._names):
+        for known in (self._shown, self._tails, self._names, self._doing, self._done_ns):
             cast("dict[str, object]", known).pop(container_id, None)
 
     def _learn_name(self, event: Event) -> None:

@@ -12,9 +12,10 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.recorder import lookup
-from nri_scope.recorder.model import Container, Event, Pod, Role, Session
+from nri_scope.recorder.model import Container, Event, Role
 from nri_scope.recorder.reader import Recording
 
+from .choice import Choice
 from .differ import Differ
 from .history import History
 from .model import RoundDiff, Step
@@ -26,30 +27,24 @@ def rounds(
 ) -> Iterator[RoundDiff]:
     """What each round of a recording changed, in order.
 
-    Of a container or pod: its own rounds, and those with side effects on it. Of an event: the
+    Of a container or pod: its own rounds, and of others the side effects on it. Of an event: the
     round that it belongs to. Where the CRI told what became of the changes, they say so. Raises
     RecordingError.
     """
     sessions = recording.sessions()
-    differ = differ or _differ(recording, sessions, thing)
-    whole = _all(recording, thing, differ)
+    differ = differ or Differ(sessions, gaps=recording.gaps())
+    found = _fed(differ, recording.exchanges())
     if any(session.role == Role.CRI for session in sessions):
         # What the CRI tells comes after the changes that it is about.
-        whole = _with_outcome(list(whole), differ)
+        found = _with_outcome(list(found), differ)
     if thing is None:
-        yield from whole
+        yield from found
         return
-    ids = {one.id for one in _containers(recording, thing)}
-    for one in whole:
-        if isinstance(thing, Event):
-            if thing.id in one.events:
-                yield one
-        elif (
-            one.container in ids
-            or any(step.container in ids for step in one.steps)
-            or (isinstance(thing, Pod) and one.pod == thing.id)
-        ):
-            yield one
+    choice = Choice(recording, thing)
+    for whole in found:
+        part = choice.part_of(whole)
+        if part is not None:
+            yield part
 
 
 def blame(recording: Recording, container: Container) -> History:
@@ -57,8 +52,14 @@ def blame(recording: Recording, container: Container) -> History:
 
     Raises RecordingError, and UsageError where nothing of it is known.
     """
-    differ = _differ(recording, recording.sessions(), container, only=(container.id,))
-    for _ in _all(recording, container, differ):
+    differ = Differ(
+        recording.sessions(),
+        only=(container.id,),
+        gaps=recording.gaps(),
+        # Among the events of one container none follows another.
+        follows=lambda event: lookup.follows(recording, event),
+    )
+    for _ in _fed(differ, recording.exchanges(among=_events(recording, container, differ))):
         pass
     history = differ.histories.get(container.id)
     if history is None:
@@ -71,58 +72,27 @@ def blame(recording: Recording, container: Container) -> History:
 
 def histories(recording: Recording) -> dict[str, History]:
     """Every container's history, by its id. Raises RecordingError."""
-    differ = _differ(recording, recording.sessions(), None)
-    for _ in _all(recording, None, differ):
+    differ = Differ(recording.sessions(), gaps=recording.gaps())
+    for _ in _fed(differ, recording.exchanges()):
         pass
     return differ.histories
 
 
-def _differ(
-    recording: Recording,
-    sessions: Iterable[Session],
-    thing: lookup.Found | None,
-    *,
-    only: Iterable[str] | None = None,
-) -> Differ:
-    def follows(event: Event) -> bool:
-        return lookup.follows(recording, event)
-
-    return Differ(
-        sessions,
-        only=only,
-        gaps=recording.gaps(),
-        # Of one thing's events none follows another.
-        follows=None if thing is None else follows,
-    )
-
-
-def _all(recording: Recording, thing: lookup.Found | None, differ: Differ) -> Iterator[RoundDiff]:
-    among = None if thing is None else _events(recording, thing, differ)
-    for event, request, reply in recording.exchanges(among=among):
+def _fed(differ: Differ, exchanges: Iterable[tuple[Event, bytes, bytes]]) -> Iterator[RoundDiff]:
+    for event, request, reply in exchanges:
         yield from differ.feed(event, request, reply)
     yield from differ.flush()
 
 
-def _events(recording: Recording, thing: lookup.Found, differ: Differ) -> Sequence[int] | None:
-    """The numbers of the events that matter for `thing`; None: all."""
-    about: list[Pod | Container] = [*_containers(recording, thing)]
-    if isinstance(thing, Pod):
-        about.append(thing)
-    elif isinstance(thing, Event) and not about:
-        about += [pod for pod in recording.pods() if pod.id == thing.pod_id]
-    wanted: set[int] = set()
-    for one in about:
-        own = lookup.events_about(recording, one)
-        wanted.update(own)
-        if isinstance(one, Container):
-            effects = lookup.effects_on(recording, one)
-            if effects is None:
-                # An old recording: any reply may have updated it.
-                return None
-            wanted.update(effects)
-            _existed(recording, one, differ, before=min([*own, *effects], default=0))
-    # What a plugin asked out of turn, or a Synchronize, has to do with any container.
-    return sorted(wanted) if about else None
+def _events(recording: Recording, container: Container, differ: Differ) -> Sequence[int] | None:
+    """The numbers of the events that matter for a container's history; None: all."""
+    effects = lookup.effects_on(recording, container)
+    if effects is None:
+        # An old recording: any reply may have updated it.
+        return None
+    numbers = sorted({*lookup.events_about(recording, container), *effects})
+    _existed(recording, container, differ, before=min(numbers, default=0))
+    return numbers
 
 
 def _existed(recording: Recording, one: Container, differ: Differ, *, before: int) -> None:
@@ -132,17 +102,6 @@ def _existed(recording: Recording, one: Container, differ: Differ, *, before: in
         return
     with suppress(DecodeError):
         differ.know(api.Container.FromString(told.content), lookup.container_name(one))
-
-
-def _containers(recording: Recording, thing: lookup.Found) -> list[Container]:
-    match thing:
-        case Container():
-            return [thing]
-        case Pod():
-            return lookup.containers_of(recording, thing)
-    return [
-        one for one in recording.containers() if thing.container_id and one.id == thing.container_id
-    ]
 
 
 def _with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> Iterator[RoundDiff]:

@@ -311,6 +311,9 @@ def test_what_was_removed_is_forgotten_where_it_is_not_kept() -> None:
     made.send("00-a", "CreateContainer", create())
     made.send("00-a", "RemoveContainer", api.RemoveContainerRequest(container=container()))
     made.end()
+    assert made.differ.name_of("app-id") == "shop/web/app"
+    made.send("00-a", "RunPodSandbox", api.RunPodSandboxRequest(pod=POD))
+    made.end()
     assert made.differ.histories == {}
 
 
