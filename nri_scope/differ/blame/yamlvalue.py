@@ -14,10 +14,13 @@ from nri_scope.recorder.escape import columns, safe
 MAX_DEPTH = 24
 """Levels of one value that are written; a hostile one may be deeper than Python's stack."""
 
+_NATURAL = frozenset("/:,;= ")
 _CUT = '"…"'
 # Other words than YAML 1.1 and 1.2 take for something else than text, and no sign in front.
 _RESERVED = frozenset(("", "true", "false", "yes", "no", "on", "off", "y", "n", "null", "none"))
-_PLAIN = re.compile(r"[^\W\d][\w ./@%+=;()$^*<>~:,!?&|#'\"\\{}\[\]-]*|[/.][\w./@%+=~:-]*")
+_PLAIN = re.compile(
+    r"[^\W\d][\w ./@%+=;()$^*<>~:,!?&|#'\"\\{}\[\]\u00a1-\U0010ffff-]*|[/.][\w./@%+=~:-]*"
+)
 _UNPLAIN = re.compile(r": | #|[: ]$")
 _IN_FLOW = re.compile(r"[,\[\]{}:?\"']|^=")
 _WORD_FLAG = re.compile(r"-{1,2}[A-Za-z][\w-]*")
@@ -97,16 +100,29 @@ class _Piece(NamedTuple):
 
         In double quotes a backslash at the end of a line joins it with the next one.
         """
-        line += f'{self.lead}"'
-        used = 0
+        head = f'{line}{self.lead}"'
+        units: list[str] = []
+        used = columns(head)
         for unit in _UNITS.findall(_quoted(self.text or "")[1:-1]):
-            if used and columns(line) + columns(unit) + 1 + len(self.tail) > width:
-                yield f"{line}\\"
+            if units and used + columns(unit) + 1 + len(self.tail) > width:
+                end = _natural_end(units)
+                yield f"{head}{''.join(units[:end])}\\"
                 # A blank at the beginning of a line is not part of the text, unless escaped.
-                line, used = f"{margin}{chr(92) if unit == ' ' else ''}", 0
-            line += unit
-            used += 1
-        yield f'{line}"{self.tail}'
+                units = [*units[end:], unit]
+                head = f"{margin}{chr(92) if units[0] == ' ' else ''}"
+                used = columns(head) + sum(map(columns, units))
+            else:
+                units.append(unit)
+                used += columns(unit)
+        yield f'{head}{"".join(units)}"{self.tail}'
+
+
+def _natural_end(units: list[str]) -> int:
+    """Where a line ends best: behind the last of certain marks, unless it were half empty then."""
+    for at in range(len(units), len(units) // 2, -1):
+        if units[at - 1] in _NATURAL:
+            return at
+    return len(units)
 
 
 def _pieces(value: Json, *, in_flow: bool = False, depth: int = 0) -> list[_Piece]:

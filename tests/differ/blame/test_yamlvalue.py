@@ -52,8 +52,8 @@ def test_lists_are_broken_between_their_members() -> None:
 
 def test_a_long_text_goes_on_in_the_next_line() -> None:
     assert fill("- ", "PATH=/usr/local/sbin:/usr/local/bin", 24, 4) == [
-        '- "PATH=/usr/local/sbin\\',
-        '    :/usr/local/bin"',
+        '- "PATH=/usr/local/\\',
+        '    sbin:/usr/local/bin"',
     ]
 
 
@@ -66,7 +66,7 @@ def test_a_long_text_goes_on_in_the_next_line() -> None:
         ("yes", '"yes"'),
         ("-c", "-c"),
         ("- c", '"- c"'),
-        ("café ☕", '"café ☕"'),
+        ("café ☕", "café ☕"),
         ("a\x1b[2J\u202e", '"a\\u001b[2J\\u202e"'),
         (None, "null"),
         (True, "true"),
