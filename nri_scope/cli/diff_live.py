@@ -179,6 +179,7 @@ class _Run(ProbeListener):
         self._say = notices.put
         self._started = monotonic()
         self._stopped = ""
+        self._impatient = False
         self._probes: Probes | None = None
         self._placer: Placer | None = None
         self._recorder: Recorder | None = None
@@ -210,7 +211,10 @@ class _Run(ProbeListener):
                 signal.signal(number, signal.SIG_IGN)
         if self._failure is not None:
             raise self._failure
-        return await self._watcher.ended()
+        status = await self._watcher.ended()
+        if self._watcher.was_killed and not self._impatient:
+            self._say("the process that shows the changes was killed")
+        return status
 
     async def _record(self) -> None:
         options = self._options
@@ -269,6 +273,7 @@ class _Run(ProbeListener):
     def _stop(self, reason: str) -> None:
         if self._stopped:
             # Somebody does not want to wait for what is still to be shown.
+            self._impatient = True
             self._watcher.kill()
         self._stopped = self._stopped or reason
         if self._probes is not None:

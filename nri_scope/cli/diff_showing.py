@@ -34,6 +34,7 @@ class Showing:
         self._chosen: set[int] = set()
         """Events of rounds to come that the filter matches."""
         self._lines: queue.Queue[list[str] | None] = queue.Queue(AHEAD_MAX)
+        self._anything = False
         self._headed = False
         self.nobody_reads = False
         self._error: BaseException | None = None
@@ -47,6 +48,7 @@ class Showing:
 
     def show(self, differ: Differ, seen: Seen) -> None:
         """Show what is over; waits only where very much is waiting already."""
+        self._anything = True
         if self._where is not None and seen.event is not None and self._where.matches(seen.event):
             self._chosen.add(seen.event.id)
         for one in seen.rounds:
@@ -54,8 +56,12 @@ class Showing:
                 self._put(self._renderer.round(one, differ.name_of))
 
     def finish(self) -> None:
-        """Print the end, and wait until all is printed. Raises what printing met with."""
-        self._put(self._renderer.end())
+        """Print the end, and wait until all is printed. Raises what printing met with.
+
+        Where there was nothing to look at, nothing is said about it.
+        """
+        if self._anything:
+            self._put(self._renderer.end())
         self._hand_over(None)
         self._thread.join()
         if self._error is not None:

@@ -32,6 +32,8 @@ class WatcherProcess:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._status: int | None = None
+        self.was_killed = False
+        """Whether a signal ended it; known once it `ended`."""
 
     @classmethod
     def fork(cls, work: Callable[[WatcherEnd], int]) -> Self:
@@ -57,8 +59,10 @@ class WatcherProcess:
     async def send(self, message: ToWatcher) -> None:
         """Tell the watcher; one that has ended does not hear it."""
         _, writer = await self._streams()
-        # Few and short: they never fill the socket.
-        writer.write(packed(message))
+        if not writer.is_closing():
+            # Few and short: they never fill the socket.
+            with suppress(OSError):
+                writer.write(packed(message))
 
     async def ended(self) -> int:
         """Wait for its end; its exit status, `FAILED` where it was killed."""
@@ -89,6 +93,7 @@ class WatcherProcess:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 code = os.waitstatus_to_exitcode(status)
+                self.was_killed = code < 0
                 self._status = FAILED if code < 0 else code
         return self._status
 

@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``diff --live`` as its users meet it: two processes, an emulated runtime, real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.cri.runtime import v1
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event
+from nri_scope.recorder.container_status import METHOD, status_request
+from nri_scope.recorder.reader import Recording
+from nri_scope.runtime import Runtime
+from tests.cli.live_process import PATIENCE, Live, live
+from tests.cri.fake_runtime import FakeRuntime, listening
+from tests.cri.peers import Relay
+from tests.runtime_role.profiles import patient
+from tests.runtime_role.small_plugin import SmallPlugin
+
+OLD, MIDDLE, NEW = patient("containerd-1.7"), patient("containerd-2.1"), patient("containerd-2.3")
+POD = api.PodSandbox(id="pod-1", namespace="shop", name="web")
+
+
+def annotating(plugin: str, mask: int = 0x07FF) -> SmallPlugin:
+    """A plugin that leaves its name in an annotation of every container."""
+    small = SmallPlugin(plugin, mask)
+    adjust = api.ContainerAdjustment(annotations={plugin: "was here"})
+    small.on["CreateContainer"] = lambda request: api.CreateContainerResponse(adjust=adjust)
+    return small
+
+
+def a_container(name: str = "app") -> api.Container:
+    return api.Container(id=f"{name}-0123456789", pod_sandbox_id="pod-1", name=name)
+
+
+async def create(runtime: Runtime, name: str = "app") -> None:
+    """A container from its creation to its start."""
+    container = a_container(name)
+    for event, kind in (
+        (Event.CreateContainer, api.CreateContainerRequest),
+        (Event.PostCreateContainer, api.PostCreateContainerRequest),
+        (Event.StartContainer, api.StartContainerRequest),
+        (Event.PostStartContainer, api.PostStartContainerRequest),
+    ):
+        outcome = await runtime.operate(event, kind(pod=POD, container=container))
+        assert not outcome.failure
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def children(live: Live) -> list[int]:
+    """The processes that a command has started."""
+    pid = live.process.pid
+    told = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(number) for number in told.split()]
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def changes(out: str) -> list[tuple[str, str]]:
+    """Paths and owners of all changes that were printed as JSON, a round a line."""
+    return [
+        (change["path"], str(change["index"]))
+        for line in out.splitlines()
+        if line
+        for change in json.loads(line)["changes"]
+    ]
+
+
+# -- what it shows ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", [OLD, MIDDLE, NEW])
+async def test_changes_are_told_while_they_happen(profile: object, tmp_path: Path) -> None:
+    assert profile in (OLD, MIDDLE, NEW)
+    async with Runtime(profile) as runtime:  # type: ignore[arg-type]
+        await runtime.listen(tmp_path / "s")
+        for name in ("20-a", "60-b"):
+            await annotating(name, runtime.profile.mask).join(runtime)
+        async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
+            await runtime.wait_plugins(5)
+            await create(runtime)
+            assert "one of 01–49" in await one.printed("/annotations/20-a")
+            assert "one of 51–98" in await one.printed("/annotations/60-b")
+            status, _, errors = await one.interrupt()
+    assert status == 1
+    assert "probe 50-nri-scope at containerd" in errors
+    assert "events in 3 sessions of probes" in errors.splitlines()[-1]
+    # What nobody asked to keep is gone.
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+async def test_nothing_changed_is_told_by_the_status(tmp_path: Path) -> None:
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with live("--socket", tmp_path / "s", "--quiet-unchanged", folder=tmp_path) as one:
+            await runtime.wait_plugins(3)
+            await create(runtime)
+            status, out, _ = await one.interrupt(signal.SIGTERM)
+    assert status == 0
+    assert "CreateContainer" not in out
+
+
+async def test_the_recording_can_be_kept_and_tells_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "kept.nriscope.db"
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        await annotating("20-a").join(runtime)
+        arguments = ("--socket", tmp_path / "s", "-o", path, "--format", "json")
+        async with live(*arguments, "--probes", "10,30", "--name", "p", folder=tmp_path) as one:
+            await runtime.wait_plugins(3)
+            await create(runtime)
+            status, out, errors = await one.interrupt()
+        assert status == 1
+        assert ("/annotations/20-a", "11–29") in changes(out)
+        assert errors.splitlines()[-1].endswith(str(path))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with Recording.open(path) as recording:
+            assert [one.plugin for one in recording.sessions()] == ["10-p", "30-p"]
+            assert {one.role for one in recording.sessions()} == {"probe"}
+        # A second run continues it, and shows what is new alone.
+        async with live(*arguments, "--duration", "400ms", folder=tmp_path) as one:
+            status, out, errors = await one.ended()
+        assert (status, changes(out)) == (0, [])
+    with Recording.open(path) as recording:
+        assert len(recording.sessions()) == 5
+
+
+async def test_where_chooses_what_is_shown_and_all_is_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "kept.nriscope.db"
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        await annotating("20-a").join(runtime)
+        async with live(
+            *("--socket", tmp_path / "s", "-o", path, "--format", "json"),
+            *("--where", "container:two event:CreateContainer"),
+            folder=tmp_path,
+        ) as one:
+            await runtime.wait_plugins(4)
+            await create(runtime, "one")
+            await create(runtime, "two")
+            _, out, _ = await one.interrupt()
+    (line,) = out.splitlines()
+    assert "shop/web/two" in line
+    with Recording.open(path) as recording:
+        assert {one.name for one in recording.containers()} == {"one", "two"}
+
+
+# -- its life -----------------------------------------------------------------------------------
+
+
+async def test_it_comes_back_with_the_runtime(tmp_path: Path) -> None:
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        context = live("--socket", tmp_path / "s", "--format", "json", folder=tmp_path)
+        one = await context.__aenter__()
+        await runtime.wait_plugins(3)
+    try:
+        await one.said("it connects again")
+        async with Runtime(NEW) as runtime:
+            await runtime.listen(tmp_path / "s")
+            await annotating("20-a", NEW.mask).join(runtime)
+            await runtime.wait_plugins(4)
+            await create(runtime)
+            status, out, errors = await one.interrupt()
+    finally:
+        await context.__aexit__(None, None, None)
+    assert status == 1
+    assert ("/annotations/20-a", "01–49") in changes(out)
+    assert "in 6 sessions of probes" in errors
+
+
+async def test_a_lost_probe_makes_owners_wider_and_comes_back(tmp_path: Path) -> None:
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        await annotating("20-a").join(runtime)
+        async with live("--socket", tmp_path / "s", "--format", "json", folder=tmp_path) as one:
+            await runtime.wait_plugins(4)
+            lost = next(plugin for plugin in runtime.plugins if plugin.index == "50")
+            lost.link.abort()
+            await runtime.wait_for(lambda: lost not in runtime.plugins)
+            await create(runtime, "without")
+            await one.said("probe 50: session ended")
+            await runtime.wait_plugins(4)
+            await create(runtime, "with")
+            _, out, _ = await one.interrupt()
+    owners = [index for path, index in changes(out) if path == "/annotations/20-a"]
+    assert owners[0] in ("01–98", "01–49")
+    assert "01–49" in owners
+
+
+async def test_once_ends_with_the_runtime(tmp_path: Path) -> None:
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        await annotating("20-a").join(runtime)
+        context = live("--socket", tmp_path / "s", "--once", "--format", "json", folder=tmp_path)
+        one = await context.__aenter__()
+        await runtime.wait_plugins(4)
+        await create(runtime)
+    try:
+        status, out, _ = await one.ended()
+    finally:
+        await context.__aexit__(None, None, None)
+    assert status == 1
+    assert ("/annotations/20-a", "01–49") in changes(out)
+
+
+async def test_stopped_while_it_waits_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with live("--socket", tmp_path / "s", "--wait", folder=tmp_path) as one:
+        await one.said("waiting for a runtime")
+        status, out, errors = await one.interrupt()
+    assert (status, out) == (0, "")
+    assert "nothing was seen" in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_it_ends_when_nobody_reads_any_more(tmp_path: Path) -> None:
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
+            await runtime.wait_plugins(3)
+            (child,) = children(one)
+            assert one.process.stdout is not None
+            one.process.stdout._transport.close()  # type: ignore[attr-defined]
+            async with asyncio.timeout(PATIENCE):
+                assert await one.process.wait() == 0
+            assert not runs(child)
+        await runtime.wait_for(lambda: not runtime.plugins)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_reader_that_stops_reading_delays_no_answer(tmp_path: Path) -> None:
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        await annotating("20-a").join(runtime)
+        async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
+            await runtime.wait_plugins(4)
+            assert one.process.stdout is not None
+            one.process.stdout._transport.pause_reading()  # type: ignore[attr-defined]
+            # Far more than fits into a pipe; the emulated runtime's own deadline says no word.
+            for number in range(150):
+                await create(runtime, f"c{number}")
+            one.process.stdout._transport.resume_reading()  # type: ignore[attr-defined]
+            status, out, errors = await one.interrupt()
+    assert status == 1
+    assert out.count("/annotations/20-a") >= 150
+    assert ", 0 gaps" in errors
+
+
+async def test_the_watcher_dies_with_the_probes_and_cleans_up(tmp_path: Path) -> None:
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
+            await runtime.wait_plugins(3)
+            (child,) = children(one)
+            await until(lambda: any(tmp_path.glob("nri-scope-*/*.db")))
+            one.process.kill()
+            await until(lambda: not runs(child))
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_probes_end_in_good_order_when_the_watcher_dies(tmp_path: Path) -> None:
+    path = tmp_path / "kept.nriscope.db"
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with live("--socket", tmp_path / "s", "-o", path, folder=tmp_path) as one:
+            await runtime.wait_plugins(3)
+            await create(runtime)
+            (child,) = children(one)
+            os.kill(child, signal.SIGKILL)
+            status, _, errors = await one.ended()
+    assert status == 2, errors
+    assert "killed" in errors
+    with Recording.open(path) as recording:
+        assert all(session.ended_ns for session in recording.sessions())
+        assert "StartContainer" in {event.event for event in recording.events()}
+
+
+# -- around the plugins that are there ------------------------------------------------------------
+
+
+async def test_auto_places_probes_around_the_plugins(tmp_path: Path) -> None:
+    async with Runtime(NEW) as runtime:
+        await runtime.listen(tmp_path / "s")
+        for name in ("20-a", "30-b", "60-c"):
+            await annotating(name, NEW.mask).join(runtime)
+        arguments = ("--probes", "auto", "--validate", "--format", "json")
+        async with live("--socket", tmp_path / "s", *arguments, folder=tmp_path) as one:
+            await runtime.wait_plugins(6)
+            await create(runtime, "first")
+            assert "00, 25, 50, 99" in await one.said("plugins at 20, 30, 60")
+            await runtime.wait_plugins(7)
+            await create(runtime, "second")
+            status, out, errors = await one.interrupt()
+    assert status == 1
+    assert "RISK" not in errors
+    assert "--validate: if this process dies or stalls" in errors
+    (second,) = (
+        line
+        for line in map(json.loads, filter(None, out.splitlines()))
+        if line["event"] == "CreateContainer" and "second" in json.dumps(line)
+    )
+    assert {change["path"]: change["owner"] for change in second["changes"]} == {
+        f"/annotations/{name}": name for name in ("20-a", "30-b", "60-c")
+    }
+
+
+@pytest.mark.parametrize(
+    ("profile", "validate", "words"),
+    [
+        (NEW, (), "without --validate nobody tells which plugins are there"),
+        (MIDDLE, ("--validate",), "does not tell which plugins are there"),
+    ],
+)
+async def test_auto_says_when_it_cannot(
+    profile: object, validate: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    async with Runtime(profile) as runtime:  # type: ignore[arg-type]
+        await runtime.listen(tmp_path / "s")
+        async with live(
+            "--socket", tmp_path / "s", "--probes", "auto", *validate, folder=tmp_path
+        ) as one:
+            assert "the probes stay at 00, 50, 99" in await one.said(words)
+            await runtime.wait_plugins(3)
+            await one.interrupt()
+
+
+# -- the CRI --------------------------------------------------------------------------------------
+
+
+def telling(text: str = '{"runtimeSpec": {"hostname": "x"}}') -> FakeRuntime:
+    cri = FakeRuntime()
+    cri.status_answer = v1.ContainerStatusResponse(
+        status=v1.ContainerStatus(id="x"), info={"info": text}
+    )
+    return cri
+
+
+async def test_the_cri_is_asked_what_became_of_a_container(tmp_path: Path) -> None:
+    path = tmp_path / "kept.nriscope.db"
+    cri = telling()
+    async with Runtime(MIDDLE) as runtime, listening(cri, tmp_path / "cri"):
+        await runtime.listen(tmp_path / "s")
+        await annotating("20-a").join(runtime)
+        async with live(
+            *("--socket", tmp_path / "s", "-o", path, "--cri", tmp_path / "cri"), folder=tmp_path
+        ) as one:
+            await runtime.wait_plugins(4)
+            await create(runtime)
+            await until(lambda: bool(cri.requests))
+            status, _, errors = await one.interrupt()
+    assert status == 1
+    assert "the CRI answered" in errors
+    with Recording.open(path) as recording:
+        (session,) = [one for one in recording.sessions() if one.role == "cri"]
+        assert (session.plugin, session.runtime_name) == ("cri", "containerd")
+        answers = [event for event in recording.events() if event.method == METHOD]
+        assert answers
+        for event in answers:
+            assert (event.container, event.pod) == ("app", "web")
+            assert recording.request(event.id) == status_request("app-0123456789")
+            assert recording.reply(event.id) == b'{"runtimeSpec": {"hostname": "x"}}'
+
+
+async def test_a_cri_that_goes_away_is_told_once_and_ends_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "kept.nriscope.db"
+    cri, relay = telling(), Relay(tmp_path / "real")
+    async with Runtime(MIDDLE) as runtime, listening(cri, tmp_path / "real"):
+        await runtime.listen(tmp_path / "s")
+        await annotating("20-a").join(runtime)
+        arguments = ("--socket", tmp_path / "s", "--cri", tmp_path / "cri", "-o", path)
+        async with contextlib.AsyncExitStack() as stack:
+            async with relay.listening(tmp_path / "cri"):
+                one = await stack.enter_async_context(live(*arguments, folder=tmp_path))
+                await runtime.wait_plugins(4)
+                await create(runtime, "first")
+                await until(lambda: bool(cri.requests))
+            for number in range(3):
+                await create(runtime, f"later-{number}")
+            await one.said("whether changes were applied is not known meanwhile")
+            asked = len(cri.requests)
+            async with relay.listening(tmp_path / "cri"):
+                await one.said("the CRI answers again")
+                await until(lambda: len(cri.requests) > asked)
+                status, out, errors = await one.interrupt()
+    assert status == 1
+    assert errors.count("meanwhile") == 1
+    assert "shop/web/later-2" in out
+    with Recording.open(path) as recording:
+        roles = [session.role for session in recording.sessions()]
+    assert roles.count("cri") == 2
+
+
+# -- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--probes", "50"), "two probes"),
+        (("--probes", "00,5"), "'5' is no plugin index"),
+        (("--probes", "00,50,00"), "twice"),
+        ((), "no such socket"),
+        (("--cri", "{folder}/none"), "no such socket"),
+        (("--cri", "{folder}/file"), "not a socket"),
+        (("-o", "{folder}/file"), "not an nri-scope recording"),
+        (("-o", "{folder}"), "it is a folder"),
+        (("-o", "{folder}/none/x.nriscope.db"), "no such folder"),
+    ],
+)
+async def test_what_cannot_be_done_is_told_in_one_line(
+    arguments: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("something else, long enough to be something " * 20)
+    given = [argument.format(folder=tmp_path) for argument in arguments]
+    async with live("--socket", tmp_path / "s", *given, folder=tmp_path) as one:
+        status, out, errors = await one.ended()
+    assert (status, out) == (2, "")
+    (line,) = errors.splitlines()
+    assert words in line
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
