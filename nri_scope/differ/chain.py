@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .owner import UNKNOWN, Owner, Who, one_of
 from .rounds import Station
@@ -53,11 +54,18 @@ class Chain:
 
 
 def _by_index(after: Station | None, before: Station | None, *, or_runtime: bool) -> Owner:
-    low = LOWEST if after is None else after.index
-    high = HIGHEST if before is None else before.index
+    return _range(
+        None if after is None else after.index, None if before is None else before.index, or_runtime
+    )
+
+
+@lru_cache(maxsize=4096)
+def _range(after: str | None, before: str | None, or_runtime: bool) -> Owner:
+    low = LOWEST if after is None else after
+    high = HIGHEST if before is None else before
     # Equal indices have no defined order, so a namesake by index may be called on either side of
     # one that we saw.
-    ties = tuple(dict.fromkeys(each.index for each in (after, before) if each is not None))
+    ties = tuple(dict.fromkeys(each for each in (after, before) if each is not None))
     first = low if after is None else _next(low)
     last = high if before is None else _previous(high)
     if not (first and last and first <= last):

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from nri_scope.recorder.model import Role
+
 from .chain import Chain
 from .model import Span
 from .owner import plugin
-from .rounds import VALIDATE, Round
+from .rounds import ASIDE, VALIDATE, Round
 
 
 def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
@@ -18,6 +20,8 @@ def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
     runtime itself takes. Our own time, in passive connections, is not among it.
     """
     found: list[Span] = []
+    if one.first.method in ASIDE:
+        return ()
     for station in one.stations:
         if not station.is_passive:
             event = station.event
@@ -26,6 +30,9 @@ def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
         # Validators are asked all at once.
         for after, before in pairwise(one.stations):
             passed = before.event.mono_ns - after.answered_ns
+            if after.session.role == before.session.role == Role.REPLAY:
+                # We were the runtime: nobody was between them.
+                continue
             if passed >= 0:
                 found.append(
                     Span(

@@ -88,7 +88,11 @@ def same(left: _Value, right: _Value) -> bool:
 
 def _plainly_same(one: _Value, other: _Value) -> bool:
     """Whether it takes no more than a look to see that they are the same: most values are."""
-    return one is other or (type(one) is str and one == other)
+    if one is other:
+        return True
+    if type(one) is list:
+        return bool(one) and all(type(item) is str for item in one) and one == other
+    return type(one) is str and one == other
 
 
 def _both_nan(one: _Value, other: _Value) -> bool:

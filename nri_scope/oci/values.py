@@ -9,6 +9,7 @@ there at all, a zero is kept. A number that an enumeration has no name for stays
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from google.protobuf.descriptor import EnumDescriptor
 
@@ -39,6 +40,13 @@ def texts(values: Mapping[str, str]) -> Spec:
 
 def mount(message: api.Mount) -> Spec:
     """One of ``/mounts``."""
+    # Containers have dozens of them and share most: what is made once is told apart by identity.
+    return _mount(message.SerializeToString(deterministic=True))
+
+
+@lru_cache(maxsize=1024)
+def _mount(content: bytes) -> Spec:
+    message = api.Mount.FromString(content)
     value: Spec = {"destination": message.destination}
     if message.type:
         value["type"] = message.type

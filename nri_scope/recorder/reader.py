@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar, cast
@@ -45,6 +45,8 @@ MAX_STATE = 256 << 20
 
 # Events in one query: short, so that a writer can reuse its log while somebody reads slowly.
 _PAGE = 500
+_TOGETHER = 1 << 20
+"""Bytes of requests that are read together."""
 _SYNCHRONIZE = "Synchronize"
 
 _Request = tuple[int | None, int | None, int | None]
@@ -176,11 +178,40 @@ class Recording:
         )
         for page in pages:
             parts = self._parts_of(page)
-            for event in page:
-                if event.id in parts:
-                    *of_request, reply = parts[event.id]
-                    request = self._request(event, cast("_Request", tuple(of_request)))
-                    yield event, request, self._content(reply, event.id) if reply else b""
+            there = [event for event in page if event.id in parts]
+            while there:
+                some, error = self._messages_of(there, parts)
+                yield from some
+                if error is not None:
+                    raise error
+                there = there[len(some) :]
+
+    def _messages_of(
+        self, events: Sequence[Event], parts: Mapping[int, _Parts]
+    ) -> tuple[list[tuple[Event, bytes, bytes]], RecordingError | None]:
+        """The first ones of ``events`` with their messages, and what is wrong with the next.
+
+        Many together, as looking whether the file was changed takes as long as reading a message;
+        though not more than fit into memory.
+        """
+        found: list[tuple[Event, bytes, bytes]] = []
+
+        def read() -> None:
+            found.clear()
+            size = 0
+            for event in events:
+                pod, container, rest, reply = parts[event.id]
+                request = self._assembled(event, (pod, container, rest))
+                found.append((event, request, self._objects.content(reply) or b""))
+                size += len(request)
+                if size > _TOGETHER:
+                    return
+
+        try:
+            self._read(read, lambda: f"at event {events[len(found)].id}")
+        except RecordingError as error:
+            return found, error
+        return found, None
 
     def event(self, event_id: int) -> Event | None:
         """One event, or None."""
@@ -269,11 +300,8 @@ class Recording:
         found = self._all(optional_numbers_of, "SELECT reply FROM event WHERE id = ?", [event_id])
         if not found:
             raise self._no_event(event_id)
-        return self._content(found[0][0], event_id)
-
-    def _content(self, object_id: int | None, event_id: int) -> bytes:
         return self._read(
-            lambda: self._objects.content(object_id) or b"", lambda: f"at event {event_id}"
+            lambda: self._objects.content(found[0][0]) or b"", lambda: f"at event {event_id}"
         )
 
     def object(self, object_id: int) -> tuple[int, bytes]:
@@ -315,16 +343,16 @@ class Recording:
         return self._read(read, lambda: f"from event {events[0].id} on")
 
     def _request(self, event: Event, parts: _Request) -> bytes:
-        def read() -> bytes:
-            pod, container, rest = map(self._objects.content, parts)
-            if event.mark or is_container_status(event):
-                return rest or b""
-            if event.method == _SYNCHRONIZE:
-                told = self._told("session = ? AND event = ?", event.session, event.id, MAX_REQUEST)
-                return assembly.synchronize(rest or b"", told.pods, told.containers)
-            return assembly.request(event.method, rest or b"", pod, container)
+        return self._read(lambda: self._assembled(event, parts), lambda: f"at event {event.id}")
 
-        return self._read(read, lambda: f"at event {event.id}")
+    def _assembled(self, event: Event, parts: _Request) -> bytes:
+        pod, container, rest = map(self._objects.content, parts)
+        if event.mark or is_container_status(event):
+            return rest or b""
+        if event.method == _SYNCHRONIZE:
+            told = self._told("session = ? AND event = ?", event.session, event.id, MAX_REQUEST)
+            return assembly.synchronize(rest or b"", told.pods, told.containers)
+        return assembly.request(event.method, rest or b"", pod, container)
 
     def _told(self, condition: str, session: int, event: int, limit: int) -> State:
         pods: list[bytes] = []
