@@ -40,6 +40,7 @@ class Remarks:
                 f"moved from the {place(moved.change.before)} place to the "
                 f"{place(moved.change.after)}"
             )
+            found += _fate(moved, there=True)
         return tuple(found)
 
     def _past(self, step: Step) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nri_scope.differ.history import History
-from nri_scope.differ.model import Asked, Evidence
+from nri_scope.differ.model import Applied, Asked, Evidence
 from nri_scope.differ.owner import RUNTIME, Owner, Who
 from nri_scope.differ.render import words
 from nri_scope.differ.render.layout import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Layout, Part, broken
@@ -16,7 +16,7 @@ from nri_scope.recorder.display import SHORT_ID
 from nri_scope.recorder.escape import columns, safe
 
 from .gutter import Gutter
-from .lines import Line
+from .lines import UNMET, Line
 from .view import Fold, Row
 from .yamlvalue import fill, key
 
@@ -74,21 +74,27 @@ def summary(lines: Sequence[Line]) -> str:
     total = sum(line.there and not line.heading for line in lines)
     counts: dict[str, int] = {}
     for line in lines:
-        if line.changed and not line.heading:
+        if line.changed and line.mark != UNMET and not line.heading:
             _, owner, _ = doing(line)
             who = "unknown" if owner is None else str(owner)
             counts[who] = counts.get(who, 0) + 1
+    unmet = sum(line.mark == UNMET and not line.heading for line in lines)
+    vain = f"; asked for and not applied: {unmet:,}" if unmet else ""
     if not counts:
-        return f"no plugin changed any of {total:,} lines, as far as was seen"
+        return f"no plugin changed any of {total:,} lines, as far as was seen{vain}"
     listed = ", ".join(f"{who} {count:,}" for who, count in counts.items())
-    return f"{total:,} line{'' if total == 1 else 's'}; changed: {listed}"
+    return f"{total:,} line{'' if total == 1 else 's'}; changed: {listed}{vain}"
 
 
 def doing(line: Line) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
-    """Mark, owner and evidence as the gutter shows them."""
-    if line.mover is not None and line.mark == ">":
-        return line.mark, line.mover.owner, line.mover.evidence
-    return line.mark, line.owner, line.evidence
+    """Mark, owner and evidence as the gutter shows them: the CRI confirms what was applied."""
+    mark, step, owner, evidence = line.mark, line.step, line.owner, line.evidence
+    if line.mover is not None and mark == ">":
+        step, owner, evidence = line.mover, line.mover.owner, line.mover.evidence
+    applied = step is not None and step.applied is Applied.YES
+    if applied and mark != UNMET and Evidence.CRI not in evidence:
+        evidence = (*evidence, Evidence.CRI)
+    return mark, owner, evidence
 
 
 def body(rows: Sequence[Row], paper: Paper) -> tuple[list[str], list[str]]:
@@ -155,8 +161,9 @@ def _line(line: Line, gutter: Gutter, width: int | None, paper: Paper) -> Iterat
     if beside and width is not None:
         margin = " " * (line.indent + 4)
         room = width - len(margin) - 2
-        for text in broken(remark, room, room):
-            yield f"{blank}{paint(DIM, f'{margin}# {text}')}"
+        for each in line.remarks:
+            for text in broken(safe(each), room, room):
+                yield f"{blank}{paint(DIM, f'{margin}# {text}')}"
 
 
 def _fold(fold: Fold, gutter: Gutter, paper: Paper) -> Iterator[str]:

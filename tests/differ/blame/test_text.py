@@ -162,3 +162,37 @@ def test_an_owner_that_may_be_the_runtime_says_so() -> None:
     owner = replace(RANGE, or_runtime=True, ties=())
     said = text(history({}, step("/annotations/a", None, "1", "added", owner)))
     assert any(line.startswith("01–29 or runtime T +│") for line in said)
+
+
+def test_what_the_cri_confirms_is_marked_and_what_it_denies_is_counted() -> None:
+    found = turns({"mounts": []}, (ENV, {"mounts": [], "annotations": {"a": "x", "b": "1"}}))
+    said = text(told(found, {"mounts": [], "annotations": {"a": "x"}}))
+    assert said[2] == "2 lines; changed: 30-env-injector 1; asked for and not applied: 1"
+    assert said[-5:-2] == [
+        "30-env-injector TC +│  a: x",
+        '30-env-injector T  !│  b: "1"  # not applied',
+        "",
+    ]
+
+
+def test_remarks_below_a_line_stand_one_below_the_other() -> None:
+    found = turns({"annotations": {"a": "x" * 44}}, (ENV, {"annotations": {"a": "z"}}))
+    found.steps[0] = replace(found.steps[0], note="so it is")
+    written, _ = body(lines(found), Paper(80))
+    assert [line.partition("│")[2].strip() for line in written[2:]] == [
+        f"# was {'x' * 44}",
+        "# so it is",
+    ]
+
+
+def test_a_move_that_was_not_applied_says_so() -> None:
+    order: list[Json] = [{"destination": f"/{name}"} for name in "abc"]
+    found = turns({"mounts": order}, (ENV, {"mounts": [order[2], *order[:2]]}))
+    before: Spec = {"mounts": order}
+    for real, owner, end in (
+        (found.spec, "30-env-injector TC >│", "to the 1st"),
+        (before, "30-env-injector T >│", "to the 1st; not applied"),
+    ):
+        said = [line for line in text(told(found, real), width=None) if "moved from" in line]
+        assert len(said) == 1 and said[0].endswith(f"moved from the 3rd place {end}")
+        assert said[0].startswith(owner)
