@@ -11,7 +11,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.subject import container_of
 from nri_scope.recorder.display import SHORT_ID
-from nri_scope.recorder.model import Event, Gap, Session
+from nri_scope.recorder.model import Event, Gap, Role, Session
 
 from . import applied, creation, later, told, updates
 from .chain import Chain
@@ -76,7 +76,7 @@ class Differ:
         self._tails: dict[str, Owner] = {}
         """Who may have changed a container unseen, until an event shows it."""
         self._told: list[Round] = []
-        """What the CRI told while a round was open."""
+        """What came from beside the chain while a round was open."""
         self._doing: dict[str, bool] = {}
         """Containers that were updated a moment ago: whether it takes an event of their own to
         know that the runtime has done it, or just any."""
@@ -96,9 +96,6 @@ class Differ:
         if over.first.method not in ASIDE:
             found = self._take(over)
             return found if self._creation is not None else [*found, *self._take_told()]
-        if over.first.method != CONTAINER_STATUS:
-            diff = self._other(over)
-            return [] if diff is None else [diff]
         # It came while other things were on their way, and may be about what they lead to.
         self._told.append(over)
         return [] if self._rounds.goes_on or self._awaits_validation else self.flush()
@@ -132,6 +129,33 @@ class Differ:
             self._shown[container.id] = later.fingerprint(container)
         return history
 
+    @property
+    def _awaits_validation(self) -> bool:
+        """Whether validators may yet be told of the creation that is over."""
+        return self._creation is not None and any(
+            session.ended_ns is None
+            and (session.mask == 0 or session.mask & NriEvent.ValidateContainerAdjustment.bit)
+            for session in self._rounds.sessions.values()
+            if session.role != Role.CRI
+        )
+
+    def _take_told(self) -> list[RoundDiff]:
+        """What came from beside the chain meanwhile."""
+        told, self._told = self._told, []
+        return [diff for one in told if (diff := self._other(one)) is not None]
+
+    def _settle(self, one: Round) -> None:
+        """Note what the runtime must have done by the time of this round.
+
+        It does what plugins want of other containers before it tells them of anything else, and
+        of the container itself before the next event about that.
+        """
+        at_ns = one.first.at_ns
+        for container, by_its_own in list(self._doing.items()):
+            if not by_its_own or container == one.first.container_id:
+                del self._doing[container]
+                self._done_ns[container] = at_ns
+
     # -- rounds -----------------------------------------------------------------------------
 
     def _take(self, one: Round) -> list[RoundDiff]:
@@ -140,11 +164,13 @@ class Differ:
             self._forget(self._removed.pop())
         if one.name == CREATE:
             found = self._finish_creation(None)
+            self._settle(one)
             self._creation = one
             return found
         if one.name == VALIDATE:
             return self._validate(one)
         found = self._finish_creation(None)
+        self._settle(one)
         self._validated = ""
         diff = self._other(one)
         if diff is not None:

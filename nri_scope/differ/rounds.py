@@ -23,7 +23,9 @@ UNSOLICITED = "UpdateContainers"
 CONTAINER_STATUS = "ContainerStatus"
 
 _BITS = {event.name: event.bit for event in NriEvent}
-_ALONE = frozenset({"Configure", SYNCHRONIZE, UNSOLICITED, CONTAINER_STATUS, "Shutdown"})
+ASIDE = frozenset({"Configure", UNSOLICITED, CONTAINER_STATUS, "Shutdown"})
+"""Between the runtime and one connection, at any time: also while a chain is being asked."""
+_ALONE = ASIDE | {SYNCHRONIZE}
 """Between the runtime and one connection; no chain."""
 
 
@@ -109,12 +111,16 @@ class Rounds:
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> Round | None:
         """Take the next event; returns the round that is over by that.
 
-        Events of sessions that are not known belong to nothing and are left out.
+        Events of sessions that are not known belong to nothing and are left out. One from beside
+        the chain is a round of its own and over at once: it leaves open the one that is.
         """
         session = self.sessions.get(event.session)
         if session is None:
             return None
         station = Station(event, session, request, reply)
+        if event.method in ASIDE:
+            self._newest[event.session] = event.seq
+            return Round((station,))
         over = None if self._open and self._belongs(station) else self.flush()
         self._open.append(station)
         self._newest[event.session] = event.seq
@@ -132,6 +138,11 @@ class Rounds:
     def open_since(self) -> Event | None:
         """The newest event of the round that is still open."""
         return self._open[-1].event if self._open else None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is an open round that connections have yet to see, as far as is known."""
+        return bool(self._open) and bool(self.missed_by(Round(tuple(self._open))))
 
     def missed_by(self, one: Round) -> tuple[Session, ...]:
         """Connections that were there all the time, had subscribed to it, and did not see it.
