@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What comes from beside the chain while an event is on its way through it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ import Applied, RoundDiff
+from nri_scope.recorder.model import Role
+
+from .chains import POD, Traffic, traffic
+
+OLD, ASKED, NEW = 100, 200, 300
+SHARES = "/linux/resources/cpu/shares"
+
+
+def container(shares: int = OLD) -> api.Container:
+    made = api.Container(id="app-id", name="app", args=["run"])
+    made.linux.resources.cpu.shares.value = shares
+    return made
+
+
+def updating(shares: int) -> api.UpdateContainerRequest:
+    made = api.UpdateContainerRequest(pod=POD, container=container())
+    made.linux_resources.cpu.shares.value = shares
+    return made
+
+
+def updated(shares: int) -> api.StateChangeEvent:
+    return api.StateChangeEvent(
+        event=api.POST_UPDATE_CONTAINER, pod=POD, container=container(shares)
+    )
+
+
+def begun() -> Traffic:
+    """A container that was created, with two probes and the CRI looking on."""
+    made = traffic(p00_a=Role.PROBE, p50_b=Role.PROBE, p_cri=Role.CRI)
+    for probe in ("00-a", "50-b"):
+        made.send(
+            probe, "CreateContainer", api.CreateContainerRequest(pod=POD, container=container())
+        )
+    return made
+
+
+def tell(made: Traffic, shares: int) -> None:
+    """The CRI says, when it is asked now, that the container has these shares."""
+    spec = {"linux": {"resources": {"cpu": {"shares": shares}}}, "process": {"args": ["run"]}}
+    about = api.StateChangeEvent(container=container())
+    reply = json.dumps({"runtimeSpec": spec}).encode()
+    made.send("-cri", "ContainerStatus", about, raw_reply=reply)
+
+
+def changes(found: list[RoundDiff]) -> list[tuple[object, str]]:
+    return [
+        (step.change.after, str(step.owner))
+        for one in found
+        for step in one.steps
+        if step.event in one.events
+    ]
+
+
+@pytest.mark.parametrize("beside", ["the CRI tells", "another probe connects"])
+def test_an_update_stays_one_round(beside: str) -> None:
+    made = begun()
+    made.send("00-a", "UpdateContainer", updating(ASKED))
+    if beside == "the CRI tells":
+        tell(made, OLD)
+    else:
+        made.connect("99-c")
+        made.send("99-c", "Configure", api.ConfigureRequest(runtime_name="containerd"))
+    made.send("50-b", "UpdateContainer", updating(NEW))
+    assert changes(made.end()) == [(ASKED, "CRI request"), (NEW, "one of 01–49")]
+
+
+def test_a_creation_and_its_validation_stay_together() -> None:
+    made = begun()
+    other = api.Container(id="other-id", name="other", args=["run"])
+    create = api.CreateContainerRequest(pod=POD, container=other)
+    for probe in ("00-a", "50-b"):
+        made.send(probe, "CreateContainer", create)
+    tell(made, OLD)
+    validate = api.ValidateContainerAdjustmentRequest(pod=POD, container=other)
+    validate.plugins.add(name="x", index="60")
+    made.send("00-a", "ValidateContainerAdjustment", validate)
+    (one,) = (one for one in made.end() if one.container == "other-id")
+    assert one.chain == ("60-x",)
+
+
+def test_an_answer_from_before_an_update_was_done_does_not_judge_it() -> None:
+    made = begun()
+    for probe in ("00-a", "50-b"):
+        made.send(probe, "UpdateContainer", updating(ASKED))
+    tell(made, OLD)
+    for probe in ("00-a", "50-b"):
+        made.send(probe, "StateChange", updated(ASKED), event="PostUpdateContainer")
+    tell(made, ASKED)
+    judged = [
+        (step.change.after, step.applied)
+        for one in made.end()
+        for step in one.steps
+        if step.applied is not None
+    ]
+    assert judged == [(ASKED, Applied.YES)]
+
+
+def test_an_answer_from_before_a_side_effect_was_done_does_not_judge_it() -> None:
+    made = begun()
+    made.connect("60-x", Role.TAP)
+    other = api.Container(id="other-id", name="other", args=["run"])
+    reply = api.StopContainerResponse()
+    reply.update.add(container_id="app-id").linux.resources.cpu.shares.value = NEW
+    made.send("60-x", "StopContainer", api.StopContainerRequest(pod=POD, container=other), reply)
+    tell(made, OLD)
+    made.send("60-x", "RunPodSandbox", api.RunPodSandboxRequest(pod=POD))
+    tell(made, NEW)
+    judged = [
+        (step.change.after, step.applied)
+        for one in made.end()
+        for step in one.steps
+        if step.applied is not None and step.change.path == SHARES
+    ]
+    assert judged == [(NEW, Applied.YES)]
