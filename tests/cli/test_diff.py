@@ -189,7 +189,7 @@ def test_gaps_are_owned_up_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_what_became_of_changes_stands_beside_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = recording(tmp_path / "x.nriscope.db", life(a_container(), updated=True)[:5])
+    file = recording(tmp_path / "x.nriscope.db", life(a_container(), updated=True)[:6])
     spec = {"linux": {"resources": {"cpu": {"shares": 150}}}}
     asked = ContainerStatusRequest(container_id="app-id", verbose=True)
     recorder = Recorder.open(file)
