@@ -229,6 +229,11 @@ class _Run(ProbeListener):
             await self._probe(recorder)
             await self._watcher.send(FinishAsking())
             await self._finish_asking()
+        except BaseException:
+            # There is nothing to show, and soon no file to look at.
+            self._impatient = True
+            self._watcher.kill()
+            raise
         finally:
             self._cri.end("the run is over")
             counters = await asyncio.to_thread(recorder.close)

@@ -19,7 +19,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
 from nri_scope.recorder.container_status import METHOD, status_request
 from nri_scope.recorder.reader import Recording
-from nri_scope.runtime import Runtime
+from nri_scope.runtime import Profile, Runtime
 from tests.cli.live_process import PATIENCE, Live, live
 from tests.cri.fake_runtime import FakeRuntime, listening
 from tests.cri.peers import Relay
@@ -89,9 +89,8 @@ def changes(out: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("profile", [OLD, MIDDLE, NEW])
-async def test_changes_are_told_while_they_happen(profile: object, tmp_path: Path) -> None:
-    assert profile in (OLD, MIDDLE, NEW)
-    async with Runtime(profile) as runtime:  # type: ignore[arg-type]
+async def test_changes_are_told_while_they_happen(profile: Profile, tmp_path: Path) -> None:
+    async with Runtime(profile) as runtime:
         await runtime.listen(tmp_path / "s")
         for name in ("20-a", "60-b"):
             await annotating(name, runtime.profile.mask).join(runtime)
@@ -331,9 +330,9 @@ async def test_auto_places_probes_around_the_plugins(tmp_path: Path) -> None:
     ],
 )
 async def test_auto_says_when_it_cannot(
-    profile: object, validate: tuple[str, ...], words: str, tmp_path: Path
+    profile: Profile, validate: tuple[str, ...], words: str, tmp_path: Path
 ) -> None:
-    async with Runtime(profile) as runtime:  # type: ignore[arg-type]
+    async with Runtime(profile) as runtime:
         await runtime.listen(tmp_path / "s")
         async with live(
             "--socket", tmp_path / "s", "--probes", "auto", *validate, folder=tmp_path
@@ -434,6 +433,6 @@ async def test_what_cannot_be_done_is_told_in_one_line(
     async with live("--socket", tmp_path / "s", *given, folder=tmp_path) as one:
         status, out, errors = await one.ended()
     assert (status, out) == (2, "")
-    (line,) = errors.splitlines()
-    assert words in line
+    assert len(errors.splitlines()) == 1, errors
+    assert words in errors
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
