@@ -137,10 +137,9 @@ def _pieces(value: Json, *, in_flow: bool = False, depth: int = 0) -> list[_Piec
     pieces: list[_Piece] = []
     named = value.items() if isinstance(value, dict) else ((None, each) for each in value)
     for name, each in named:
-        first, *more = _pieces(each, in_flow=True, depth=depth + 1)
         if name is not None:
-            first = first._replace(lead=f"{key(name)} {first.lead}")
-        pieces += (first, *more)
+            pieces.append(_Piece("", key(name)))
+        pieces += _pieces(each, in_flow=True, depth=depth + 1)
         pieces[-1] = pieces[-1]._replace(tail=f"{pieces[-1].tail},")
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     pieces[0] = pieces[0]._replace(lead=f"{opening}{pieces[0].lead}")
