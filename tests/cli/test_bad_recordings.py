@@ -19,6 +19,8 @@ COMMANDS = {
     "show": ["shop/web/app"],
     "sql": ["SELECT nri_json(id), nri_json(id, 'reply') FROM log"],
     "stats": [],
+    "diff": [],
+    "blame": ["shop/web/app"],
 }
 
 

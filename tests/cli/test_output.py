@@ -16,7 +16,7 @@ from nri_scope.errors import UsageError
 from tests.cli.command import NRI_SCOPE
 from tests.recorder.recordings import record
 
-COMMANDS = {"log": [], "show": ["4"], "sql": ["SELECT 1"], "stats": []}
+COMMANDS = {"log": [], "show": ["4"], "sql": ["SELECT 1"], "stats": [], "diff": []}
 
 
 @pytest.fixture(autouse=True)
