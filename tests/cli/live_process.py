@@ -48,7 +48,7 @@ class Live:
             out, rest = await self.process.communicate()
         assert self.process.returncode is not None
         errors = "\n".join([*self.errors, *rest.decode().splitlines()])
-        return self.process.returncode, "\n".join([*self.lines, out.decode()]), errors
+        return self.process.returncode, "\n".join([*self.lines, (out or b"").decode()]), errors
 
     async def interrupt(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str, str]:
         """Send a signal and wait for the end."""
@@ -57,17 +57,20 @@ class Live:
 
 
 @contextlib.asynccontextmanager
-async def live(*arguments: str | Path, folder: Path) -> AsyncIterator[Live]:
+async def live(
+    *arguments: str | Path, folder: Path, stdout: int = asyncio.subprocess.PIPE
+) -> AsyncIterator[Live]:
     """Start ``nri-scope diff --live ARGUMENTS``; it is killed if it still runs in the end.
 
-    Its temporary files are in ``folder``.
+    It is the leader of a process group. Its temporary files are in ``folder``.
     """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "nri_scope", "diff", "--live", *map(str, arguments)),
         stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
+        stdout=stdout,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "100"},
+        start_new_session=True,
     )
     try:
         yield Live(process)

@@ -293,6 +293,56 @@ async def test_the_probes_end_in_good_order_when_the_watcher_dies(tmp_path: Path
         assert "StartContainer" in {event.event for event in recording.events()}
 
 
+async def test_interrupting_both_processes_shows_all_that_happened(tmp_path: Path) -> None:
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        await annotating("20-a").join(runtime)
+        async with live("--socket", tmp_path / "s", "--format", "json", folder=tmp_path) as one:
+            await runtime.wait_plugins(4)
+            await create(runtime)
+            # As a terminal does for ^C.
+            os.killpg(one.process.pid, signal.SIGINT)
+            status, out, errors = await one.ended()
+    assert status == 1
+    assert ("/annotations/20-a", "01–49") in changes(out)
+    assert "Traceback" not in errors
+
+
+async def test_a_second_interrupt_ends_it_though_nobody_takes_the_output(tmp_path: Path) -> None:
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        await annotating("20-a").join(runtime)
+        reading, writing = os.pipe()
+        async with live("--socket", tmp_path / "s", folder=tmp_path, stdout=writing) as one:
+            os.close(writing)
+            await runtime.wait_plugins(4)
+            for number in range(150):
+                await create(runtime, f"c{number}")
+            one.process.send_signal(signal.SIGINT)
+            await one.said("events in 3 sessions")
+            assert one.process.returncode is None
+            one.process.send_signal(signal.SIGINT)
+            status, _, errors = await one.ended()
+        os.close(reading)
+    assert status == 2
+    assert "Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_output_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        await annotating("20-a").join(runtime)
+        async with live("--socket", tmp_path / "s", folder=tmp_path, stdout=full) as one:
+            os.close(full)
+            await runtime.wait_plugins(4)
+            await create(runtime)
+            status, _, errors = await one.ended()
+    assert status == 2
+    assert errors.splitlines()[-1].startswith("nri-scope: cannot write to standard output")
+
+
 # -- around the plugins that are there ------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from nri_scope.recorder.filter import parse
 from nri_scope.recorder.writer import Recorder
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.script import Bound, Choice
+from tests.recorder.test_container_status import a_cri_session, an_answer
 
 from .plays import played
 from .recordings import POD, RECORDING, START_NS, container, life, recording, run_pod, write_session
@@ -51,6 +52,22 @@ def test_the_session_of_the_lowest_index_is_played_if_nobody_says_otherwise(
         played(path, {"10-n": Nobody()}, choice=Choice(session=3))
     with pytest.raises(UsageError, match=r"no session 4; there is: 1 \(50-late\), 2"):
         played(path, {"10-n": Nobody()}, choice=Choice(session=4))
+
+
+def test_what_the_cri_told_is_no_session_to_play(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    recorder = Recorder.open(path)
+    cri = recorder.begin_session(a_cri_session())
+    recorder.capture(cri, an_answer())
+    recorder.close()
+    with pytest.raises(UsageError, match="no session to replay"):
+        played(path, {"10-n": Nobody()})
+    recorder = Recorder.open(path)
+    write_session(recorder, [run_pod()], plugin="05-first")
+    recorder.close()
+    assert played(path, {"10-n": Nobody()}).source.startswith("session 2, 05-first")
+    with pytest.raises(UsageError, match=r"no session 1; there is: 2 \(05-first\)"):
+        played(path, {"10-n": Nobody()}, choice=Choice(session=1))
 
 
 def test_what_was_before_is_in_the_state(tmp_path: Path) -> None:

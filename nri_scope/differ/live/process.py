@@ -17,8 +17,9 @@ from .channel import ToParent, ToWatcher, WatcherEnd, packed, receive
 
 FAILED = 2
 """Exit status of a watcher that could not do its work."""
-NICER = 5
-"""Steps of niceness between the process that answers the runtime and this one."""
+NICER = 10
+"""Steps of niceness between the process that answers the runtime and this one. They share no lock
+for which the first could wait, so this one may be late."""
 _LEFT_TO_THE_FIRST = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -105,6 +106,9 @@ def _work(work: Callable[[WatcherEnd], int], end: socket.socket) -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
         # What the first process has to answer is more urgent.
         os.nice(NICER)
+        with suppress(OSError):
+            # It does not take the processor away from who has just been woken.
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         status = work(WatcherEnd(end))
     except BaseException:  # noqa: BLE001 - nothing of the first process may run on in this one
         traceback.print_exc()
