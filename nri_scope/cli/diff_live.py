@@ -369,7 +369,8 @@ class _Run(ProbeListener):
             if self._asked.unanswered:
                 asked += f" and did not for {self._asked.unanswered:,} containers"
         kept = f": {self._options.output}" if self._options.output else ""
+        events = max(0, counters.recorded - self._cri.answers)
         return (
-            f"{counters.recorded:,} events in {self._sessions:,} sessions of probes over "
+            f"{events:,} events in {self._sessions:,} sessions of probes over "
             f"{monotonic() - self._started:.0f} s, {counters.gaps:,} gaps{lost}{asked}{kept}"
         )

@@ -7,7 +7,7 @@ import time
 from functools import lru_cache
 
 from nri_scope.recorder.escape import safe
-from nri_scope.recorder.model import Event, Session
+from nri_scope.recorder.model import Event, Role, Session
 
 SHORT_ID = 12
 """Characters of an id that people use; container tools show as many."""
@@ -99,8 +99,10 @@ def subject(event: Event) -> str:
 
 
 def runtime(session: Session) -> str:
-    """``containerd 1.7.24, NRI 0.6.1 (inferred)``."""
+    """``containerd 1.7.24, NRI 0.6.1 (inferred)``; of what the CRI told, without NRI."""
     text = safe(f"{session.runtime_name} {session.runtime_version}".strip()) or "unknown runtime"
+    if session.role == Role.CRI:
+        return text
     if not session.nri_version:
         return f"{text}, NRI unknown"
     inferred = " (inferred)" if session.nri_version_inferred else ""

@@ -17,6 +17,7 @@ from nri_scope.recorder.container_status import (
     reply_as_plain,
     status_request,
 )
+from nri_scope.recorder.display import runtime
 from nri_scope.recorder.documents import document
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.model import Captured, Event, Role, SessionStart
@@ -171,3 +172,9 @@ def test_no_other_bytes_are_taken_for_a_question(request: bytes) -> None:
 
 def test_an_empty_answer_is_nothing() -> None:
     assert reply_as_plain(b"") == {}
+
+
+def test_a_session_of_the_cri_is_told_without_a_version_of_nri(path: Path) -> None:
+    with Recording.open(path) as recording:
+        told = [runtime(session) for session in recording.sessions()]
+    assert told == ["containerd 1.7.24, NRI 0.6.1 (inferred)", "containerd v2.1.9"]

@@ -23,6 +23,9 @@ WAITING_MAX = 2_000
 """Containers that may wait to be asked about; further ones are not asked about, and counted."""
 CALL_SECONDS = 10.0
 """For one call."""
+SETTLE = 0.2
+"""Seconds from when something happened to a container to when it is asked about: a container is
+usually created and started in that time, and one question does."""
 PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds before asking again about a container that the runtime does not know (yet)."""
 AWAY_PAUSE = 2.0
@@ -69,6 +72,7 @@ class Asker:
         client: Client,
         hearer: Hearer,
         *,
+        settle: float = SETTLE,
         pauses: tuple[float, ...] = PAUSES,
         away_pause: float = AWAY_PAUSE,
         wall_ns: Callable[[], int] = time_ns,
@@ -78,6 +82,7 @@ class Asker:
         """Containers given up: not known to the runtime, refused, or too many at a time."""
         self._client = client
         self._hearer = hearer
+        self._settle = settle
         self._pauses = pauses
         self._away_pause = away_pause
         self._wall_ns = wall_ns
@@ -97,7 +102,7 @@ class Asker:
         else:
             self._questions[container] = _Question()
             self._idle.clear()
-            self._due.put_nowait(container)
+            self._later(container, self._settle)
 
     def forget(self, container: str) -> None:
         """It was removed: not to be known is no failure any more."""
@@ -155,7 +160,7 @@ class Asker:
             self._hearer.answered(Answer(container, wall_ns, mono_ns, took_ns, text))
             if question.again:
                 self.answered += 1
-                self._later(container, 0)
+                self._later(container, self._settle)
             else:
                 self._done(container, answered=True)
 

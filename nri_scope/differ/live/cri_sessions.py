@@ -25,6 +25,8 @@ class CriSessions:
         self._start: CriBegan | None = None
         self._session: int | None = None
         self._away = False
+        self.answers = 0
+        """How many went into the recording."""
 
     def record_to(self, recorder: Recorder) -> None:
         """Where the answers go."""
@@ -49,6 +51,7 @@ class CriSessions:
         if self._session is None:
             # Not before there is something in it.
             self._session = recorder.begin_session(_session(start))
+        self.answers += 1
         recorder.capture(
             self._session,
             Captured(

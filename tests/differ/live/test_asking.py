@@ -70,7 +70,9 @@ class Asking:
     def __init__(self, pauses: int) -> None:
         self.client = Client()
         self.hearer = Hearer()
-        self.asker = Asker(self.client, self.hearer, pauses=(0.0,) * pauses, away_pause=0.0)
+        self.asker = Asker(
+            self.client, self.hearer, settle=0.0, pauses=(0.0,) * pauses, away_pause=0.0
+        )
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
