@@ -11,7 +11,7 @@ from typing import NamedTuple
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.recorder.reader import Recording
 
-from .deeds import GONE, HOOKS, Answers, Deed, Value, do, resources, shown
+from .deeds import GONE, Answers, Deed, Value, do, resources, shown
 
 State = dict[str, Value]
 
@@ -27,6 +27,9 @@ class Look(NamedTuple):
     plugin: str
     """``NN-name`` of the connection."""
     state: State
+    at_ns: int
+    ended_ns: int | None
+    """When the connection was lost; None: not at all."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +92,27 @@ class Truth:
         """
         looks = self.looks.get((event, container), [])
         deeds = self._by_event.get((event, container), [])
+        pairs = [pair for group in self.rounds(event, container) for pair in pairwise(group)]
         for possible in self._possible(deeds):
-            found = [_stretch(one, other, possible) for one, other in pairwise(looks)]
+            found = [_stretch(one, other, possible) for one, other in pairs]
             if all(_explains(one) for one in found):
                 return found
         lines = [f"{event} of {container}", *map(str, looks), *map(str, deeds)]
         raise Unexplained("\n".join(lines))
+
+    def rounds(self, event: str, container: str) -> list[list[Look]]:
+        """The looks that may be taken for one and the same event.
+
+        Once a connection is lost it may be that the runtime tries again with the others.
+        """
+        groups: list[list[Look]] = []
+        for look in self.looks.get((event, container), []):
+            if not groups or any(
+                one.ended_ns is not None and one.ended_ns < look.at_ns for one in groups[-1]
+            ):
+                groups.append([])
+            groups[-1].append(look)
+        return groups
 
     def _possible(self, deeds: list[Deed]) -> Iterator[list[tuple[float, Deed]]]:
         """Deeds with places in the chain: who shares an index may be on either side of it."""
@@ -130,18 +148,20 @@ def _looks(recording: Recording) -> dict[tuple[str, str], list[Look]]:
         "CreateContainer": lambda request: shown(
             api.CreateContainerRequest.FromString(request).container
         ),
-        "UpdateContainer": lambda request: resources(
+        "UpdateContainer": lambda request: _asked_for(
             api.UpdateContainerRequest.FromString(request).linux_resources
         ),
     }
+    ended = {session.id: session.ended_ns for session in recording.sessions()}
     found: dict[tuple[str, str], list[Look]] = {}
     for event, request, _ in recording.exchanges():
         if event.method in read:
-            look = Look(event.id, event.plugin, read[event.method](request))
+            state = read[event.method](request)
+            look = Look(event.id, event.plugin, state, event.at_ns, ended[event.session])
             found.setdefault((event.method, event.container_id), []).append(look)
     return found
 
 
-def is_hook(path: str) -> bool:
-    """Whether this is a list that plugins only add to."""
-    return path.startswith(HOOKS)
+def _asked_for(message: api.LinuxResources) -> State:
+    """What an update asks for; containerd sends 0 for what it does not."""
+    return {path: value for path, value in resources(message).items() if value != 0}

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``diff --live`` and ``blame`` say of a real containerd, against plugins' own notes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from nri_scope.differ import reading
+from nri_scope.oci import value_at
+from nri_scope.recorder.model import Role
+from nri_scope.recorder.reader import Recording
+from tests.runtime.testbed.connections import cut_oldest
+from tests.runtime.testbed.containerd import Containerd
+from tests.runtime.testbed.crew import Crew, crew
+from tests.runtime.testbed.crowd import Crowd
+from tests.runtime.testbed.diffing import PROBES, Diff, diffing
+from tests.runtime.testbed.driver import Container
+from tests.runtime.testbed.record import PATIENCE, command
+from tests.runtime.testbed.truth import Truth
+from tests.runtime.testbed.verdict import SHARES, Told, Verdict
+
+pytestmark = pytest.mark.runtime
+
+PODS, AT_A_TIME = 50, 8
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "diff.nriscope.db"
+
+
+async def test_no_change_is_laid_to_who_did_not_make_it(
+    containerd: Containerd, file: Path, tmp_path: Path
+) -> None:
+    crowd = Crowd(containerd)
+    async with crew(containerd, tmp_path) as plugins:
+        await plugins.join_go("20")
+        await plugins.join("40")
+        await plugins.join("60")
+        older = await crowd.start(PODS)
+        async with diffing(file, containerd) as diff:
+
+            async def cut() -> None:
+                cut_oldest(diff.pid, containerd.nri_socket)
+
+            async def kill() -> None:
+                await plugins.members["40"].kill()
+
+            async def join() -> None:
+                # With the index of a probe: it may be called before that or after it.
+                await plugins.join("50")
+
+            crowd.at = {8: kill, 14: join, 20: cut, 25: cut, 30: cut, 36: cut}
+            await crowd.live(PODS, at_a_time=AT_A_TIME)
+            await update_out_of_turn(containerd, plugins, older)
+            await crowd.end(older)
+            assert await diff.end() == 1, diff.words
+        assert not crowd.at
+
+    document: Told = json.loads(await printed("diff", file, "--format", "json"))
+    with Recording.open(file) as recording:
+        crew_answers = [one.answers for one in plugins.members.values()]
+        truth = Truth.of(recording, crew_answers, killed=["40-meddler"])
+        verdict = Verdict(truth, crowd.lives)
+        assert_told_right(
+            verdict, diff.rounds, [one for each in diff.rounds for one in each["changes"]]
+        )
+        assert_told_right(verdict, document["events"], document["changes"])
+        assert verdict.of_histories(reading.histories(recording)) == []
+        assert_seen_as_far_as_told(recording, diff)
+    assert_worth_it(document["changes"], truth)
+    assert await containerd.cri.ready()
+
+
+async def update_out_of_turn(containerd: Containerd, plugins: Crew, container: Container) -> None:
+    """A plugin asks for an update by itself; returns when the runtime has done it."""
+    plugin = plugins.members["60"]
+    plugin.process.send_signal(signal.SIGUSR1)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            wanted = [
+                deed.value
+                for deed in plugin.answers.deeds()
+                if (deed.event, deed.container) == ("UpdateContainers", container.id)
+            ]
+            details = await containerd.cri.container_status(container.id)
+            if wanted and value_at(dict(details.runtime_spec or {}), SHARES) == wanted[-1]:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def printed(*arguments: str | Path) -> str:
+    """What a command prints that ends with status 1."""
+    process = await asyncio.create_subprocess_exec(
+        *(command(), *arguments), stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 1
+    return output.decode()
+
+
+def assert_told_right(verdict: Verdict, rounds: list[Told], changes: list[Told]) -> None:
+    assert verdict.of_rounds(rounds) == []
+    # What became of a change is told as the same change once more.
+    assert verdict.of_changes([one for one in changes if not one["again"]]) == []
+    assert verdict.of_applied(changes) == []
+
+
+def assert_seen_as_far_as_told(recording: Recording, diff: Diff) -> None:
+    """Each probe lost its connection once, came back, and said so."""
+    sessions = Counter(one.plugin_index for one in recording.sessions() if one.role != Role.CRI)
+    assert sessions == dict.fromkeys(PROBES, 2)
+    gaps = [gap for gap in recording.gaps() if "not connected" in gap.reason]
+    assert len(gaps) == len(PROBES)
+    for index in PROBES:
+        assert any(f"probe {index}: session ended" in words for words in diff.words), diff.words
+
+
+def assert_worth_it(changes: list[Told], truth: Truth) -> None:
+    """Enough happened, of every kind: else little would have been compared."""
+    created = Counter(
+        plugin
+        for plugin, _ in {
+            (deed.plugin, deed.container)
+            for deed in truth.deeds
+            if deed.event == "CreateContainer" and deed.container == deed.about
+        }
+    )
+    assert len(created) == 4
+    assert created["60-meddler"] == PODS + 1
+    assert 0 < created["40-meddler"] < PODS / 2, created
+    assert 0 < created["50-meddler"] < PODS - 10, created
+    told = Counter((one["index"], one["evidence"][0]) for one in changes)
+    assert min(told[index, "probes"] for index in ("01–29", "31–49", "51–98")) > PODS, told
+    assert told["", "request"] > PODS / 4
+    assert {"add", "replace", "remove"} <= {one["op"] for one in changes}
+    applied = Counter(one["applied"] for one in changes)
+    assert applied["applied"] > 10 * PODS, applied
+
+
+async def test_what_an_older_nri_does_not_tell_is_said_in_one_line(
+    containerd: Containerd, file: Path
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(command(), "diff", "--live", "--validate", "--probes", "auto", "-o", file),
+        *("--socket", containerd.nri_socket),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    version = {"1.7": "0.6", "2.1": "0.8"}[containerd.binaries.series]
+    words: list[str] = []
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not any("the probes stay at" in line for line in words):
+                words.append((await process.stderr.readline()).decode())
+                assert words[-1], words
+            process.send_signal(signal.SIGINT)
+            _, rest = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    words += rest.decode().splitlines()
+    assert process.returncode == 0, words
+    (line,) = (line for line in words if "the probes stay at" in line)
+    assert f"NRI {version}" in line and "00, 50, 99" in line

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope diff --live`` as a user runs it, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from .containerd import Containerd
+from .packages import TestbedError
+from .record import PATIENCE, command
+
+PROBES = ("00", "30", "50", "99")
+
+Told = dict[str, Any]
+"""One round, as ``--format json`` tells it with ``--live``."""
+
+
+class Diff:
+    """A running ``nri-scope diff --live``; made by :func:`diffing`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, containerd: Containerd) -> None:
+        self._process = process
+        self._containerd = containerd
+        self._changed = asyncio.Condition()
+        self._open_streams = 2
+        self.rounds: list[Told] = []
+        """What it has printed."""
+        self.words: list[str] = []
+        """What it has said on stderr, line by line."""
+        self._readers = [
+            asyncio.ensure_future(self._read(process.stdout, self._take)),
+            asyncio.ensure_future(self._read(process.stderr, self.words.append)),
+        ]
+
+    @property
+    def pid(self) -> int:
+        """Of the process that is connected to the runtime."""
+        return self._process.pid
+
+    async def connected(self) -> None:
+        """Wait until all probes are in the chain.
+
+        :raises TestbedError: it ended before, or takes too long.
+        """
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not all(self._containerd.connections(f"{one}-nri-scope") for one in PROBES):
+                    if self._process.returncode is not None:
+                        raise TestbedError(f"diff ended before it was connected; {self._told()}")
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise TestbedError(f"diff: not connected; {self._told()}") from None
+
+    async def told(self, what: str, done: Callable[[], bool]) -> None:
+        """Wait until what it has told is enough.
+
+        :raises TestbedError: it ended before, or takes too long.
+        """
+        try:
+            async with asyncio.timeout(PATIENCE), self._changed:
+                await self._changed.wait_for(lambda: done() or self._open_streams == 0)
+        except TimeoutError:
+            raise TestbedError(f"diff: no {what} in {PATIENCE:g} s; {self._told()}") from None
+        if not done():
+            raise TestbedError(f"diff ended before {what}; {self._told()}")
+
+    async def end(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Send a signal, wait until it has ended; returns its exit status."""
+        if self._process.returncode is None:
+            self._process.send_signal(number)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                status = await self._process.wait()
+                await asyncio.gather(*self._readers)
+        except TimeoutError:
+            self._process.kill()
+            raise TestbedError(f"diff did not end; {self._told()}") from None
+        return status
+
+    def _told(self) -> str:
+        return f"it told of {len(self.rounds)} rounds and said: {' | '.join(self.words)}"
+
+    def _take(self, line: str) -> None:
+        self.rounds.append(cast(Told, json.loads(line)))
+
+    async def _read(self, stream: asyncio.StreamReader | None, take: Callable[[str], None]) -> None:
+        assert stream is not None
+        try:
+            async for line in stream:
+                take(line.decode(errors="replace").rstrip("\n"))
+                async with self._changed:
+                    self._changed.notify_all()
+        finally:
+            self._open_streams -= 1
+            async with self._changed:
+                self._changed.notify_all()
+
+
+@asynccontextmanager
+async def diffing(file: Path, containerd: Containerd) -> AsyncIterator[Diff]:
+    """``nri-scope diff --live`` with four probes and the CRI, once it is in the chain."""
+    process = await asyncio.create_subprocess_exec(
+        *(command(), "diff", "--live", "--probes", ",".join(PROBES), "--format", "json"),
+        *("--socket", containerd.nri_socket, "--cri", containerd.layout.cri_socket, "-o", file),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=16 << 20,
+    )
+    diff = Diff(process, containerd)
+    try:
+        await diff.connected()
+        yield diff
+    finally:
+        if process.returncode is None:
+            await diff.end(signal.SIGKILL)

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``diff`` says of a crowd of containers, against what plugins noted and the runtime said.
+
+Every method returns what is wrong, in words; nothing where all is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from nri_scope.differ import History, Owner, Who
+from nri_scope.oci import ABSENT, Absent, Json, Spec, pointer, value_at
+
+from .crowd import Life
+from .deeds import GONE, MOUNTS, Deed, Value
+from .truth import Stretch, Truth
+
+Told: TypeAlias = "dict[str, Any]"
+"""A change or a round, as JSON."""
+
+RESOURCES = "/linux/resources/"
+SHARES = "/linux/resources/cpu/shares"
+LIMIT, SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
+RULES, DEVICES = "/linux/resources/devices/", "/linux/devices/"
+SET_AGAIN = ("/linux/resources/cpu/period", "/linux/resources/cpu/cpus")
+"""What plugins set to the same value more than once, so that it need not change."""
+
+
+class Range(NamedTuple):
+    """Who may have done something, by an owner in JSON or of our own."""
+
+    who: str
+    plugins: tuple[str, ...]
+    first: str
+    last: str
+    ties: tuple[str, ...]
+    or_runtime: bool
+
+    @classmethod
+    def of(cls, detail: Mapping[str, Any]) -> Range:
+        return cls(
+            detail["who"],
+            tuple(detail["plugins"]),
+            detail["first"],
+            detail["last"],
+            tuple(detail["ties"]),
+            detail["or_runtime"],
+        )
+
+    @classmethod
+    def of_owner(cls, owner: Owner) -> Range:
+        return cls(
+            str(owner.who), owner.plugins, owner.first, owner.last, owner.ties, owner.or_runtime
+        )
+
+    def holds(self, plugin: str) -> bool:
+        """Whether it can have been this one (``NN-name``)."""
+        if self.who == Who.UNKNOWN:
+            return True
+        if self.plugins:
+            return plugin in self.plugins
+        return bool(self.first) and (
+            self.first <= plugin[:2] <= self.last or plugin[:2] in self.ties
+        )
+
+    @property
+    def holds_others(self) -> bool:
+        """Whether it can have been nobody's doing among the plugins."""
+        return self.or_runtime or self.who in (Who.RUNTIME, Who.REQUEST, Who.UNKNOWN)
+
+
+class Verdict:
+    """Everything that is known, and what is wrong with what was told."""
+
+    def __init__(self, truth: Truth, lives: Mapping[str, Life]) -> None:
+        self._truth = truth
+        self._lives = lives
+        self._stretches: dict[int, Stretch] = {}
+        for event, container in truth.looks:
+            for one in truth.stretches(event, container):
+                self._stretches[one.last.event] = one
+        self._deeds: dict[str, list[Deed]] = {}
+        for deed in truth.deeds:
+            self._deeds.setdefault(deed.container, []).append(deed)
+
+    # -- changes ----------------------------------------------------------------------------
+
+    def of_changes(self, told: list[Told]) -> list[str]:
+        """Whether each change was made by who is said to, and none is missing that can be seen."""
+        problems: list[str] = []
+        between: dict[int, list[Told]] = {}
+        for one in told:
+            if one["evidence"] == ["probes"]:
+                between.setdefault(one["event"], []).append(one)
+            elif problem := self._wrong_author(one):
+                problems.append(f"{problem}: {_words(one)}")
+        for event in {*between, *self._stretches}:
+            stretch = self._stretches.get(event)
+            if stretch is None:
+                problems += [f"nothing is known of that: {_words(one)}" for one in between[event]]
+            else:
+                problems += self._of_stretch(stretch, between.get(event, []))
+        return problems
+
+    def _of_stretch(self, stretch: Stretch, told: list[Told]) -> Iterator[str]:
+        changed = stretch.changed
+        missing = {path for path in changed if path not in SET_AGAIN}
+        seen: dict[str, set[str]] = {}
+        for one in told:
+            path, owner = one["path"], Range.of(one["owner_detail"])
+            if not _is_between(owner, stretch):
+                yield f"not between {_names(stretch)}: {_words(one)}"
+            member = next((each for each in changed if _is_at(path, each)), None)
+            if member is None:
+                if not (_is_move(one, stretch) or _is_swap(one, changed)):
+                    yield f"nobody did that: {_words(one)}"
+                continue
+            missing.discard(member)
+            if one["op"] != "move":
+                seen.setdefault(member, set()).add(path[len(member) + 1 :])
+                if not _is_right(one, path[len(member) + 1 :], changed[member]):
+                    yield f"it was {changed[member]}: {_words(one)}"
+            authors = stretch.authors(member)
+            if not any(map(owner.holds, authors)):
+                yield f"it was {authors}: {_words(one)}"
+        yield from (
+            f"missing between {_names(stretch)}: {path} {changed[path]} by {stretch.authors(path)}"
+            for path in missing
+        )
+        for member, parts in seen.items():
+            if "" not in parts and parts != _parts(changed[member]):
+                yield f"of {member} {changed[member]} only {parts} is told"
+
+    def _wrong_author(self, one: Told) -> str:
+        """Why this cannot be, or ""; for what did not show between two connections."""
+        owner, container = Range.of(one["owner_detail"]), one["container_id"]
+        authors = self._authors(container, one["path"], one["after"])
+        if authors and not (owner.or_runtime and _follows(one["path"])):
+            return "" if any(map(owner.holds, authors)) else f"it was {authors}"
+        life = self._lives.get(container)
+        is_request = one["path"] == SHARES and life and one["after"] == life.shares
+        if one["evidence"] == ["request"] and not is_request:
+            return "nobody asked for that"
+        return "" if owner.holds_others else "nobody did that"
+
+    def _authors(self, container: str, path: str, value: Json) -> list[str]:
+        """Who asked for exactly this, at any time."""
+        return [
+            deed.plugin for deed in self._deeds.get(container, []) if _is_doing(deed, path, value)
+        ]
+
+    def of_rounds(self, told: list[Told]) -> list[str]:
+        """Whether it is said of each event who saw it, and what is not known for want of that."""
+        problems = []
+        left = {key: self._truth.rounds(*key) for key in self._truth.looks}
+        for one in told:
+            key, where = (
+                (one["event"], one["container_id"]),
+                f"{one['event']} of {one['container']}",
+            )
+            if key not in left:
+                continue
+            seen = [look.plugin for look in left[key].pop(0)] if left[key] else []
+            if one["seen_by"] != seen:
+                problems.append(f"{where} was seen by {seen}, not by {one['seen_by']}")
+            elif set(one["missed_by"]) & set(seen):
+                problems.append(f"{where} was not missed by {one['missed_by']}")
+            elif one["event"] == "CreateContainer" and not seen[0].startswith("00"):
+                words = f"no connection before {seen[0]}"
+                if not any(words in each for each in one["remarks"]):
+                    problems.append(f"{where}: nothing is said of who was before {seen[0]}")
+        missing = (key for key, rounds in left.items() if rounds)
+        return [*problems, *(f"{event} of {container} is missing" for event, container in missing)]
+
+    # -- whole containers -------------------------------------------------------------------
+
+    def of_histories(self, histories: Mapping[str, History]) -> list[str]:
+        """Whether each line of a container belongs to who made it, to the end."""
+        problems = [
+            f"{life.name} is missing" for id, life in self._lives.items() if id not in histories
+        ]
+        for container, history in histories.items():
+            paths = {deed.path for deed in self._deeds.get(container, [])}
+            looks = self._truth.looks.get(("CreateContainer", container), [])
+            if looks:
+                paths |= looks[0].state.keys()
+            for path, value in _lines(history.spec, sorted(paths)):
+                owner = Range.of_owner(history.owner_of(path)[0])
+                authors = self._authors(container, path, value)
+                where = f"{history.name} {path}: {value!r} of {history.owner_of(path)[0]}"
+                if authors and not any(map(owner.holds, authors)):
+                    problems.append(f"it was {authors}: {where}")
+                if not authors and not owner.holds_others:
+                    problems.append(f"no plugin did that: {where}")
+            from_the_start = bool(looks) and looks[0].plugin.startswith("00")
+            if history.base_owner.exact != from_the_start:
+                problems.append(f"{history.name} began with {history.base_owner}")
+            problems += self._of_reality(history)
+        return problems
+
+    def _of_reality(self, history: History) -> Iterator[str]:
+        """Whether its resources in the end are what the runtime says, or what came after that."""
+        life = self._lives.get(history.id)
+        if life is None:
+            return
+        for path in {deed.path for deed in self._deeds.get(history.id, [])}:
+            if path.startswith(RESOURCES):
+                known, real = value_at(history.spec, path), value_at(life.real[-1], path)
+                if known != real and not self._authors(history.id, path, _plain(known)):
+                    yield f"{history.name} {path} is {real!r}, not {known!r}"
+
+    # -- what was applied -------------------------------------------------------------------
+
+    def of_applied(self, told: list[Told]) -> list[str]:
+        """Whether what is said to be applied, or not to be, agrees with the runtime's spec."""
+        problems = []
+        for one in told:
+            life = self._lives.get(one["container_id"])
+            if one["applied"] is None or life is None or one["op"] == "move":
+                continue
+            real = [value_at(each, one["path"]) for each in life.real]
+            if problem := self._wrong_outcome(one, real):
+                problems.append(f"{problem}: {_words(one)} {one['applied']} {one['actual']!r}")
+        return problems
+
+    def _wrong_outcome(self, one: Told, real: list[Json | Absent]) -> str:
+        wanted: Json | Absent = ABSENT if one["op"] == "remove" else one["after"]
+        path, container = one["path"], one["container_id"]
+        # Resources go on being changed, also between two questions.
+        moves_on = path.startswith(RESOURCES)
+        if one["applied"] == "applied":
+            if any(_is_made(path, wanted, each) for each in real):
+                return ""
+            return "" if moves_on and self._authors(container, path, one["after"]) else f"{real}"
+        if all(_is_made(path, wanted, each) for each in real):
+            return f"{real}"
+        actual = one["before"] if one["applied"] == "not applied" else one["actual"]
+        there = [_plain(each) for each in real]
+        if actual in there or (moves_on and self._authors(container, path, actual)):
+            return ""
+        return f"{real}"
+
+
+def _lines(spec: Spec, paths: Iterable[str]) -> Iterator[tuple[str, Json]]:
+    """What is at these paths, line by line: each line may have an owner of its own."""
+    for path in paths:
+        value = value_at(spec, path)
+        if isinstance(value, dict):
+            yield from ((pointer(path, key), part) for key, part in value.items())
+        elif not isinstance(value, Absent):
+            yield path, value
+
+
+def _follows(path: str) -> bool:
+    """Whether it is the runtime that makes this out of what a plugin asked for."""
+    return path == SWAP or path.startswith(RULES)
+
+
+def _is_between(owner: Range, stretch: Stretch) -> bool:
+    first, last = stretch.first.plugin[:2], stretch.last.plugin[:2]
+    after, before = f"{int(first) + 1:02}", f"{int(last) - 1:02}"
+    return owner == Range(Who.ONE_OF, (), after, before, (first, last), False)
+
+
+def _is_at(path: str, member: str) -> bool:
+    return path == member or path.startswith(f"{member}/")
+
+
+def _is_move(one: Told, stretch: Stretch) -> bool:
+    return one["op"] == "move" and any(deed.path.startswith(MOUNTS) for deed in stretch.deeds)
+
+
+def _is_swap(one: Told, changed: Mapping[str, tuple[Value, Value]]) -> bool:
+    """The swap limit follows the memory limit."""
+    same: bool = LIMIT in changed and one["after"] == changed[LIMIT][1]
+    return one["path"] == SWAP and same
+
+
+def _is_right(one: Told, part: str, truth: tuple[Value, Value]) -> bool:
+    before, after = (_part(value, part) for value in truth)
+    # Of an update there is no knowing here what was before.
+    known: bool = before is GONE or one["before"] == _plain(before)
+    same: bool = one["after"] == _plain(after)
+    return known and same
+
+
+def _parts(truth: tuple[Value, Value]) -> set[str]:
+    before, after = (value if isinstance(value, dict) else {} for value in truth)
+    return {key for key in {**before, **after} if before.get(key) != after.get(key)}
+
+
+def _part(value: Value, part: str) -> Value:
+    if not part:
+        return value
+    return value.get(part, GONE) if isinstance(value, dict) else GONE
+
+
+def _is_doing(deed: Deed, path: str, value: Json) -> bool:
+    if path == SWAP:
+        path = LIMIT
+    if path.startswith(RULES):
+        device = deed.value
+        return (
+            deed.path.startswith(DEVICES)
+            and isinstance(device, dict)
+            and isinstance(value, dict)
+            and all(device[name] == value.get(name) for name in ("type", "major", "minor"))
+        )
+    base = path.partition("#")[0]
+    if not _is_at(base, deed.path):
+        return False
+    same: bool = _plain(_part(deed.value, base[len(deed.path) + 1 :])) == value
+    return same
+
+
+def _is_made(path: str, wanted: Json | Absent, real: Json | Absent) -> bool:
+    """Whether it is there as wanted; a runtime fills in more of a device."""
+    if isinstance(wanted, dict) and isinstance(real, dict) and path.startswith(DEVICES):
+        return wanted.items() <= real.items()
+    same: bool = wanted == real
+    return same
+
+
+def _plain(value: Value | Absent) -> Json:
+    return None if isinstance(value, Absent) or value is GONE else value
+
+
+def _names(stretch: Stretch) -> str:
+    return f"{stretch.first.plugin} and {stretch.last.plugin}"
+
+
+def _words(one: Told) -> str:
+    return (
+        f"event {one['event']}, {one['container']}: {one['op']} {one['path']} "
+        f"{one['before']!r} -> {one['after']!r} by {one['owner']} ({', '.join(one['evidence'])})"
+    )
