@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from nri_scope.differ import Differ, History
 from nri_scope.differ.model import Asked, RoundDiff, Step
 from nri_scope.differ.reading import rounds
 from nri_scope.recorder.reader import Recording
@@ -38,6 +39,7 @@ class Found:
     """All that the differ says of one recording."""
 
     rounds: list[RoundDiff]
+    histories: dict[str, History]
     steps: dict[str, list[Step]] = field(default_factory=lambda: defaultdict(list))
     """By the container's id."""
     asked: dict[str, list[Asked]] = field(default_factory=lambda: defaultdict(list))
@@ -48,7 +50,8 @@ class Found:
     def of(cls, recording: Path) -> Found:
         """Read it."""
         with Recording.open(recording) as opened:
-            found = cls(list(rounds(opened)))
+            differ = Differ(opened.sessions())
+            found = cls(list(rounds(opened, differ=differ)), differ.histories)
         for one in found.rounds:
             found.about.setdefault((one.name, one.container), one)
             for step in one.steps:

@@ -6,15 +6,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 from google.protobuf.message import Message
 
+from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.logger.logger import Logger
 from nri_scope.logger.service import LoggerService
@@ -22,6 +23,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.merging import adjusted, updated
 from nri_scope.nri.versions import V0_10, V0_12, NriVersion
 from nri_scope.plugin import Identity, unix_socket
+from nri_scope.recorder import container_status
 from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from tests.interop.attribution_cases import (
@@ -222,7 +224,8 @@ class _Chain:
         if dedicated:
             message = getattr(api, f"{event}Request")(pod=POD)
         else:
-            message = api.StateChangeEvent(event=Event[event].value, pod=POD)
+            number = cast("api.Event.ValueType", Event[event].value)
+            message = api.StateChangeEvent(event=number, pod=POD)
         if container is not None:
             message.container.CopyFrom(container)  # type: ignore[attr-defined]
         return event if dedicated else "StateChange", message.SerializeToString()
@@ -260,8 +263,8 @@ async def _chain(
         chain = _Chain(runtime, plugins, tee, {}, version)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         for number, one in enumerate(sorted((*PROBES, *PLUGINS)), 1):
+            requests = folder / f"{one}.requests"
             if one in PLUGINS:
-                requests = folder / f"{one}.requests"
                 plugins[one] = await stack.enter_async_context(
                     await ReferencePlugin.connect(
                         socket,
@@ -328,8 +331,8 @@ class View:
     probes: tuple[str, ...] = ()
     validator: bool = False
     taps: tuple[str, ...] = ()
-    later: bool = True
-    """Whether anything after creations and updates is seen."""
+    real: Callable[[str], oci.Spec | None] | None = None
+    """What the CRI tells of a container, by its name, once it is created. None: nobody asks."""
 
 
 def write(seen: Run, view: View, path: Path) -> Path:
@@ -349,8 +352,48 @@ def write(seen: Run, view: View, path: Path) -> Path:
                 at_ns, at_ns, one.method, one.request, one.reply, 0, "", 50_000, 2 * 10**9
             ),
         )  # fmt: skip
+        if view.real is not None and one.plugin == max(chosen):
+            _ask_cri(recorder, sessions, seen, view.real, one, at_ns)
     recorder.close()
     return path
+
+
+def _ask_cri(
+    recorder: Recorder,
+    sessions: dict[str, int],
+    seen: Run,
+    real: Callable[[str], oci.Spec | None],
+    after: Asked,
+    at_ns: int,
+) -> None:
+    """ContainerStatus, once a container is created."""
+    if after.method != "PostCreateContainer":
+        return
+    container = api.PostCreateContainerRequest.FromString(after.request).container
+    spec = real(container.name)
+    if spec is None:
+        return
+    if "cri" not in sessions:
+        like = seen.starts[PROBES[0]]
+        sessions["cri"] = recorder.begin_session(
+            replace(
+                like,
+                role=Role.CRI,
+                plugin_index="",
+                plugin_name="cri",
+                nri_version="",
+                started_ns=at_ns,
+            )
+        )
+    request = container_status.status_request(container.id)
+    reply = json.dumps({"runtimeSpec": spec}).encode()
+    recorder.capture(
+        sessions["cri"],
+        Captured(
+            at_ns + 1, at_ns + 1, container_status.METHOD, request, reply, 0, "", 1000, 0,
+            container_status.SERVICE,
+        ),
+    )  # fmt: skip
 
 
 def _wanted(one: Asked, view: View) -> bool:

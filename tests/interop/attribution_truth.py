@@ -55,6 +55,13 @@ def shown_to_later(case: Case) -> bool:
     return not (case.did in _REMOVALS and case.entry.name in REMOVAL_NOT_SHOWN)
 
 
+def by_chance(case: Case) -> bool:
+    """Whether the merged reply says both, the value and its removal: the runtime does them in the
+    random order of a Go map.
+    """
+    return case.did is Did.REMOVE_OTHERS and case.entry.name in REMOVAL_NOT_SHOWN
+
+
 def shown(case: Case) -> tuple[Spec, Spec, Spec]:
     """What plugins are shown of the field: the first, those after it, those after the second."""
     before, between, after = case.states
@@ -66,7 +73,7 @@ def shown(case: Case) -> tuple[Spec, Spec, Spec]:
         )
     if shown_to_later(case):
         return before, between, after
-    if case.did is Did.REMOVE_OTHERS and case.entry.name in REMOVAL_NOT_SHOWN:
+    if by_chance(case):
         return before, between, between
     return before, before, before
 
@@ -108,7 +115,7 @@ class Truth:
         """Who can be meant by a step; nobody: nothing like that ever happened."""
         path, change = step.change.path, step.change
         for kind in ("wanted", "shown"):
-            values = [_value(getattr(moment, kind), path) for moment in self.moments]
+            values = [value_or_none(getattr(moment, kind), path) for moment in self.moments]
             found = frozenset(
                 self.moments[number].actor
                 for number in range(1, len(values))
@@ -127,11 +134,13 @@ class Truth:
         return frozenset(
             now.actor
             for before, now in pairwise(self.moments)
-            if _value(before.shown, "/linux/devices") != _value(now.shown, "/linux/devices")
+            if value_or_none(before.shown, "/linux/devices")
+            != value_or_none(now.shown, "/linux/devices")
         )
 
 
-def _value(spec: Spec, path: str) -> Json:
+def value_or_none(spec: Spec, path: str) -> Json:
+    """What is there; None for nothing."""
     value = oci.value_at(spec, path)
     return None if isinstance(value, oci.Absent) else value
 

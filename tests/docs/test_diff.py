@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/diff.md says what is true: its commands run, what it names is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from nri_scope.cli.main import cli
+from nri_scope.differ import Evidence
+from tests.cli.command import NRI_SCOPE
+from tests.docs.readme import ROOT
+from tests.replay.recordings import of_capture
+
+TEXT = (ROOT / "docs" / "diff.md").read_text()
+WAITS = "sudo nri-scope diff --live --probes 00,25,50,99 -o changes.nriscope.db"
+"""Needs a runtime; that its options exist is all that is checked."""
+
+
+def commands() -> list[str]:
+    blocks = re.findall(r"^```\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the commands run."""
+    made = tmp_path_factory.mktemp("diff")
+    of_capture("containerd-2.1.9", made / "one.nriscope.db")
+    of_capture("containerd-1.7.24", made / "two.nriscope.db")
+    for name, value in (("X", "1"), ("Y", "2")):
+        spec = {"ociVersion": "1.2.0", "process": {"env": [f"FOO={value}"]}}
+        (made / f"{name}.json").write_text(json.dumps(spec))
+    return made
+
+
+@pytest.mark.parametrize("line", [line for line in commands() if line != WAITS])
+def test_a_command_of_the_page_runs_and_finds_something(line: str, folder: Path) -> None:
+    text = re.sub(r"\bFILE\b", shlex.quote("one.nriscope.db"), line)
+    text = re.sub(r"\bOTHER\b", shlex.quote("two.nriscope.db"), text)
+    done = subprocess.run(
+        ["sh", "-ec", text],
+        cwd=folder,
+        env={**os.environ, "PATH": f"{Path(NRI_SCOPE).parent}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, ""), done.stdout
+    assert done.stdout
+
+
+def test_the_command_that_needs_a_runtime_has_options_that_exist() -> None:
+    assert WAITS in commands()
+    command = cli.get_command(click.Context(cli), "diff")
+    assert command is not None
+    command.make_context("diff", shlex.split(WAITS)[3:])
+
+
+def test_every_option_that_it_names_exists_and_each_option_is_named() -> None:
+    options = set()
+    for name in ("diff", "blame"):
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        options |= {
+            one for parameter in command.params for one in parameter.opts if one[:2] == "--"
+        }
+    assert set(re.findall(r"(--[a-z][a-z-]+)", TEXT)) <= options
+    shared = {"--help", "--socket", "--name", "--wait", "--since", "--until", "--output"}
+    assert not {option for option in options - shared if option not in TEXT}
+
+
+def test_table_of_evidence_is_complete() -> None:
+    table = TEXT.partition("## Evidence")[2].partition("##")[0]
+    named = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    assert {one.strip("`") for line in named for one in line.split(", ")} == set(Evidence)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of docs/diff.md: which source of evidence sees what. Run it to print the table.
+
+python -m tests.interop.attribution_table
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from nri_scope import oci
+from tests.interop.attribution_cases import (
+    FIRST,
+    SECOND,
+    Asker,
+    Case,
+    Did,
+    UpdateCase,
+    cases,
+    update_cases,
+)
+from tests.interop.attribution_expected import expected_of, expected_of_update, real_spec
+from tests.interop.attribution_fields import ENTRIES, Entry
+from tests.interop.attribution_found import PROBED, REPLIES, VALIDATED, seen_by
+from tests.interop.attribution_run import Run
+from tests.interop.attribution_truth import of_creation, refused
+from tests.interop.build import Merger
+
+NEWEST = Merger.NRI_0_12
+PAGE = Path(__file__).parents[2] / "docs" / "diff.md"
+HEAD = (
+    "| field | since NRI | plugins can | probes | validator | replies | later events | CRI |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
+CAN = {
+    Did.ADD: "add",
+    Did.REPLACE: "replace",
+    Did.REMOVE: "remove",
+    Did.REMOVE_OTHERS: "remove",
+    Did.CONFLICT: "conflict",
+}
+SETTING = (Did.ADD, Did.REPLACE, Did.REPLACE_OTHERS, Did.ADD_BOTH)
+REMOVING = (Did.REMOVE,)
+
+
+def table() -> str:
+    """By what the tests expect of the newest version."""
+    seen = seen_by(NEWEST)
+    every = cases(seen.version)
+    lines = (
+        _line(entry, [case for case in every if case.entry is entry], seen) for entry in ENTRIES
+    )
+    return "\n".join((HEAD, *lines))
+
+
+def _line(entry: Entry, own: list[Case], seen: Run) -> str:
+    other = any(one.field.path == entry.field.path for one in ENTRIES if one is not entry)
+    what = f"`{entry.field.path}`{' by its class' if other and not entry.removable else ''}"
+    done = [case for case in own if not refused(case, seen.version)]
+    can = dict.fromkeys(
+        "add" if entry.appends and case.did is Did.REPLACE else CAN[case.did]
+        for case in own
+        if case.did in CAN
+    )
+    cells = (
+        what,
+        entry.field.since.removesuffix(".0"),
+        ", ".join(can),
+        *(_both(done, seen, view) for view in (PROBED, VALIDATED, REPLIES)),
+        _what_shows(done, seen, cri=False),
+        _what_shows(done, seen, cri=True),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _both(done: Iterable[Case], seen: Run, view: str) -> str:
+    """How exactly it is seen: set, and removed where that is another thing."""
+    done = tuple(done)
+    sets = {_how(case, view, seen) for case in done if case.did in SETTING}
+    removals = {_how(case, view, seen) for case in done if case.did in REMOVING}
+    return _cell(sets, removals)
+
+
+def _cell(sets: set[str], removals: set[str]) -> str:
+    (set_,) = sets - {"–"} or {"–"}
+    if not removals or removals == {set_}:
+        return set_
+    (removal,) = removals
+    return f"{set_}; removal {'no' if removal == '–' else removal}".replace("–;", "no;")
+
+
+def _how(case: Case, view: str, seen: Run) -> str:
+    owners = {one.owner for one in expected_of(case, view, seen)}
+    if not owners:
+        return "–"
+    if owners <= {FIRST, SECOND, f"one of {FIRST}, {SECOND}"}:
+        return "exact"
+    return "nobody named" if owners == {"unknown"} else "range"
+
+
+def _what_shows(done: Iterable[Case], seen: Run, *, cri: bool) -> str:
+    """Whether the container shows it in the end: in events, or in the runtime's own spec."""
+    sets, removals = set(), set()
+    for case in done:
+        moments = of_creation(case, seen).moments
+        before, after = moments[0].wanted, moments[-1].wanted
+        if cri:
+            before, after = real_spec(case, None), real_spec(case, seen)
+        shows = "yes" if not oci.same(before, after) else "–"
+        if case.did in SETTING:
+            sets.add(shows)
+        elif case.did in REMOVING:
+            removals.add(shows)
+    return _cell(sets, removals)
+
+
+UPDATES = (
+    "| who is updated, and in the reply to what | probes | validator | replies |\n|---|---|---|---|"
+)
+ASKED = {
+    "the container itself, UpdateContainer": (Asker.UPDATE, False),
+    "another container, CreateContainer": (Asker.CREATE, True),
+    "another container, UpdateContainer": (Asker.UPDATE, True),
+    "another container, StopContainer": (Asker.STOP, True),
+    "any container, in no reply (UpdateContainers)": (Asker.UNASKED, False),
+}
+
+
+def table_of_updates() -> str:
+    """The same for updates."""
+    every = update_cases(seen_by(NEWEST).version)
+    lines = []
+    for what, (asker, other) in ASKED.items():
+        own = [
+            case
+            for case in every
+            if case.asker is asker and (case.subject is not None) == other and not case.conflict
+        ]
+        cells = (_of_updates(own, view) for view in (PROBED, VALIDATED, REPLIES))
+        lines.append(f"| {what} | {' | '.join(cells)} |")
+    return "\n".join((UPDATES, *lines))
+
+
+def _of_updates(own: Iterable[UpdateCase], view: str) -> str:
+    owners = {one.owner for case in own for one in expected_of_update(case, view)}
+    if not owners:
+        return "–"
+    return "exact" if owners <= {FIRST, SECOND} else "range"
+
+
+def inserted(page: str) -> str:
+    """The page with the tables between their marks."""
+    for mark, rows in (("sources", table()), ("updates", table_of_updates())):
+        before, begin, rest = page.partition(f"<!-- {mark} -->\n")
+        _, end, after = rest.partition(f"<!-- end of {mark} -->\n")
+        assert begin and end, f"the page lacks a mark for its {mark}"
+        page = f"{before}{begin}\n{rows}\n\n{end}{after}"
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(inserted(PAGE.read_text()))
