@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from nri_scope.oci import Change, Json
 
 from .owner import Owner
+
+NameOf: TypeAlias = Callable[[str], str]
+"""From a container's id to ``ns/pod/container``, from a pod's to ``ns/pod``, or to the beginning
+of the id where that was never told."""
 
 
 class Evidence(StrEnum):
@@ -29,6 +34,22 @@ class Evidence(StrEnum):
     """The runtime's answer to ContainerStatus: the spec that was really used."""
     REQUEST = "request"
     """The runtime's own request says so: what it asks plugins about."""
+
+    @property
+    def meaning(self) -> str:
+        """In a few words, for legends."""
+        return _MEANING[self]
+
+
+_MEANING = {
+    Evidence.TAP: "the plugin's own answer",
+    Evidence.REPLAY: "the plugin's own answer in a replay",
+    Evidence.VALIDATOR: "the runtime's list of last owners",
+    Evidence.PROBES: "two connections of the chain saw it differently",
+    Evidence.EVENTS: "a later event shows it",
+    Evidence.CRI: "the spec that the runtime really used",
+    Evidence.REQUEST: "the runtime's own request",
+}
 
 
 class Applied(StrEnum):

@@ -18,15 +18,6 @@ LETTERS = {
     Evidence.CRI: "C",
     Evidence.REQUEST: "Q",
 }
-_MEANING = {
-    Evidence.TAP: "the plugin's own answer",
-    Evidence.REPLAY: "the plugin's own answer in a replay",
-    Evidence.VALIDATOR: "the runtime's list of last owners",
-    Evidence.PROBES: "two connections of the chain saw it differently",
-    Evidence.EVENTS: "a later event shows it",
-    Evidence.CRI: "the spec that the runtime really used",
-    Evidence.REQUEST: "the runtime's own request",
-}
 _WIDEST = 40
 """Columns for an owner where nothing else sets a limit."""
 
@@ -92,7 +83,7 @@ class Gutter:
         if any(owner.who is Who.REQUEST for owner in self._owners):
             lines.append("CRI request: whoever asked the runtime for it, usually the kubelet")
         lines += (
-            f"{LETTERS[one]}: {_MEANING[one]} ({one})" for one in Evidence if one in self._evidence
+            f"{LETTERS[one]}: {one.meaning} ({one})" for one in Evidence if one in self._evidence
         )
         return lines
 

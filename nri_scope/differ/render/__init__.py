@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from nri_scope.differ.model import NameOf
+
 from .document import JsonRenderer
 from .markdown import MarkdownRenderer
-from .renderer import Format, NameOf, Renderer
+from .renderer import Format, Renderer
 from .text import TextRenderer
 
 __all__ = ["Format", "NameOf", "Renderer", "renderer"]

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from nri_scope.differ.compare import Comparison, Difference, Named, Pair, Side
+from nri_scope.differ.records import change_record, owner_record
 from nri_scope.recorder.plain import Plain
-from nri_scope.recorder.records import SCHEMA_VERSION, rfc3339
+from nri_scope.recorder.records import SCHEMA_VERSION, rfc3339, to_json
 
 from . import words
 from .changelines import change_lines
-from .document import change_record, encoded, owner_record
 from .layout import BOLD, DIM, GREEN, RED, Layout
 from .legend import Legend
 from .markdown import HEADINGS, change_cells
@@ -35,7 +35,7 @@ def comparison(
     """Lines about the recordings called `a` and `b`."""
     match output_format:
         case "json":
-            yield encoded(_document(a, b, found))
+            yield to_json(_document(a, b, found))
         case "markdown":
             yield from squeezed(_markdown(a, b, found))
         case "text":

@@ -8,16 +8,6 @@ from collections.abc import Iterable
 from nri_scope.differ.model import Evidence, RoundDiff
 from nri_scope.differ.owner import Owner, Who
 
-_MEANING = {
-    Evidence.TAP: "the plugin's own answer",
-    Evidence.REPLAY: "the plugin's own answer in a replay",
-    Evidence.VALIDATOR: "the runtime's list of last owners",
-    Evidence.PROBES: "seen before and after",
-    Evidence.EVENTS: "a later event shows it",
-    Evidence.CRI: "the spec that the runtime really used",
-    Evidence.REQUEST: "the runtime's own request",
-}
-
 
 class Legend:
     """Remembers what needs an explanation, and explains it once."""
@@ -64,6 +54,6 @@ class Legend:
                 "the same index has no order"
             )
         if self._evidence:
-            known = [f"{one}: {_MEANING[one]}" for one in Evidence if one in self._evidence]
+            known = [f"{one}: {one.meaning}" for one in Evidence if one in self._evidence]
             found.append(f"evidence: {'; '.join(known)}")
         return found

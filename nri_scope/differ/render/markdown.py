@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nri_scope.differ.model import RoundDiff, Step
+from nri_scope.differ.model import NameOf, RoundDiff, Step
 from nri_scope.oci import Change
 from nri_scope.recorder.records import rfc3339
 
 from . import words
 from .legend import Legend
 from .marks import code, folded, prose, table
-from .renderer import NameOf
 from .values import clipped_pair, place, sides
 
 _VALUE_MAX = 200

@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from nri_scope.differ.model import RoundDiff
+from nri_scope.differ.model import NameOf, RoundDiff
 
 Format: TypeAlias = Literal["text", "json", "markdown"]
-
-NameOf: TypeAlias = Callable[[str], str]
-"""From a container's id to ``ns/pod/container``, from a pod's to ``ns/pod``, or to the beginning
-of the id where that was never told."""
 
 
 class Renderer(Protocol):

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from nri_scope.differ.records import change_record
 from nri_scope.oci import Change
-from nri_scope.recorder.records import SCHEMA_VERSION
+from nri_scope.recorder.records import SCHEMA_VERSION, to_json
 
 from .changelines import change_lines
-from .document import change_record, encoded
 from .layout import BOLD, Layout
 from .markdown import changes_table
 from .marks import code
@@ -28,7 +28,7 @@ def spec_diff(
     """Lines about the two specs called `before` and `after`. Nothing in text where none differs."""
     match output_format:
         case "json":
-            yield encoded(
+            yield to_json(
                 {
                     "schema_version": SCHEMA_VERSION,
                     "before": before,

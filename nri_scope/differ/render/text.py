@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nri_scope.differ.model import Applied, RoundDiff, Step
+from nri_scope.differ.model import Applied, NameOf, RoundDiff, Step
 from nri_scope.recorder.display import clock, day
 
 from . import words
 from .changelines import DEEPER, change_lines
 from .layout import BOLD, DIM, RED, YELLOW, Layout, Part
 from .legend import Legend
-from .renderer import NameOf
 
 _WEIGHTS = {
     words.Weight.TROUBLE: RED,

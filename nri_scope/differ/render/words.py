@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from nri_scope.differ.model import Applied, Asked, Claim, Evidence, RoundDiff, Span, Step
+from nri_scope.differ.model import Applied, Asked, Claim, Evidence, NameOf, RoundDiff, Span, Step
 from nri_scope.differ.owner import Owner, Who
 from nri_scope.oci import Change, Json
 from nri_scope.recorder.display import duration
 
-from .renderer import NameOf
 from .values import clipped, shown
 
 _VALUE_MAX = 200
@@ -29,8 +28,6 @@ class Weight(Enum):
 GLYPHS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 WHOLE = "(the whole spec)"
 """In the place of an empty path."""
-OPERATIONS = {"added": "add", "removed": "remove", "changed": "replace", "moved": "move"}
-"""What JSON calls the kinds of changes."""
 
 _PLURAL = (Evidence.PROBES, Evidence.EVENTS)
 

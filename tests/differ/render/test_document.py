@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from nri_scope.differ.model import Applied, RoundDiff
+from nri_scope.differ.records import MAX_DEPTH
 from nri_scope.differ.render import renderer
 from nri_scope.oci import Json
 from tests.differ.render.samples import (
@@ -120,7 +121,8 @@ def test_too_deep_a_value_does_not_stop_the_rest() -> None:
     for _ in range(100_000):
         deep = [deep]
     told = document(with_step(step("/x", None, deep, "added")))
-    assert told["changes"][0]["after"] == "(nested too deeply to be shown)"
+    shown = json.dumps(told["changes"][0]["after"])
+    assert shown == "[" * MAX_DEPTH + '"\\u2026"' + "]" * MAX_DEPTH
     assert told["changes"][0]["path"] == "/x"
 
 

@@ -90,8 +90,9 @@ one of 30-env-injector, 60-cpu-policy: any one of these or several; nothing
 a second plugin at 00, 30 may be meant too, if there is one: the same index has
   no order
 evidence: tap: the plugin's own answer; validator: the runtime's list of last
-  owners; probes: seen before and after; events: a later event shows it; cri:
-  the spec that the runtime really used; request: the runtime's own request"""
+  owners; probes: two connections of the chain saw it differently; events: a
+  later event shows it; cri: the spec that the runtime really used; request:
+  the runtime's own request"""
 
 
 def test_what_is_not_a_terminal_gets_a_line_a_change() -> None:

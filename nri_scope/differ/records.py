@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the differ finds as plain values for JSON: every key is there, lists are never null."""
+
+from __future__ import annotations
+
+from nri_scope.oci import Change, Json
+from nri_scope.recorder.plain import Plain
+from nri_scope.recorder.records import rfc3339
+
+from .model import Asked, Claim, NameOf, Step
+from .owner import Owner
+
+OPERATIONS = {"added": "add", "removed": "remove", "changed": "replace", "moved": "move"}
+"""Kinds of changes by their names in RFC 6902."""
+
+MAX_DEPTH = 24
+"""Objects and arrays in each other that are shown. No field of a spec has more than a few."""
+
+
+def change_record(change: Change) -> dict[str, Plain]:
+    """A change of a spec, and the position where order matters."""
+    return {
+        "path": change.path,
+        "op": OPERATIONS[change.kind],
+        "before": shallow(change.before),
+        "after": shallow(change.after),
+        "position": change.at,
+    }
+
+
+def step_record(step: Step, name_of: NameOf) -> dict[str, Plain]:
+    """A change with all that is known of it."""
+    return {
+        **change_record(step.change),
+        **_by(step.owner),
+        "evidence": [str(one) for one in step.evidence],
+        "event": step.event,
+        "at": rfc3339(step.at_ns),
+        "container": name_of(step.container),
+        "container_id": step.container,
+        "applied": None if step.applied is None else str(step.applied),
+        "actual": shallow(step.actual),
+        "disputed": [_claim(one) for one in step.disputed],
+        "note": step.note,
+    }
+
+
+def asked_record(one: Asked, name_of: NameOf) -> dict[str, Plain]:
+    """What was asked for in vain."""
+    return {
+        "container": name_of(one.container) if one.container else "",
+        "container_id": one.container,
+        **_by(one.owner),
+        "path": one.path,
+        "value": shallow(one.value),
+        "reason": one.reason,
+        "evidence": str(one.evidence),
+    }
+
+
+def owner_record(who: Owner) -> dict[str, Plain]:
+    """An owner, taken apart."""
+    return {
+        "who": str(who.who),
+        "plugins": list(who.plugins),
+        "first": who.first,
+        "last": who.last,
+        "ties": list(who.ties),
+        "or_runtime": who.or_runtime,
+        "exact": who.exact,
+    }
+
+
+def shallow(value: Json, depth: int = 0) -> Plain:
+    """The value; what a stranger nested deeper than `MAX_DEPTH` is cut."""
+    if not isinstance(value, dict | list) or not value:
+        return value
+    if depth >= MAX_DEPTH:
+        return "…"
+    if isinstance(value, dict):
+        return {name: shallow(each, depth + 1) for name, each in value.items()}
+    return [shallow(each, depth + 1) for each in value]
+
+
+def _by(owner: Owner) -> dict[str, Plain]:
+    return {"owner": str(owner), "index": owner.index, "owner_detail": owner_record(owner)}
+
+
+def _claim(one: Claim) -> dict[str, Plain]:
+    return {"evidence": str(one.evidence), **_by(one.owner), "value": shallow(one.value)}
