@@ -1,4 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal user interface: screens and widgets over a model that knows nothing of them."""
-
-from __future__ import annotations
+"""The terminal user interface."""
