@@ -213,6 +213,7 @@ def test_a_recording_made_meanwhile_tells_the_same(release: Merger, tmp_path: Pa
         assert [one.evidence for one in steps] == [one.evidence for one in others]
 
 
+@pytest.mark.interop
 def test_the_cri_tells_what_was_applied(tmp_path: Path) -> None:
     try:
         seen = seen_by(Merger.NRI_0_12)
