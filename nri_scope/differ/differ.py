@@ -18,7 +18,7 @@ from .chain import Chain
 from .findings import Findings, Wanted, evidence_of, reply_of, request_of, version_of
 from .history import History
 from .model import Evidence, RoundDiff
-from .owner import UNKNOWN, Owner, Who, plugin
+from .owner import UNKNOWN, Owner, plugin
 from .owners import Owned
 from .rounds import (
     ASIDE,
@@ -34,8 +34,6 @@ from .rounds import (
     Station,
 )
 from .spans import spans
-
-_ANYBODY = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
 
 
 class Differ:
@@ -296,9 +294,7 @@ class Differ:
         if mark == before and tail is None:
             return
         history = self.histories[container.id]
-        owner = tail or _ANYBODY
-        note = "" if tail else "not seen being asked for: out of turn, or beside another event"
-        steps, spec = later.drift(history, container, owner, note, event.id, event.at_ns)
+        steps, spec = later.drift(history, container, tail, event.id, event.at_ns)
         history.add(steps, spec)
         found.steps += steps
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 from nri_scope import oci
@@ -11,7 +12,7 @@ from nri_scope.oci import Change, Spec
 
 from .history import History
 from .model import Evidence, Step
-from .owner import Owner
+from .owner import Owner, Who
 
 _State = Literal[
     "labels",
@@ -49,7 +50,18 @@ _MAY_BE_LEFT_OUT = (
 not shown says nothing (containerd before 2.3 shows no rlimits, no runtime a CDI device)."""
 
 
+ANYBODY = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
+NOT_SEEN = "not seen being asked for: out of turn, or beside another event"
+
 _RULES, _DEVICES = "/linux/resources/devices/", "/linux/devices/"
+_LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
+_UPDATABLE = (
+    "/linux/resources/cpu/",
+    "/linux/resources/memory/",
+    "/linux/resources/hugepageLimits/",
+    "/linux/resources/unified/",
+)
+"""What updates reach, which plugins can ask for beside any event, and out of turn."""
 
 
 def fingerprint(container: api.Container) -> bytes:
@@ -67,9 +79,12 @@ def is_told(container: api.Container) -> bool:
 
 
 def drift(
-    history: History, container: api.Container, owner: Owner, note: str, event: int, at_ns: int
+    history: History, container: api.Container, tail: Owner | None, event: int, at_ns: int
 ) -> tuple[list[Step], Spec]:
-    """Steps from what is known of a container to how an event shows it, and the spec then."""
+    """Steps from what is known of a container to how an event shows it, and the spec then.
+
+    `tail` is who may have had the last word in the event before; None where that was all seen.
+    """
     shown = dict(oci.spec_of(container))
     for path in _MAY_BE_LEFT_OUT:
         _carry_over(history.spec, shown, path)
@@ -78,10 +93,26 @@ def drift(
         # The first mount that a plugin adds has the runtime sort them all.
         known, now = oci.sort_mounts(known), oci.sort_mounts(shown)
     steps: list[Step] = []
-    for change in oci.changes(known, now):
-        by, why = _for_device(history, change) or (owner, note)
+    found = oci.changes(known, now)
+    for change in found:
+        by, why = _for_device(history, change) or _by(tail, change, now, found)
         steps.append(Step(history.id, change, by, (Evidence.EVENTS,), event, at_ns, note=why))
     return steps, shown
+
+
+def _by(
+    tail: Owner | None, change: Change, now: Spec, beside: Iterable[Change]
+) -> tuple[Owner, str]:
+    """Who may have made a change that nobody saw being made."""
+    if tail is None:
+        return ANYBODY, NOT_SEEN
+    if change.path == _SWAP and all(other.path != _LIMIT for other in beside):
+        # The runtime has it follow the limit.
+        follows = change.after is not None and oci.value_at(now, _LIMIT) == change.after
+        return (tail, "") if follows else (ANYBODY, NOT_SEEN)
+    # Between two events about one container there may be others, and what plugins ask for beside
+    # these, or when they connect, none of our connections is shown.
+    return (ANYBODY, NOT_SEEN) if change.path.startswith(_UPDATABLE) else (tail, "")
 
 
 def _for_device(history: History, change: Change) -> tuple[Owner, str] | None:

@@ -123,3 +123,34 @@ def test_an_answer_from_before_a_side_effect_was_done_does_not_judge_it() -> Non
         if step.applied is not None and step.change.path == SHARES
     ]
     assert judged == [(NEW, Applied.YES)]
+
+
+def test_resources_may_be_changed_beside_any_event_before_a_creation_is_told_to_be_over() -> None:
+    made = traffic(p00_a=Role.PROBE, p99_b=Role.PROBE)
+    for probe in ("00-a", "99-b"):
+        made.send(
+            probe, "CreateContainer", api.CreateContainerRequest(pod=POD, container=container())
+        )
+    # A plugin at 50 has connected meanwhile, and answered to its Synchronize by an update.
+    after = container(NEW)
+    after.annotations["by"] = "somebody at the end of the chain"
+    created = api.StateChangeEvent(event=api.POST_CREATE_CONTAINER, pod=POD, container=after)
+    made.send("00-a", "StateChange", created, event="PostCreateContainer")
+    owners = {step.change.path: str(step.owner) for one in made.end() for step in one.steps}
+    assert owners == {
+        SHARES: "one of 00–99, or the runtime",
+        "/annotations/by": "one of 99, or the runtime",
+    }
+
+
+def test_the_swap_limit_that_follows_the_memory_limit_is_of_who_came_last() -> None:
+    made = traffic(p00_a=Role.PROBE, p99_b=Role.PROBE)
+    limited = container()
+    limited.linux.resources.memory.limit.value = 1 << 20
+    for probe in ("00-a", "99-b"):
+        made.send(probe, "CreateContainer", api.CreateContainerRequest(pod=POD, container=limited))
+    limited.linux.resources.memory.swap.value = 1 << 20
+    created = api.StateChangeEvent(event=api.POST_CREATE_CONTAINER, pod=POD, container=limited)
+    made.send("00-a", "StateChange", created, event="PostCreateContainer")
+    owners = [(step.change.path, str(step.owner)) for one in made.end() for step in one.steps]
+    assert owners == [("/linux/resources/memory/swap", "one of 99, or the runtime")]
