@@ -193,8 +193,10 @@ class Verdict:
                     problems.append(f"it was {authors}: {where}")
                 if not authors and not owner.holds_others:
                     problems.append(f"no plugin did that: {where}")
+            rounds = self._truth.rounds("CreateContainer", container)
             from_the_start = bool(looks) and looks[0].plugin.startswith("00")
-            if history.base_owner.exact != from_the_start:
+            # Of a creation that fell apart less may be known than each part showed.
+            if history.base_owner.exact != from_the_start and len(rounds) < 2:
                 problems.append(f"{history.name} began with {history.base_owner}")
             problems += self._of_reality(history)
         return problems
