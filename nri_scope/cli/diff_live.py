@@ -201,8 +201,12 @@ class _Run(ProbeListener):
             await self._ready.wait()
             if self._failure is not None:
                 raise self._failure
-            if not self._stopped:
-                await self._record()
+            if self._stopped:
+                # Before there was anything to show.
+                self._watcher.kill()
+                status = await self._watcher.ended()
+                return 0 if self._watcher.was_killed else status
+            await self._record()
         finally:
             hearing.cancel()
             for number in STOP_SIGNALS:

@@ -21,6 +21,19 @@ from nri_scope.wire import Code, RequestReceived
 LATE = "answered after the deadline"
 
 
+def wall_offset() -> int:
+    """Nanoseconds between the monotonic and the wall clock, as of now.
+
+    Sessions of one recording are put in order by their times, so a pause of this process between
+    the looks at the two clocks must not count: of three tries the quickest one does.
+    """
+    tries = []
+    for _ in range(3):
+        before, wall, after = monotonic_ns(), time_ns(), monotonic_ns()
+        tries.append((after - before, wall - (before + after) // 2))
+    return min(tries)[1]
+
+
 class Sink(Protocol):
     """The part of a recorder that the logger feeds. None of it blocks or raises."""
 
@@ -172,7 +185,7 @@ class Logger:
                 self._unobserved_by, self._unobserved_since, now, self._unobserved_why, None
             )
             self._unobserved_since = 0
-        self._wall_offset = now - monotonic_ns()
+        self._wall_offset = wall_offset()
         self._session = self._sink.begin_session(report.start)
         self._on_session(report)
 

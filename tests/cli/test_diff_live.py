@@ -22,7 +22,7 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.runtime import Profile, Runtime
 from tests.cli.live_process import PATIENCE, Live, live
 from tests.cri.fake_runtime import FakeRuntime, listening
-from tests.cri.peers import Relay
+from tests.cri.peers import Relay, saying
 from tests.runtime_role.profiles import patient
 from tests.runtime_role.small_plugin import SmallPlugin
 
@@ -73,6 +73,13 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def caught(live: Live, number: signal.Signals) -> bool:
+    """Whether the command handles this signal by now."""
+    told = Path(f"/proc/{live.process.pid}/status").read_text()
+    (mask,) = (line.split()[1] for line in told.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 def changes(out: str) -> list[tuple[str, str]]:
@@ -456,6 +463,17 @@ async def test_a_cri_that_goes_away_is_told_once_and_ends_nothing(tmp_path: Path
     with Recording.open(path) as recording:
         roles = [session.role for session in recording.sessions()]
     assert roles.count("cri") == 2
+
+
+async def test_it_can_be_stopped_while_the_cri_does_not_answer(tmp_path: Path) -> None:
+    async with saying(None, tmp_path / "cri"):
+        arguments = ("--socket", tmp_path / "s", "--cri", tmp_path / "cri")
+        async with live(*arguments, folder=tmp_path) as one:
+            await until(lambda: bool(children(one)))
+            # Its handlers are there once the other process has been forked, or a moment later.
+            await until(lambda: caught(one, signal.SIGTERM))
+            status, out, errors = await one.interrupt(signal.SIGTERM)
+    assert (status, out, errors) == (0, "", "")
 
 
 # -- bad input ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, RpcError, UsageError
 from nri_scope.logger import Logger, LoggerService, SessionReport
+from nri_scope.logger import logger as logger_module
 from nri_scope.logger.service import watch_clock
 from nri_scope.nri.events import Event
 from nri_scope.plugin import Exchange, Identity, SessionEnd, unix_socket
@@ -315,3 +317,27 @@ async def test_stopping_in_the_moment_after_the_connection_closed_still_ends_the
     async with asyncio.timeout(10):
         await running.task
     assert [number for number, _ in running.sink.ends] == [1]
+
+
+def test_clocks_are_compared_without_the_pauses_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The process stands still between the looks, in the first try and in the last one.
+    monotonic = iter([100, 9_100, 9_200, 9_210, 9_300, 20_300])
+    wall = iter([1_000_000_150, 1_000_009_205, 1_000_009_310])
+    monkeypatch.setattr(logger_module, "monotonic_ns", lambda: next(monotonic))
+    monkeypatch.setattr(logger_module, "time_ns", lambda: next(wall))
+    assert logger_module.wall_offset() == 1_000_000_000
+
+
+def test_sessions_that_begin_together_agree_on_the_time() -> None:
+    sink = ListSink()
+    for slow in (True, False):
+        logger = Logger(sink, IDENTITY)
+        logger.configure(api.ConfigureRequest(runtime_name="containerd", runtime_version="2.1.0"))
+        if slow:
+            # Between the answer to Configure and the session's beginning in the recording.
+            time.sleep(0.02)
+        logger.answered(exchange("Configure"))
+    first, second = (item.wall_ns for _, item in sink.captured)
+    assert abs(first - second) < 10_000_000
