@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter bar's thinking: what is wrong with a filter, how it could go on, named views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from nri_scope.errors import FilterError
+from nri_scope.recorder.filter import FIELDS, Filter, parse
+from nri_scope.recorder.filter.tree import Or, quote
+from nri_scope.recorder.model import Event, Status
+from nri_scope.recorder.reader import Recording
+
+VIEWS: Mapping[str, str] = MappingProxyType(
+    {"errors": "-status:ok", "changed": "changed:~.", "slow": "took:>1ms"}
+)
+"""Named views: filters that one key sets and takes away."""
+
+_VALUES_MAX = 500
+"""Values of one field that are offered; nobody reads on."""
+
+Values = Mapping[str, Sequence[str]]
+"""By field, the values that a recording has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What there is to say about the text of a filter."""
+
+    filter: Filter | None
+    """None where it is wrong."""
+    problem: str = ""
+    """What is wrong and the way out, in one line."""
+    position: int = 0
+    """Where, as an offset in the text."""
+
+
+def check(text: str) -> Check:
+    """Look at ``text`` as it is typed. Never raises."""
+    try:
+        return Check(parse(text))
+    except FilterError as error:
+        problem = f"{error.problem}; {error.hint}" if error.hint else error.problem
+        return Check(None, problem, error.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What could stand in the place of ``text[start:end]``."""
+
+    start: int
+    end: int
+    options: tuple[str, ...]
+
+
+def complete(text: str, cursor: int, values: Values) -> Completion:
+    """How the word that ends at ``cursor`` could go on: with a field's name, or with a value."""
+    start = _word_start(text, cursor)
+    while start < cursor and text[start] in "-(":
+        start += 1
+    name, colon, value = text[start:cursor].partition(":")
+    if not colon:
+        names = [f"{field.name}:" for field in FIELDS if field.name.startswith(name.lower())]
+        return Completion(start, cursor, tuple(names))
+    start += len(name) + 1
+    wanted = value.lstrip("\"'").lower()
+    known = [each for each in _known(name.lower(), values) if wanted in each.lower()]
+    # What begins like it first; sorting keeps the order otherwise.
+    known.sort(key=lambda each: not each.lower().startswith(wanted))
+    return Completion(start, cursor, tuple(quote(each) for each in known[:_VALUES_MAX]))
+
+
+def _known(field: str, values: Values) -> Sequence[str]:
+    found = values.get(field, ())
+    if field == "status":
+        return tuple(Status)
+    if field == "event":
+        return found or next(each.known for each in FIELDS if each.name == "event")
+    return found
+
+
+def _word_start(text: str, cursor: int) -> int:
+    """Where the word that ends at ``cursor`` begins; white space within quotes is part of it."""
+    start, quoted = 0, ""
+    for at, char in enumerate(text[:cursor]):
+        if quoted:
+            quoted = "" if char == quoted else quoted
+        elif char in "\"'":
+            quoted = char
+        elif char.isspace():
+            start = at + 1
+    return start
+
+
+def known_values(recording: Recording) -> Values:
+    """The values of names in ``recording``, for `complete`. Raises RecordingError."""
+    pods, sessions = recording.pods(), recording.sessions()
+    return {
+        "pod": _sorted(pod.name for pod in pods),
+        "ns": _sorted(pod.namespace for pod in pods),
+        "container": _sorted(each.name for each in recording.containers()),
+        "plugin": _sorted(session.plugin for session in sessions),
+        "owner": _sorted(session.plugin for session in sessions),
+        "index": _sorted(session.plugin_index for session in sessions),
+        "runtime": _sorted(session.runtime_name for session in sessions),
+        "session": [str(session.id) for session in sessions],
+    }
+
+
+def _sorted(names: Iterable[str]) -> list[str]:
+    return sorted({name for name in names if name})
+
+
+# -- filters out of what is on the screen ---------------------------------------------------
+
+FIELD_OF_COLUMN: Mapping[str, str] = MappingProxyType(
+    {
+        "event": "event",
+        "namespace": "ns",
+        "pod": "pod",
+        "container": "container",
+        "plugin": "plugin",
+        "status": "status",
+        "session": "session",
+    }
+)
+"""Columns of the list whose values a filter can name exactly."""
+
+
+def term(event: Event, column: str) -> str:
+    """The filter that finds what has the same value in this column; "" where none can."""
+    field = FIELD_OF_COLUMN.get(column)
+    if field is None:
+        return ""
+    value = str(getattr(event, column))
+    if field == "event" and not check(f"event:{quote(value)}").filter:
+        # Not of our tables: the language takes it as a regular expression only.
+        return ""
+    return f"{field}:{quote(value)}" if value else f'{field}:""'
+
+
+def narrowed(text: str, added: str, *, out: bool = False) -> str:
+    """The filter ``text`` and also ``added``, or also not it (``out``). Raises FilterError."""
+    more = f"-{added}" if out else added
+    root = parse(text).root
+    if not text.strip():
+        return more
+    if more in text.split():
+        return text
+    return f"({text}) {more}" if isinstance(root, Or) else f"{text.strip()} {more}"
+
+
+class History:
+    """What was typed before; the newest last."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._at = 0
+        self._draft = ""
+
+    def add(self, text: str) -> None:
+        """Remember ``text``, and begin at the newest again."""
+        if text.strip():
+            self._texts = [each for each in self._texts if each != text] + [text]
+        self._at = len(self._texts)
+
+    def older(self, current: str) -> str:
+        """What was typed before; ``current`` is kept for coming back."""
+        if self._at == len(self._texts):
+            self._draft = current
+        self._at = max(0, self._at - 1)
+        return self._texts[self._at] if self._texts else current
+
+    def newer(self, current: str) -> str:
+        """What was typed after it, in the end what was being typed."""
+        if self._at >= len(self._texts):
+            return current
+        self._at += 1
+        return self._texts[self._at] if self._at < len(self._texts) else self._draft
