@@ -106,12 +106,6 @@ OPEN = (
         _rdt,
     ),
     Open(
-        "upstream shows a second limit for a page size beside the first; that the runtime keeps "
-        "the last one is laid to those after the last connection, or to the runtime",
-        {Kind.LIES: (PROBED, FEW, BOTH, REPLIES, ALL)},
-        lambda view, case: _hugepages(view, case) and _by_first_where_only_replies(view, case),
-    ),
-    Open(
         "a limit for a page size that has one already replaces it",
         {Kind.SEES: (VALIDATED, REPLIES, ALL)},
         _hugepages,
