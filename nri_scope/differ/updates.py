@@ -70,7 +70,8 @@ class _Updating:
         if station.index == LOWEST:
             return REQUEST, Evidence.REQUEST
         before = self.chain.between(None, station)
-        return Owner(Who.REQUEST, first=before.first, last=before.last), Evidence.REQUEST
+        owner = Owner(Who.REQUEST, first=before.first, last=before.last, ties=before.ties)
+        return owner, Evidence.REQUEST
 
     def _reply(
         self,

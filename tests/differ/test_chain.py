@@ -48,3 +48,14 @@ def test_a_change_behind_the_last_connection(last: str, owner: str) -> None:
     made.send("00-a", "StateChange", told, event="PostCreateContainer")
     owners = [str(step.owner) for one in made.end() for step in one.steps]
     assert owners == [owner]
+
+
+def test_who_shares_the_index_of_the_first_connection_may_be_meant_too() -> None:
+    made = traffic(p50_b=Role.PROBE)
+    made.send("50-b", "CreateContainer", create())
+    update = api.UpdateContainerRequest(pod=POD, container=create().container)
+    update.linux_resources.cpu.shares.value = 100
+    made.send("50-b", "UpdateContainer", update)
+    (step,) = (step for one in made.end() for step in one.steps)
+    assert str(step.owner) == "CRI request, or one of 00–49"
+    assert step.owner.ties == ("50",)
