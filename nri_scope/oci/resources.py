@@ -106,7 +106,10 @@ def update_resources(linux: Spec, message: api.LinuxResources) -> None:
     }
     if cpu:
         section(parts, "cpu").update(cpu)
-    _limit_memory(parts, message.memory.limit.value)
+    memory = parts.get("memory")
+    # A limit without one for swap: this node cannot limit swap.
+    swapless = isinstance(memory, dict) and "limit" in memory and "swap" not in memory
+    _limit_memory(parts, message.memory.limit.value, swap=not swapless)
     _set_hugepages_and_unified(parts, message)
     settle(linux, "resources", before)
 
@@ -119,11 +122,12 @@ def _cpu(message: api.LinuxCPU) -> Spec:
     }
 
 
-def _limit_memory(parts: Spec, limit: int) -> None:
+def _limit_memory(parts: Spec, limit: int, *, swap: bool = True) -> None:
     if limit:
         memory = section(parts, "memory")
         memory["limit"] = limit
-        memory["swap"] = limit
+        if swap:
+            memory["swap"] = limit
 
 
 def _set_hugepages_and_unified(parts: Spec, message: api.LinuxResources) -> None:

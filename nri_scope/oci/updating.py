@@ -14,8 +14,9 @@ def update(spec: Spec, change: api.LinuxResources | api.ContainerUpdate) -> Spec
     """A new spec: `spec` with the resources of `change` applied; the rest is shared.
 
     Only what the CRI's LinuxContainerResources has reaches a container (`remarks` lists what gets
-    lost), and the swap limit follows the memory limit, as on nodes that can limit swap. containerd
-    appends huge page limits, and the last one of a size counts; here the one that counts is shown.
+    lost). The swap limit follows the memory limit, unless `spec` has a memory limit alone, as on
+    nodes that cannot limit swap. containerd appends huge page limits, and the last one of a size
+    counts; here the one that counts is shown.
     """
     new = dict(spec)
     message = change.linux.resources if isinstance(change, api.ContainerUpdate) else change

@@ -89,3 +89,10 @@ def test_parts_that_are_no_oci_are_no_obstacle(odd: Json) -> None:
     update({"linux": {"resources": odd}}, UPDATE)
     parts = "cpu", "memory", "hugepageLimits", "unified"
     update({"linux": {"resources": dict.fromkeys(parts, odd)}}, UPDATE)
+
+
+def test_a_node_that_limits_no_swap_goes_on_doing_so() -> None:
+    spec: Spec = {"linux": {"resources": {"memory": {"limit": 5}}}}
+    change = api.LinuxResources()
+    change.memory.limit.value = 9
+    assert update(spec, change) == {"linux": {"resources": {"memory": {"limit": 9}}}}

@@ -65,7 +65,11 @@ def with_resources(container: api.Container, resources: api.LinuxResources) -> a
     result = api.Container()
     result.CopyFrom(container)
     target = result.linux.resources
+    # A limit without one for swap: this node cannot limit swap.
+    swapless = target.memory.HasField("limit") and not target.memory.HasField("swap")
     _set_memory_limit(target.memory, resources.memory)
+    if swapless:
+        target.memory.ClearField("swap")
     for name in ("shares", "quota", "period"):
         if value := getattr(resources.cpu, name).value:
             getattr(target.cpu, name).value = value
