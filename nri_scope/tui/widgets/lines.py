@@ -7,25 +7,37 @@ lines nor one of many megabytes take time.
 
 from __future__ import annotations
 
+import asyncio
+from bisect import bisect_right
 from typing import ClassVar
 
+from rich.segment import Segment
+from rich.style import Style as RichStyle
+from textual import events
 from textual.binding import BindingType
+from textual.cache import LRUCache
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
+from textual.strip import Strip
 
 from nri_scope.tui.bindings import bindings
 from nri_scope.tui.model.keys import Scope
-from nri_scope.tui.model.line import Line, Part, Source, Style
+from nri_scope.tui.model.line import Line, Part, Source, Style, line, text_of
+from nri_scope.tui.model.wrapping import breaks, pattern, pieces, shown, width
+from nri_scope.tui.widgets.messages import Said
 
-MAX_CHARACTERS = 4_000
-"""Of one line that are shown; behind them stands how many there are."""
 MAX_WRAPPED = 20_000
 """Lines up to which they can be wrapped: the height of each has to be known."""
 _MEASURED = 2_000
 """Lines whose width is looked at before they are on the screen."""
 _KEPT = 1_024
 """Lines that stay laid out."""
+_AT_ONCE = 2_000
+"""Lines that a search looks at before others get their turn."""
+_SIDEWAYS = 8
+"""Columns of one step to the side."""
 _WAITING: Line = (Part("…", Style.DIM),)
 
 
@@ -48,8 +60,8 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     Lines {
         background: $background;
         color: $foreground;
-        scrollbar-gutter: auto;
-        scrollbar-size-horizontal: 1;
+        scrollbar-gutter: stable;
+        scrollbar-size: 1 1;
     }
     Lines > .lines--strong { text-style: bold; }
     Lines > .lines--dim { color: $text-muted; }
@@ -66,11 +78,11 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     }
     """
 
-    wrap: reactive[bool] = reactive(False)
+    wrap: reactive[bool] = reactive(False, init=False)
     """Long lines go on in the next row; else they are scrolled to sideways."""
-    highlight: reactive[str] = reactive("")
+    highlight: reactive[str] = reactive("", init=False)
     """Text that is highlighted wherever it is shown, in upper or lower case."""
-    cursor: reactive[int] = reactive(0)
+    cursor: reactive[int] = reactive(0, init=False)
     """The index of the line under the cursor; 0 where there is none."""
 
     class Moved(Message):
@@ -105,6 +117,11 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self.empty = empty
         self._source = source
         self.set_reactive(Lines.wrap, wrap)
+        self._starts: list[int] = []
+        """Where lines are wrapped: the row each begins at, and how many rows there are."""
+        self._rows = 0
+        self._widest = 0
+        self._laid_out: LRUCache[int, Strip] = LRUCache(_KEPT)
 
     @property
     def source(self) -> Source:
@@ -113,19 +130,270 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
     def show(self, source: Source, *, keep_position: bool = False) -> None:
         """Show other lines: from the beginning, or where the old ones were scrolled to."""
-        raise NotImplementedError
+        self._source = source
+        self._widest = 0
+        if not keep_position:
+            self.set_reactive(Lines.cursor, 0)
+            self._scroll(0, 0)
+        self.changed()
 
     def changed(self, first: int = 0, count: int | None = None) -> None:
         """Lines of the source are others now, or there are more or fewer."""
-        raise NotImplementedError
+        if count is None or count > _KEPT:
+            self._laid_out.clear()
+        else:
+            for index in range(first, first + count):
+                self._laid_out.discard(index)
+        self._fit()
+        if self.cursor and self.cursor >= len(self._source):
+            self.cursor = max(0, len(self._source) - 1)
+        self.refresh()
 
     def go_to(self, index: int) -> None:
         """Show a line, with the cursor on it where there is one."""
-        raise NotImplementedError
+        index = min(max(0, index), max(0, len(self._source) - 1))
+        if self.has_cursor:
+            self.cursor = index
+        self._reveal(index)
 
     async def find(self, text: str, start: int, *, forwards: bool = True) -> int | None:
         """The next line from `start` on, in that direction, that shows `text`; None: no line does.
 
         In upper or lower case. Lines that are still to come are passed over.
         """
-        raise NotImplementedError
+        wanted = pattern(text)
+        if wanted is None:
+            return None
+        steps = range(start, len(self._source)) if forwards else range(start, -1, -1)
+        for count, index in enumerate(steps, 1):
+            if not count % _AT_ONCE:
+                await asyncio.sleep(0)
+            # It may have become shorter meanwhile.
+            if not 0 <= index < len(self._source):
+                continue
+            found = self._source[index]
+            if found is not None and wanted.search(text_of(shown(found))):
+                return index
+        return None
+
+    # -- moving -----------------------------------------------------------------------------
+
+    @property
+    def top(self) -> int:
+        """The index of the first line on the screen."""
+        return self._at(self.scroll_offset.y)[0]
+
+    def action_up(self) -> None:
+        """One line up."""
+        self._move(-1)
+
+    def action_down(self) -> None:
+        """One line down."""
+        self._move(1)
+
+    def action_page_up(self) -> None:
+        """One screen up."""
+        self._move(-self._page)
+
+    def action_page_down(self) -> None:
+        """One screen down."""
+        self._move(self._page)
+
+    def action_home(self) -> None:
+        """To the first line."""
+        self._move(-self._rows)
+
+    def action_end(self) -> None:
+        """To the last line."""
+        self._move(self._rows)
+
+    def action_shift_left(self) -> None:
+        """Show what is to the left."""
+        self._scroll(x=self.scroll_offset.x - _SIDEWAYS)
+
+    def action_shift_right(self) -> None:
+        """Show what is to the right."""
+        self._scroll(x=self.scroll_offset.x + _SIDEWAYS)
+
+    def action_wrap(self) -> None:
+        """Let long lines go on in the next row, or not."""
+        self.wrap = not self.wrap
+        if self.wrap and not self.is_wrapped and len(self._source) > MAX_WRAPPED:
+            self.wrap = False
+            words = f"more than {MAX_WRAPPED:,} lines are not wrapped"
+            self.post_message(Said(words, problem=True))
+
+    def action_open(self) -> None:
+        """Open what the cursor is on."""
+        if self.has_cursor and len(self._source):
+            self.post_message(self.Opened(self, self.cursor))
+
+    def _move(self, by: int) -> None:
+        if self.has_cursor:
+            self.go_to(self.cursor + by)
+        else:
+            self._scroll(y=self.scroll_offset.y + by)
+
+    def _scroll(self, x: int | None = None, y: int | None = None) -> None:
+        # By force: scroll bars that come with the next refresh must not keep it from moving now.
+        self.scroll_to(x, y, animate=False, force=True)
+
+    @property
+    def _page(self) -> int:
+        return max(1, self.scrollable_content_region.height - 1)
+
+    def _reveal(self, index: int) -> None:
+        first, last = self._rows_of(index)
+        height = self.scrollable_content_region.height
+        top = self.scroll_offset.y
+        if first < top or last - first >= height:
+            self._scroll(y=first)
+        elif last >= top + height:
+            self._scroll(y=last - height + 1)
+
+    def on_click(self, event: events.Click) -> None:
+        """The cursor goes there; a second click opens."""
+        index = self._at(self.scroll_offset.y + event.y)[0]
+        if self.has_cursor and index < len(self._source):
+            self.cursor = index
+            if event.chain == 2:
+                self.action_open()
+
+    def watch_cursor(self, before: int, now: int) -> None:
+        """Draw both lines again, and tell."""
+        for index in (before, now):
+            first, last = self._rows_of(index)
+            self.refresh_lines(first, last - first + 1)
+        if self.has_cursor:
+            self.post_message(self.Moved(self, now))
+
+    def watch_highlight(self) -> None:
+        """Draw all again."""
+        self._laid_out.clear()
+        self.refresh()
+
+    def watch_wrap(self) -> None:
+        """Begin with the same line."""
+        top = self.top
+        self._fit()
+        self._scroll(0, self._rows_of(top)[0])
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        """Another theme, or the focus came or went."""
+        super().notify_style_update()
+        self._laid_out.clear()
+
+    def on_resize(self) -> None:
+        """What is wrapped is wrapped elsewhere."""
+        self._fit()
+
+    # -- which row is which line ------------------------------------------------------------
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether long lines go on in the next row."""
+        return bool(self._starts)
+
+    @property
+    def _room(self) -> int:
+        return max(1, self.scrollable_content_region.width)
+
+    def _fit(self) -> None:
+        """Make room for all lines."""
+        count = len(self._source)
+        if not count and self.empty:
+            self._starts = self._wrapped([line(self.empty)])
+        elif self.wrap and 0 < count <= MAX_WRAPPED:
+            self._starts = self._wrapped(self._source)
+        else:
+            self._starts = []
+            first = range(min(count, _MEASURED))
+            widths = (width(self._source[index] or _WAITING) for index in first)
+            self._widest = max(self._widest, max(widths, default=0))
+        self._rows = self._starts[-1] if self._starts else count
+        self.virtual_size = Size(0 if self._starts else self._widest, self._rows)
+
+    def _wrapped(self, source: Source) -> list[int]:
+        """Where each line begins, and in the end how many rows there are."""
+        starts = [0]
+        for index in range(len(source)):
+            text = text_of(shown(source[index] or _WAITING))
+            starts.append(starts[-1] + len(breaks(text, self._room)))
+        return starts
+
+    def _at(self, row: int) -> tuple[int, int]:
+        """The line in a row, and which of its rows it is."""
+        if not self._starts:
+            return row, 0
+        index = bisect_right(self._starts, row) - 1
+        return index, row - self._starts[index]
+
+    def _rows_of(self, index: int) -> tuple[int, int]:
+        """The first and the last row of a line."""
+        if index + 1 >= len(self._starts):
+            return index, index
+        return self._starts[index], self._starts[index + 1] - 1
+
+    # -- drawing ----------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        """One row of the screen."""
+        room = self.size.width
+        row = self.scroll_offset.y + y
+        style = self.rich_style
+        if row >= self._rows:
+            return Strip.blank(room, style)
+        index, part = self._at(row)
+        strip = self._strip(index)
+        begin, end = self.scroll_offset.x, self.scroll_offset.x + room
+        if self._starts:
+            cuts = breaks(strip.text, self._room)
+            part = min(part, len(cuts) - 1)
+            begin = cuts[part]
+            end = cuts[part + 1] if part + 1 < len(cuts) else strip.cell_length
+        elif strip.cell_length > self._widest:
+            self._widest = strip.cell_length
+            self.call_later(self._widen)
+        if self.has_cursor and index == self.cursor and len(self._source):
+            over = self._component("cursor")
+            style += over
+            strip = Strip(
+                [Segment(text, (own or style) + over) for text, own, _ in strip],
+                strip.cell_length,
+            )
+        return strip.crop(begin, end).adjust_cell_length(room, style)
+
+    def _widen(self) -> None:
+        if not self._starts:
+            self.virtual_size = Size(self._widest, self._rows)
+
+    def _strip(self, index: int) -> Strip:
+        """A line without the cursor."""
+        strip = self._laid_out.get(index)
+        if strip is None:
+            found = self._source[index] if len(self._source) else line(self.empty, Style.DIM)
+            strip = self._laid(_WAITING if found is None else found)
+            if found is not None:
+                self._laid_out[index] = strip
+        return strip
+
+    def _laid(self, parts: Line) -> Strip:
+        parts = shown(parts)
+        wanted = pattern(self.highlight)
+        matches = wanted.finditer(text_of(parts)) if wanted is not None else ()
+        spans = [match.span() for match in matches]
+        segments: list[Segment] = []
+        at = 0
+        for part in parts:
+            style = self.rich_style
+            if part.style:
+                style += self._component(part.style)
+            for begin, end, is_match in pieces(at, at + len(part.text), spans):
+                over = style + self._component("match") if is_match else style
+                segments.append(Segment(part.text[begin - at : end - at], over))
+            at += len(part.text)
+        return Strip(segments)
+
+    def _component(self, name: str) -> RichStyle:
+        return self.get_component_rich_style(f"lines--{name}", partial=True)

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines on a screen: scrolled, wrapped, searched, and harmless whatever they say."""
+
+from __future__ import annotations
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+
+from nri_scope.tui.model.line import Line, Part, Style, line
+from nri_scope.tui.widgets.lines import MAX_WRAPPED, Lines
+from tests.tui.hostile import CANARY, NAMES, WIDE, assert_harmless
+from tests.tui.screen import text_on
+
+
+class _Million:
+    """Lines that are made when they are asked for."""
+
+    def __init__(self, length: int = 1_000_000) -> None:
+        self.length = length
+        self.asked: set[int] = set()
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int, /) -> Line:
+        self.asked.add(index)
+        return line(f"line {index}")
+
+
+class _Later:
+    """Lines that come later."""
+
+    def __init__(self) -> None:
+        self.there: dict[int, Line] = {}
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int, /) -> Line | None:
+        return self.there.get(index)
+
+
+class _App(App[None]):
+    def __init__(self, lines: Lines) -> None:
+        super().__init__()
+        self.lines = lines
+        self.moved: list[int] = []
+        self.opened: list[int] = []
+
+    def compose(self) -> ComposeResult:
+        yield self.lines
+
+    def on_mount(self) -> None:
+        self.lines.focus()
+
+    def on_lines_moved(self, message: Lines.Moved) -> None:
+        self.moved.append(message.index)
+
+    def on_lines_opened(self, message: Lines.Opened) -> None:
+        self.opened.append(message.index)
+
+
+def _shown(lines: Lines) -> list[str]:
+    # The last column is the scroll bar's.
+    return [row[: lines.scrollable_content_region.width].rstrip() for row in _rows(lines)]
+
+
+def _rows(lines: Lines) -> list[str]:
+    return text_on(lines).split("\n")
+
+
+async def _press(pilot: Pilot[None], *keys: str) -> None:
+    await pilot.press(*keys)
+    await pilot.pause()
+
+
+class TestScrolling:
+    async def test_of_a_million_lines_only_those_on_the_screen_are_made(self) -> None:
+        source = _Million()
+        lines = Lines(source)
+        async with _App(lines).run_test(size=(80, 24)) as pilot:
+            assert _shown(lines)[:2] == ["line 0", "line 1"]
+            await _press(pilot, "end")
+            assert _shown(lines)[-1] == "line 999999"
+            await _press(pilot, "pageup")
+            assert lines.top == 1_000_000 - 24 - 23
+            assert len(source.asked) < 5_000
+
+    async def test_keys_scroll_where_there_is_no_cursor(self) -> None:
+        lines = Lines([line(str(number)) for number in range(100)])
+        async with _App(lines).run_test(size=(80, 24)) as pilot:
+            await _press(pilot, "down", "down", "j")
+            assert lines.top == 3
+            await _press(pilot, "pagedown", "up")
+            assert lines.top == 3 + 23 - 1
+            await _press(pilot, "home")
+            assert lines.top == 0
+
+    async def test_long_lines_are_scrolled_to_sideways(self) -> None:
+        lines = Lines([line("0123456789" * 20)])
+        async with _App(lines).run_test(size=(40, 5)) as pilot:
+            assert _shown(lines)[0] == ("0123456789" * 4)[:39]
+            lines.action_shift_right()
+            await pilot.pause()
+            assert _shown(lines)[0].startswith("890123")
+            lines.action_shift_left()
+            await pilot.pause()
+            assert _shown(lines)[0].startswith("012345")
+
+    async def test_a_line_far_below_can_be_scrolled_to_its_end(self) -> None:
+        source = [line("short")] * 5_000 + [line("x" * 300 + "end")]
+        lines = Lines(source)
+        async with _App(lines).run_test(size=(40, 5)) as pilot:
+            # A scroll bar for the width comes when the wide line does.
+            await _press(pilot, "end", "end")
+            lines.scroll_to(x=lines.max_scroll_x, animate=False)
+            await pilot.pause()
+            assert _shown(lines)[-2].endswith("end")
+
+    async def test_nothing_is_said_in_words(self) -> None:
+        lines = Lines(empty="nothing to see here, " * 3)
+        async with _App(lines).run_test(size=(40, 5)):
+            assert " ".join(_shown(lines)).count("nothing") == 3
+
+
+class TestTheCursor:
+    async def test_moves_and_tells(self) -> None:
+        lines = Lines(_Million(100), cursor=True)
+        app = _App(lines)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await _press(pilot, "down", "down", "enter")
+            assert (app.moved, app.opened) == ([1, 2], [2])
+            await _press(pilot, "end")
+            assert lines.cursor == 99
+            assert _shown(lines)[-1] == "line 99"
+            await _press(pilot, "down")
+            assert lines.cursor == 99
+
+    async def test_goes_where_the_mouse_points_and_a_second_click_opens(self) -> None:
+        lines = Lines(_Million(100), cursor=True)
+        app = _App(lines)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.click(Lines, offset=(3, 4))
+            assert (lines.cursor, app.opened) == (4, [])
+            await pilot.click(Lines, offset=(3, 6), times=2)
+            assert app.opened == [6]
+
+    async def test_stays_in_what_is_left(self) -> None:
+        source = _Million(100)
+        lines = Lines(source, cursor=True)
+        async with _App(lines).run_test(size=(80, 24)) as pilot:
+            await _press(pilot, "end")
+            source.length = 10
+            lines.changed()
+            await pilot.pause()
+            assert lines.cursor == 9
+            assert _shown(lines)[-1] == "line 9"
+
+    async def test_is_seen_without_colour(self) -> None:
+        lines = Lines(_Million(10), cursor=True)
+        async with _App(lines).run_test(size=(80, 24)):
+            # Textual shows its background as reverse where there are no colours.
+            one, other = (next(iter(lines.render_line(row))).style for row in (0, 1))
+            assert one is not None and other is not None and one.bgcolor != other.bgcolor
+
+
+class TestWrapping:
+    async def test_the_rest_of_a_line_follows_below_it(self) -> None:
+        lines = Lines([line("a" * 50), line("b" * 10)])
+        async with _App(lines).run_test(size=(21, 10)) as pilot:
+            lines.action_wrap()
+            await pilot.pause()
+            assert _shown(lines)[:4] == ["a" * 20, "a" * 20, "a" * 10, "b" * 10]
+
+    async def test_no_wide_character_is_cut_in_two(self) -> None:
+        lines = Lines([line(f"a{WIDE * 10}")], wrap=True)
+        async with _App(lines).run_test(size=(21, 10)):
+            assert "".join(_shown(lines)[:4]) == f"a{WIDE * 10}"
+
+    async def test_begins_with_the_line_that_was_on_top(self) -> None:
+        lines = Lines([line(f"{number:03} " + "x" * 60) for number in range(100)])
+        async with _App(lines).run_test(size=(41, 10)) as pilot:
+            await _press(pilot, "pagedown", "pagedown")
+            top = lines.top
+            lines.action_wrap()
+            await pilot.pause()
+            assert _shown(lines)[0].startswith(f"{top:03}")
+
+    async def test_follows_the_cursor_by_lines_and_not_by_rows(self) -> None:
+        lines = Lines([line(f"{number:03} " + "x" * 60) for number in range(100)], cursor=True)
+        async with _App(lines).run_test(size=(41, 10)) as pilot:
+            lines.action_wrap()
+            await _press(pilot, "end")
+            assert lines.cursor == 99
+            assert _shown(lines)[-2].startswith("099")
+
+    async def test_too_many_lines_stay_as_they_are(self) -> None:
+        lines = Lines(_Million(MAX_WRAPPED + 1))
+        async with _App(lines).run_test() as pilot:
+            lines.action_wrap()
+            await pilot.pause()
+            assert not lines.wrap
+
+
+class TestSearching:
+    async def test_finds_forwards_and_backwards_in_upper_or_lower_case(self) -> None:
+        lines = Lines(_Million(10_000))
+        async with _App(lines).run_test():
+            assert await lines.find("LINE 5000", 0) == 5_000
+            assert await lines.find("line 77", 1_000, forwards=False) == 779
+            assert await lines.find("line 77", 76, forwards=False) is None
+            assert await lines.find("", 0) is None
+
+    async def test_matches_stand_out_without_colour(self) -> None:
+        lines = Lines([(Part("one tw", Style.KEY), Part("o Two [b]three"))])
+        async with _App(lines).run_test() as pilot:
+            lines.highlight = "two"
+            await pilot.pause()
+            segments = list(lines.render_line(0))
+            found = [one.text for one in segments if one.style is not None and one.style.reverse]
+            assert found == ["tw", "o", "Two"]
+
+
+class TestWhatIsStillToCome:
+    async def test_shows_that_it_is_and_then_itself(self) -> None:
+        source = _Later()
+        lines = Lines(source)
+        async with _App(lines).run_test(size=(80, 24)) as pilot:
+            assert _shown(lines)[:10] == ["…"] * 10
+            source.there[3] = line("here")
+            lines.changed(3, 1)
+            await pilot.pause()
+            assert _shown(lines)[:5] == ["…", "…", "…", "here", "…"]
+
+
+class TestWhatStrangersWrote:
+    @pytest.mark.parametrize("wrap", [False, True])
+    async def test_is_harmless_and_is_no_markup(self, wrap: bool) -> None:
+        lines = Lines([line(name) for name in NAMES.values()], wrap=wrap)
+        async with _App(lines).run_test(size=(120, 80)):
+            text = text_on(lines)
+            assert_harmless(text)
+            assert f"[bold red]{CANARY}[/]" in text
+            assert "\\x1b]0;" in text
+
+    @pytest.mark.parametrize("wrap", [False, True])
+    async def test_is_cut_where_it_is_long_and_says_how_long(self, wrap: bool) -> None:
+        lines = Lines([line("x" * (10 << 20)), line("after")], wrap=wrap)
+        async with _App(lines).run_test(size=(80, 24)) as pilot:
+            lines.scroll_to(lines.max_scroll_x, lines.max_scroll_y, animate=False, force=True)
+            await pilot.pause()
+            text = text_on(lines).replace("\n", "")
+            assert "… (10,485,760 characters in all)" in text
+            assert sum(len(part) for part in lines._strip(0).text) < 5_000
