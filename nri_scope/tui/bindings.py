@@ -25,7 +25,8 @@ def bindings(*scopes: Scope) -> list[BindingType]:
 def as_keymap(keymap: Keymap) -> dict[str, str]:
     """For ``App.set_keymap``: the actions whose keys are not the usual ones."""
     return {
-        action.name: ",".join(action.keys)
+        # Textual takes an empty text for "as usual".
+        action.name: ",".join(action.keys) or "unbound"
         for action in keymap
         if action.keys != DEFAULT[action.name].keys
     }

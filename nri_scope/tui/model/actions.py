@@ -21,7 +21,7 @@ _FILTER = (Scope.FILTER,)
 ACTIONS: tuple[Action, ...] = (
     Action("quit", ("q", "ctrl+q", "ctrl+c"), "leave", _APP, in_footer="quit"),
     Action("help", ("?", "f1"), "keys of this screen", _APP, in_footer="help"),
-    Action("palette", ("ctrl+p",), "find an action by its name", _APP, False, "actions"),
+    Action("command_palette", ("ctrl+p",), "find an action by its name", _APP, False, "actions"),
     Action("mode_events", ("1",), "show the events", _APP),
     Action("mode_containers", ("2",), "show pods and containers", _APP),
     Action("mode_timeline", ("3",), "show the timeline", _APP),

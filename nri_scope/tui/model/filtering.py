@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from nri_scope.errors import FilterError
 from nri_scope.recorder.filter import FIELDS, Filter, parse
-from nri_scope.recorder.filter.tree import Or, quote
+from nri_scope.recorder.filter.fields import BY_NAME
+from nri_scope.recorder.filter.tree import Matches, Or, quote
 from nri_scope.recorder.model import Event, Status
 from nri_scope.recorder.reader import Recording
 
@@ -18,6 +20,7 @@ VIEWS: Mapping[str, str] = MappingProxyType(
 )
 """Named views: filters that one key sets and takes away."""
 
+_EVENT = BY_NAME["event"]
 _VALUES_MAX = 500
 """Values of one field that are offered; nobody reads on."""
 
@@ -77,7 +80,7 @@ def _known(field: str, values: Values) -> Sequence[str]:
     if field == "status":
         return tuple(Status)
     if field == "event":
-        return found or next(each.known for each in FIELDS if each.name == "event")
+        return found or _EVENT.known
     return found
 
 
@@ -115,39 +118,44 @@ def _sorted(names: Iterable[str]) -> list[str]:
 
 # -- filters out of what is on the screen ---------------------------------------------------
 
-FIELD_OF_COLUMN: Mapping[str, str] = MappingProxyType(
-    {
-        "event": "event",
-        "namespace": "ns",
-        "pod": "pod",
-        "container": "container",
-        "plugin": "plugin",
-        "status": "status",
-        "session": "session",
-    }
-)
-"""Columns of the list whose values a filter can name exactly."""
-
 
 def term(event: Event, column: str) -> str:
     """The filter that finds what has the same value in this column; "" where none can."""
-    field = FIELD_OF_COLUMN.get(column)
-    if field is None:
-        return ""
-    value = str(getattr(event, column))
-    if field == "event" and not check(f"event:{quote(value)}").filter:
-        # Not of our tables: the language takes it as a regular expression only.
-        return ""
-    return f"{field}:{quote(value)}" if value else f'{field}:""'
+    match column:
+        case "event":
+            found = f"event:{quote(event.event)}"
+            # A method that our tables do not have is found by a regular expression.
+            return (
+                found
+                if check(found).filter
+                else str(Matches(_EVENT, f"^{re.escape(event.event)}$"))
+            )
+        case "subject":
+            names = [f"pod:{quote(event.pod)}"] if event.pod else []
+            if event.container:
+                names.append(f"container:{quote(event.container)}")
+            if not names and (event.container_id or event.pod_id):
+                names = [f"id:{quote(event.container_id or event.pod_id)}"]
+            return " ".join(names)
+        case "plugin":
+            return f"plugin:{quote(event.plugin)}" if event.plugin else ""
+        case "status":
+            return f"status:{quote(event.status)}"
+        case "changed":
+            return f"changed:{quote(event.changed[0])}" if event.changed else ""
+        case _:
+            return ""
 
 
 def narrowed(text: str, added: str, *, out: bool = False) -> str:
     """The filter ``text`` and also ``added``, or also not it (``out``). Raises FilterError."""
-    more = f"-{added}" if out else added
+    more = added
+    if out:
+        more = f"-({added})" if " " in added else f"-{added}"
     root = parse(text).root
     if not text.strip():
         return more
-    if more in text.split():
+    if f" {more} " in f" {text} ":
         return text
     return f"({text}) {more}" if isinstance(root, Or) else f"{text.strip()} {more}"
 

@@ -56,6 +56,15 @@ class SetFilter(Message):
         self.text = text
 
 
+class Narrowed(Message):
+    """What this filter finds, of what is shown now, shall be shown alone, or left out (``out``)."""
+
+    def __init__(self, term: str, *, out: bool) -> None:
+        super().__init__()
+        self.term = term
+        self.out = out
+
+
 class Said(Message):
     """Tell the user this one line, for a while; ``problem`` as a warning."""
 

@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of events: only what is on the screen is drawn, only what is around it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style as RichStyle
+from textual import events
+from textual.binding import BindingType
+from textual.cache import LRUCache
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollTo
+from textual.strip import Strip
+from textual.widget import Widget
+
+from nri_scope.errors import NriScopeError
+from nri_scope.tui.bindings import bindings
+from nri_scope.tui.model.columns import Placed, fitted, place
+from nri_scope.tui.model.filtering import term
+from nri_scope.tui.model.keys import Scope
+from nri_scope.tui.model.listing import Listing
+from nri_scope.tui.model.order import Key
+from nri_scope.tui.model.rowcache import RowCache
+from nri_scope.tui.model.rows import Row, Style
+from nri_scope.tui.model.store import Store
+from nri_scope.tui.model.view import View
+from nri_scope.tui.widgets.messages import Failed, Narrowed, RowChosen, RowOpened, Said
+
+GUTTER = 2
+"""Columns before each row: the cursor's sign and the mark's."""
+_STRIPS = 1_024
+_WHEEL = 3
+"""Rows that one turn of the wheel moves."""
+_DIM_COLUMNS = frozenset(("id", "time", "elapsed", "deadline"))
+
+
+class EventHeader(Widget):
+    """The titles above the columns of an `EventList`."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"event-header--field"}
+    DEFAULT_CSS = """
+    EventHeader { height: 1; background: $panel; color: $text-muted; text-style: bold; }
+    EventHeader > .event-header--field { color: $foreground; text-style: bold underline; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._placed: tuple[Placed, ...] = ()
+        self._field = ""
+
+    def show(self, placed: tuple[Placed, ...], field: str) -> None:
+        """Other columns, or another field that is selected."""
+        if (placed, field) != (self._placed, self._field):
+            self._placed, self._field = placed, field
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of titles."""
+        style = self.rich_style
+        chosen = self.get_component_rich_style("event-header--field")
+        segments = [Segment(" " * GUTTER, style)]
+        for each in self._placed:
+            title = fitted(each.column.title, each.width, right=each.column.right)
+            here = each.column.name == self._field
+            segments += [Segment(title, chosen if here else style), Segment(" ", style)]
+        return Strip(segments).adjust_cell_length(self.size.width, style)
+
+
+class EventList(ScrollView, can_focus=True, inherit_bindings=False):
+    """Rows of a view. `Listing` says what is on the screen; the scroll bar follows it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.EVENTS)
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "event-list--cursor",
+        "event-list--field",
+        "event-list--dim",
+        "event-list--mark",
+        "event-list--match",
+        *(f"event-list--{style}" for style in Style),
+    }
+    DEFAULT_CSS = """
+    EventList { background: $background; color: $foreground; scrollbar-size-vertical: 1;
+                overflow-x: hidden; }
+    EventList > .event-list--changed { color: $text-accent; }
+    EventList > .event-list--slow { color: $text-warning; }
+    EventList > .event-list--timeout { color: $text-error; text-style: bold; }
+    EventList > .event-list--error { color: $text-error; text-style: bold; }
+    EventList > .event-list--odd { color: $text-warning; }
+    EventList > .event-list--gap { color: $text-warning; text-style: bold; }
+    EventList > .event-list--session { color: $text-primary; }
+    EventList > .event-list--damaged { color: $text-error; text-style: bold; }
+    EventList > .event-list--gone { color: $text-muted; text-style: italic; }
+    EventList > .event-list--dim { color: $text-muted; }
+    EventList > .event-list--mark { color: $text-accent; text-style: bold; }
+    EventList > .event-list--match { text-style: reverse; }
+    EventList > .event-list--field { text-style: underline; }
+    EventList > .event-list--cursor { background: $block-cursor-blurred-background; }
+    EventList:focus > .event-list--cursor { background: $block-cursor-background;
+                                            color: $block-cursor-foreground; }
+    EventList:nocolor > .event-list--cursor { text-style: reverse; }
+    """
+
+    class Moved(Message):
+        """The window, the cursor or the state of following are not what they were."""
+
+    def __init__(self, store: Store, *, follows: bool, header: EventHeader) -> None:
+        super().__init__()
+        self.store = store
+        self.listing = Listing(store.all, follows=follows)
+        self.search_text = ""
+        self.field = "subject"
+        """The name of the column that is selected, for filters by its value."""
+        self._header = header
+        self._rows = RowCache()
+        self._strips: LRUCache[tuple[Key, bool], Strip] = LRUCache(_STRIPS)
+        self._placed: tuple[Placed, ...] = ()
+        self._reading: set[tuple[int, int]] = set()
+        self._told: tuple[Key | None, Row | None] | None = None
+        self._widest_id = 0
+
+    # -- what others ask for ------------------------------------------------------------------
+
+    @property
+    def view(self) -> View:
+        """What is listed."""
+        return self.listing.view
+
+    @property
+    def selected_event_id(self) -> int | None:
+        """The event under the cursor."""
+        return self.listing.selected_event
+
+    @property
+    def selected_row(self) -> Row | None:
+        """The row under the cursor; None while it is not read yet, and in an empty view."""
+        key = self.listing.selected
+        return self._rows.get(key) if key is not None else None
+
+    def show(self, view: View) -> None:
+        """List another view, at the selected row or what is next to it."""
+        self.listing.show(view)
+        self._moved()
+
+    def grow(self, *, between: bool = False) -> None:
+        """The view may have more rows; ``between``: those that are no events may have changed."""
+        if between:
+            self._rows.outdate()
+            self._strips.clear()
+        self.listing.grow()
+        self._moved()
+
+    def go_to(self, position: int) -> None:
+        """Put the cursor on a row."""
+        self.listing.go_to(position)
+        self._moved()
+
+    def go_to_event(self, event_id: int) -> bool:
+        """Put the cursor on an event; False where the view does not have it."""
+        if not self.view.shows(event_id):
+            return False
+        self.go_to(self.view.position_of(event_id))
+        return True
+
+    def forget_rows(self) -> None:
+        """What rows say may have changed (marks): read them again."""
+        self._rows = RowCache()
+        self.restyle()
+
+    def restyle(self) -> None:
+        """Draw everything anew: another theme, other text to highlight."""
+        self._strips.clear()
+        self.refresh()
+        self._want()
+
+    # -- drawing ------------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        """The row at this height of the screen."""
+        width = self.scrollable_content_region.width
+        position = self.listing.top + y
+        blank = self.rich_style
+        if y >= self.listing.height or position >= self.listing.length:
+            return Strip.blank(width, blank)
+        try:
+            key = self.view.key_at(position)
+        except IndexError:
+            return Strip.blank(width, blank)
+        at_cursor = position == self.listing.cursor
+        row = self._rows.get(key)
+        if row is None:
+            dim = self.get_component_rich_style("event-list--dim")
+            sign = ">" if at_cursor else " "
+            return Strip([Segment(f"{sign} …", dim)]).adjust_cell_length(width, blank)
+        strip = self._strips.get((key, at_cursor))
+        if strip is None:
+            strip = Strip(self._segments(row, at_cursor)).adjust_cell_length(
+                width, blank + self._cursor_style() if at_cursor else blank
+            )
+            self._strips[key, at_cursor] = strip
+        return strip
+
+    def _cursor_style(self) -> RichStyle:
+        return self.get_component_rich_style("event-list--cursor")
+
+    def _segments(self, row: Row, at_cursor: bool) -> Iterator[Segment]:
+        over = self._cursor_style() if at_cursor else RichStyle.null()
+        base = self.get_component_rich_style(f"event-list--{row.style}", partial=False)
+        if at_cursor:
+            base += over
+        mark = self.get_component_rich_style("event-list--mark")
+        yield Segment(">" if at_cursor else " ", base)
+        yield Segment("*" if row.marked else " ", mark + over)
+        if row.event is None:
+            width = self.scrollable_content_region.width - GUTTER
+            yield from self._highlighted(fitted(row.text, width), base)
+            return
+        dim = self.get_component_rich_style("event-list--dim") + over
+        chosen = self.get_component_rich_style("event-list--field", partial=True)
+        for each in self._placed:
+            text = fitted(row.cells[each.at], each.width, right=each.column.right)
+            quiet = each.column.name in _DIM_COLUMNS or row.cells[each.at] == "ok"
+            style = dim if quiet else base
+            if at_cursor and each.column.name == self.field:
+                style += chosen
+            yield from self._highlighted(text, style)
+            yield Segment(" ", base)
+
+    def _highlighted(self, text: str, style: RichStyle) -> Iterator[Segment]:
+        wanted = self.search_text.lower()
+        lower = text.lower()
+        # Some letters have more characters in lower case: then offsets would be wrong.
+        if not wanted or len(lower) != len(text) or wanted not in lower:
+            yield Segment(text, style)
+            return
+        match = style + self.get_component_rich_style("event-list--match", partial=True)
+        at = 0
+        while (found := lower.find(wanted, at)) >= 0:
+            yield Segment(text[at:found], style)
+            yield Segment(text[found : found + len(wanted)], match)
+            at = found + len(wanted)
+        yield Segment(text[at:], style)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _want(self) -> None:
+        """Read what is on the screen, and then a screen or two around it."""
+        top, height = self.listing.top, self.listing.height
+        for first, last in (
+            (top, top + height),
+            (top + height, top + 3 * height),
+            (top - 2 * height, top),
+        ):
+            stretch = self._rows.missing(self.view, first, last)
+            if stretch is not None:
+                if not self._reading:
+                    self._reading.add(stretch)
+                    self.run_worker(self._read(*stretch), group="rows", exit_on_error=False)
+                elif (first, last) == (top, top + height) and stretch not in self._reading:
+                    # The newest request is served first: what is read ahead can wait.
+                    self._reading.add(stretch)
+                    self.run_worker(self._read(*stretch), group="rows", exit_on_error=False)
+                return
+
+    async def _read(self, start: int, count: int) -> None:
+        view = self.view
+        try:
+            rows = await self.store.rows(view, start, count)
+        except NriScopeError as error:
+            self.post_message(Failed(error))
+            return
+        finally:
+            self._reading.discard((start, count))
+        self._rows.add(rows)
+        widest = max((len(str(row.event.id)) for row in rows if row.event), default=0)
+        if widest > self._widest_id:
+            self._widest_id = widest
+            self._place()
+        for row in rows:
+            for at_cursor in (False, True):
+                self._strips.discard((row.key, at_cursor))
+        if view is self.view:
+            self.refresh()
+        self._tell()
+        if rows or view is not self.view:
+            self._want()
+
+    # -- keeping in step ----------------------------------------------------------------------
+
+    def _moved(self) -> None:
+        size = Size(self.scrollable_content_region.width, self.listing.length)
+        if size != self.virtual_size:
+            self.virtual_size = size
+        if round(self.scroll_y) != self.listing.top:
+            # Not through validation: the new height is known to the layout only later.
+            self.set_reactive(ScrollView.scroll_y, float(self.listing.top))
+            self.set_reactive(ScrollView.scroll_target_y, float(self.listing.top))
+            if self.show_vertical_scrollbar:
+                self.vertical_scrollbar.position = self.listing.top
+        self.refresh()
+        self._want()
+        self._tell()
+        self.post_message(self.Moved())
+
+    def _tell(self) -> None:
+        """Say which row is under the cursor, once it is known."""
+        key = self.listing.selected
+        row = self._rows.get(key) if key is not None else None
+        if key is not None and row is None:
+            return
+        if self._told is None or self._told != (key, row):
+            self._told = (key, row)
+            self.post_message(RowChosen(row))
+
+    def _place(self) -> None:
+        width = self.scrollable_content_region.width - GUTTER
+        self._placed = place(max(1, width), {"id": max(3, self._widest_id)})
+        self._strips.clear()
+        names = [each.column.name for each in self._placed]
+        if self.field not in names:
+            self.field = "event"
+        self._header.show(self._placed, self.field)
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self._moved()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Other columns fit, and more or fewer rows."""
+        self._place()
+        self.listing.resize(max(1, self.scrollable_content_region.height))
+        self._moved()
+
+    def on_focus(self) -> None:
+        """The cursor looks different."""
+        self._strips.clear()
+
+    def on_blur(self) -> None:
+        """The cursor looks different."""
+        self._strips.clear()
+
+    # -- mouse --------------------------------------------------------------------------------
+
+    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.listing.scroll(_WHEEL)
+        self._moved()
+
+    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.listing.scroll(-_WHEEL)
+        self._moved()
+
+    def _on_scroll_to(self, message: ScrollTo) -> None:
+        message.stop()
+        if message.y is not None:
+            self.listing.scroll(round(message.y) - self.listing.top)
+            self._moved()
+
+    def on_click(self, event: events.Click) -> None:
+        """Put the cursor there; a second click opens."""
+        position = self.listing.top + event.y
+        if position >= self.listing.length:
+            return
+        again = event.chain == 2
+        self.go_to(position)
+        if again:
+            self.action_open()
+
+    # -- actions ------------------------------------------------------------------------------
+
+    def action_up(self) -> None:
+        """One row up."""
+        self.listing.move(-1)
+        self._moved()
+
+    def action_down(self) -> None:
+        """One row down."""
+        self.listing.move(1)
+        self._moved()
+
+    def action_page_up(self) -> None:
+        """One screen up."""
+        self.listing.page(-1)
+        self._moved()
+
+    def action_page_down(self) -> None:
+        """One screen down."""
+        self.listing.page(1)
+        self._moved()
+
+    def action_home(self) -> None:
+        """To the first row."""
+        self.listing.home()
+        self._moved()
+
+    def action_end(self) -> None:
+        """To the last row, or follow."""
+        self.listing.end()
+        self._moved()
+
+    def action_follow(self) -> None:
+        """Follow what comes."""
+        self.listing.follow()
+        self._moved()
+
+    def action_pause(self) -> None:
+        """Stand still, or go on."""
+        self.listing.pause()
+        self._moved()
+
+    def action_open(self) -> None:
+        """Show the details of the row under the cursor."""
+        row = self.selected_row
+        if row is not None:
+            self.post_message(RowOpened(row))
+
+    def action_field_left(self) -> None:
+        """Select the field to the left."""
+        self._select_field(-1)
+
+    def action_field_right(self) -> None:
+        """Select the field to the right."""
+        self._select_field(1)
+
+    def _select_field(self, by: int) -> None:
+        names = [each.column.name for each in self._placed]
+        at = names.index(self.field) if self.field in names else 0
+        self.field = names[min(max(0, at + by), len(names) - 1)]
+        self._header.show(self._placed, self.field)
+        self._strips.clear()
+        self.refresh()
+
+    def action_filter_by(self) -> None:
+        """Only what has the same value in the selected field."""
+        self._filter_by(out=False)
+
+    def action_filter_out(self) -> None:
+        """Only what has another value there."""
+        self._filter_by(out=True)
+
+    def _filter_by(self, *, out: bool) -> None:
+        row = self.selected_row
+        if row is None or row.event is None:
+            return
+        found = term(row.event, self.field)
+        if found:
+            self.post_message(Narrowed(found, out=out))
+        else:
+            titles = {each.column.name: each.column.title for each in self._placed}
+            words = f"{titles.get(self.field, self.field)} has no value to filter by here"
+            self.post_message(Said(f"{words}; ← and → select another field", problem=True))
+
+    def action_next_of_container(self) -> None:
+        """To the next event of the same container."""
+        self.post_message(self.SameContainer(forwards=True))
+
+    def action_previous_of_container(self) -> None:
+        """To the previous event of the same container."""
+        self.post_message(self.SameContainer(forwards=False))
+
+    class SameContainer(Message):
+        """The next or previous event of the selected one's container is asked for."""
+
+        def __init__(self, *, forwards: bool) -> None:
+            super().__init__()
+            self.forwards = forwards

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The line that filters and searches are typed into, with what is to be said about them below."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import ClassVar
+
+from rich.highlighter import Highlighter
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import Input, Label
+
+from nri_scope.recorder.escape import safe
+from nri_scope.tui.bindings import bindings
+from nri_scope.tui.model.filtering import History, Values, check, complete
+from nri_scope.tui.model.keys import Keymap, Scope
+
+_SHOWN_OPTIONS = 12
+"""Completions that are shown; Tab goes through all of them."""
+
+
+class Purpose(Enum):
+    """What the line is for; the text stands before it."""
+
+    FILTER = "filter"
+    SEARCH = "search"
+    COMMENT = "comment"
+
+
+class _FromProblem(Highlighter):
+    """Underlines a filter from where it is wrong."""
+
+    def __init__(self) -> None:
+        self.position: int | None = None
+
+    def highlight(self, text: Text) -> None:
+        if self.position is not None:
+            text.stylize("underline", min(self.position, max(0, len(text) - 1)))
+
+
+class FilterBar(Vertical, inherit_bindings=False):
+    """Hidden until it is asked for."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.FILTER)
+    DEFAULT_CSS = """
+    FilterBar { height: auto; display: none; background: $panel; }
+    FilterBar.-open { display: block; }
+    FilterBar #line { height: 1; layout: horizontal; }
+    FilterBar #purpose { width: auto; padding: 0 1; text-style: bold; color: $text-primary; }
+    FilterBar Input { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
+    FilterBar Input:focus { border: none; }
+    FilterBar #said { height: 1; padding: 0 1; color: $text-muted; width: 1fr; }
+    FilterBar.-wrong #said { color: $text-error; }
+    FilterBar.-wrong Input { color: $text-error; }
+    """
+
+    class Accepted(Message):
+        """What was typed is to be used; a filter is right."""
+
+        def __init__(self, purpose: Purpose, text: str) -> None:
+            super().__init__()
+            self.purpose = purpose
+            self.text = text
+
+    class Closed(Message):
+        """The line is away again."""
+
+    def __init__(self, keymap: Keymap) -> None:
+        super().__init__()
+        self.purpose = Purpose.FILTER
+        self.values: Values = {}
+        """For completion."""
+        self._keymap = keymap
+        self._histories = {purpose: History() for purpose in Purpose}
+        self._problem = _FromProblem()
+        self._options: tuple[str, ...] = ()
+        self._option = -1
+        self._option_at = (0, 0)
+        self._completing = False
+
+    def compose(self) -> ComposeResult:
+        """The line, and the one below it."""
+        with Vertical(id="line"):
+            yield Label("", id="purpose", markup=False)
+            yield Input(highlighter=self._problem, select_on_focus=False)
+        yield Label("", id="said", markup=False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be seen."""
+        return self.has_class("-open")
+
+    def open(self, purpose: Purpose, text: str = "") -> None:
+        """Show it, beginning with ``text``."""
+        self.purpose = purpose
+        self.query_one("#purpose", Label).update(purpose.value)
+        self.add_class("-open")
+        line = self.query_one(Input)
+        line.value = text
+        line.cursor_position = len(text)
+        line.focus()
+        self._look()
+
+    def remember(self, text: str) -> None:
+        """Keep a filter in the history that was not typed here."""
+        self._histories[Purpose.FILTER].add(text)
+
+    def close(self) -> None:
+        """Hide it."""
+        if self.is_open:
+            self.remove_class("-open")
+            self.post_message(self.Closed())
+
+    # -- while it is typed --------------------------------------------------------------------
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if not self._completing:
+            self._options, self._option = (), -1
+        self._completing = False
+        self._look()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_accept()
+
+    def _look(self) -> None:
+        text = self.query_one(Input).value
+        key = self._keymap.first
+        problem, position = "", None
+        said = f"{key('accept')} use it · {key('cancel')} leave it as it was"
+        match self.purpose:
+            case Purpose.FILTER:
+                found = check(text)
+                if found.filter is None:
+                    problem, position = found.problem, found.position
+                elif text.strip():
+                    said = f"fine · {said} · {key('complete')} complete"
+                else:
+                    said = f"everything passes · {key('complete')} names the fields · {said}"
+            case Purpose.SEARCH:
+                said = (
+                    f"text in names, ids, changes · {said} · "
+                    f"then {key('search_next')} and {key('search_previous')}"
+                )
+            case Purpose.COMMENT:
+                said = f"kept beside the recording · {said}"
+        if self._options:
+            said = self._options_in_words()
+        self._problem.position = position
+        wrong = bool(problem) and not self._options
+        self.set_class(wrong, "-wrong")
+        self.query_one("#said", Label).update(f"wrong: {safe(problem)}" if wrong else said)
+
+    def _options_in_words(self) -> str:
+        first = max(0, min(self._option, len(self._options) - _SHOWN_OPTIONS))
+        shown = self._options[first : first + _SHOWN_OPTIONS]
+        words = [
+            f"[{safe(option, 40)}]" if first + at == self._option else safe(option, 40)
+            for at, option in enumerate(shown)
+        ]
+        left = len(self._options) - first - len(shown)
+        return "  ".join([*words, f"+{left}"] if left else words)
+
+    # -- actions ------------------------------------------------------------------------------
+
+    def action_accept(self) -> None:
+        """Use what was typed, unless it is wrong: then it says what is wrong."""
+        text = self.query_one(Input).value
+        self._options, self._option = (), -1
+        if self.purpose is Purpose.FILTER and check(text).filter is None:
+            self._look()
+            return
+        if self.purpose is not Purpose.COMMENT:
+            self._histories[self.purpose].add(text)
+        self.post_message(self.Accepted(self.purpose, text))
+        self.close()
+
+    def action_complete(self) -> None:
+        """Complete a filter's word; again: the next way to do so."""
+        if self.purpose is not Purpose.FILTER:
+            return
+        line = self.query_one(Input)
+        if not self._options:
+            found = complete(line.value, line.cursor_position, self.values)
+            if not found.options:
+                self.query_one("#said", Label).update("nothing is known that this could be")
+                return
+            self._options = found.options
+            self._option_at = (found.start, found.end)
+        self._option = (self._option + 1) % len(self._options)
+        option = self._options[self._option]
+        start, end = self._option_at
+        only = len(self._options) == 1
+        self._completing = not only
+        before = line.value
+        line.value = f"{before[:start]}{option}{before[end:]}"
+        if line.value == before:
+            self._completing = False
+            self._look()
+        self._option_at = (start, start + len(option))
+        line.cursor_position = start + len(option)
+        if only:
+            self._options, self._option = (), -1
+
+    def action_older(self) -> None:
+        """What was typed before."""
+        self._from_history(older=True)
+
+    def action_newer(self) -> None:
+        """What was typed after it."""
+        self._from_history(older=False)
+
+    def _from_history(self, *, older: bool) -> None:
+        line = self.query_one(Input)
+        history = self._histories[self.purpose]
+        line.value = history.older(line.value) if older else history.newer(line.value)
+        line.cursor_position = len(line.value)
+
+    def action_cancel(self) -> None:
+        """Leave everything as it was."""
+        self.close()
