@@ -3,46 +3,117 @@
 
 from __future__ import annotations
 
-from nri_scope.recorder.filter import Filter
+from dataclasses import dataclass, replace
+
+from nri_scope.recorder.display import SHORT_ID
+from nri_scope.recorder.escape import safe
+from nri_scope.recorder.filter import Filter, parse
+from nri_scope.recorder.filter.tree import quote
 from nri_scope.recorder.model import Container, Pod
+
+_SHOWN = 60
+"""Columns of a name."""
+_KEPT = 100
+"""How many steps back there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    text: str
+    where: Filter | None
+    about: Pod | Container | None
 
 
 class Context:
     """A filter and perhaps a pod or a container; remembers what it was before."""
 
-    where_text: str
-    about: Pod | Container | None
+    def __init__(self, where: Filter | None = None) -> None:
+        """``where``: the filter to begin with."""
+        self._place = _Place(where.text if where is not None else "", where, None)
+        self._before: list[_Place] = []
+
+    @property
+    def where_text(self) -> str:
+        """The filter as it was typed; "" for none."""
+        return self._place.text
+
+    @property
+    def about(self) -> Pod | Container | None:
+        """What everything is narrowed to, for `Store.view`."""
+        return self._place.about
 
     @property
     def pod(self) -> Pod | None:
         """The pod that everything is narrowed to."""
-        raise NotImplementedError
+        return self.about if isinstance(self.about, Pod) else None
 
     @property
     def container(self) -> Container | None:
         """The container that everything is narrowed to."""
-        raise NotImplementedError
+        return self.about if isinstance(self.about, Container) else None
 
     def narrow(self, about: Pod | Container) -> None:
         """Narrow to a pod or a container; the filter stays."""
-        raise NotImplementedError
+        self._go(replace(self._place, about=about))
 
     def filter_by(self, text: str) -> None:
         """Another filter; "" for none. Raises FilterError, and changes nothing then."""
-        raise NotImplementedError
+        where = parse(text) if text.strip() else None
+        self._go(replace(self._place, text=text.strip(), where=where))
+
+    def everything(self) -> None:
+        """Neither a filter nor a pod or a container."""
+        self._go(_Place("", None, None))
 
     def back(self) -> bool:
         """To what it was before; False where there is nothing before."""
-        raise NotImplementedError
+        if not self._before:
+            return False
+        self._place = self._before.pop()
+        return True
 
     def where(self) -> Filter | None:
         """The filter alone, for `Store.view` together with ``about``; None for no filter."""
-        raise NotImplementedError
+        return self._place.where
 
     def filter(self) -> Filter | None:
         """Both in one filter: what ``log --where`` takes; None where nothing is narrowed."""
-        raise NotImplementedError
+        if self.about is None:
+            return self._place.where
+        named = _term(self.about)
+        return parse(f"{named} ({self._place.text})" if self._place.where is not None else named)
 
     def words(self) -> str:
-        """What it is narrowed to, safe to show; "" for nothing."""
-        raise NotImplementedError
+        """What it is narrowed to, safe to show: ``shop/web/app``, ``pod shop/web``; "" for nothing.
+
+        The filter is not in it.
+        """
+        match self.about:
+            case None:
+                return ""
+            case Pod():
+                return f"pod {_pod(self.about)}"
+            case Container(name=name, id=container_id, pod=pod):
+                own = safe(name, _SHOWN) or f"container {safe(container_id[:SHORT_ID])}"
+                return f"{_pod(pod)}/{own}" if pod is not None else own
+
+    def _go(self, place: _Place) -> None:
+        if place == self._place:
+            return
+        self._before.append(self._place)
+        del self._before[:-_KEPT]
+        self._place = place
+
+
+def _pod(pod: Pod) -> str:
+    name = safe(pod.name, _SHOWN) or f"pod {safe(pod.id[:SHORT_ID])}"
+    return f"{safe(pod.namespace, _SHOWN)}/{name}" if pod.namespace else name
+
+
+def _term(about: Pod | Container) -> str:
+    """A filter's term that means it."""
+    if about.id:
+        return f"id:{quote(about.id)}"
+    if isinstance(about, Pod):
+        return f"ns:{quote(about.namespace)} pod:{quote(about.name)}"
+    return f"container:{quote(about.name)}"

@@ -25,80 +25,197 @@ class State(StrEnum):
 class Listing:
     """A window of ``height`` rows onto a view, with a cursor that is always within it."""
 
-    view: View
-    height: int
-    top: int
-    """Position of the first row on the screen."""
-    cursor: int
-    """Position of the selected row; 0 in an empty view."""
-    state: State
-    length: int
-    """Rows that can be scrolled to: the view's, or as many as there were when it was paused."""
-
     def __init__(self, view: View, height: int = 1, *, follows: bool = True) -> None:
         """``follows``: begin at the end and follow; else at the first row, scrolled."""
-        raise NotImplementedError
+        self.view = view
+        self.height = max(1, height)
+        self.state = State.FOLLOWING
+        self.top = 0
+        """Position of the first row on the screen."""
+        self.cursor = 0
+        """Position of the selected row; 0 in an empty view."""
+        self._anchor: Key | None = None
+        """The row that was chosen last: where the cursor belongs, if the view has it."""
+        self._revision = view.revision
+        self._seen: Key | None = None
+        """The newest row that was on the screen, or that there was when following was left."""
+        self._limit: Key | None = None
+        """The last row that there was when it was paused."""
+        self._followed = False
+        """It was paused while following, and nothing was moved upwards since."""
+        self._asked_for_end = False
+        self._to_end()
+        if not follows:
+            self._leave()
+            self._place(0)
+
+    @property
+    def length(self) -> int:
+        """Rows that can be scrolled to: the view's, or as many as there were when it was paused."""
+        if self.state is not State.PAUSED:
+            return self.view.length
+        return self._through(self._limit)
 
     @property
     def new_count(self) -> int:
         """Rows that came since following was left and have not been on the screen."""
-        raise NotImplementedError
+        if self.state is State.FOLLOWING:
+            return 0
+        return max(0, self.view.length - self._through(self._seen))
 
     @property
     def words(self) -> str:
         """``following``, ``scrolled, +12 new``, ``paused``."""
-        raise NotImplementedError
+        new = self.new_count
+        return f"{self.state}, +{new:,} new" if new else str(self.state)
 
     @property
     def selected(self) -> Key | None:
         """The selected row's key; None in an empty view."""
-        raise NotImplementedError
+        return self.view.key_at(self.cursor) if self.cursor < self.length else None
 
     @property
     def selected_event(self) -> int | None:
         """The selected event's number; None where the row is none, and in an empty view."""
-        raise NotImplementedError
+        key = self.selected
+        return key.event if key is not None and key.is_event else None
+
+    # -- what happens to it -----------------------------------------------------------------
 
     def resize(self, height: int) -> None:
         """The screen has another height."""
-        raise NotImplementedError
+        self.height = max(1, height)
+        self._settle()
 
     def grow(self) -> None:
         """The view may have changed: call after each `Store.refresh` and progress of a filter."""
-        raise NotImplementedError
+        # While a filter is at work, the row that was chosen may still come.
+        if self.view.revision != self._revision or not self.view.complete:
+            self._revision = self.view.revision
+            self._find_anchor()
+        self._settle()
 
     def show(self, view: View) -> None:
         """Another view, at the selected row or what is next to it."""
-        raise NotImplementedError
+        self.view = view
+        self._revision = view.revision
+        self._find_anchor()
+        self._settle()
+
+    # -- what the user does -----------------------------------------------------------------
 
     def move(self, by: int) -> None:
         """Move the cursor by so many rows; upwards where negative."""
-        raise NotImplementedError
+        if by < 0:
+            self._leave()
+        self._place(self.cursor + by)
 
     def page(self, by: int) -> None:
         """Move by pages."""
-        raise NotImplementedError
+        if by < 0:
+            self._leave()
+        self.top += by * self.height
+        self._place(self.cursor + by * self.height)
 
     def scroll(self, by: int) -> None:
         """Move the window, as a wheel does; the cursor only where it would be left outside."""
-        raise NotImplementedError
+        if by < 0:
+            self._leave()
+        self.top = max(0, min(self.top + by, self.length - self.height))
+        self._place(max(self.top, min(self.cursor, self.top + self.height - 1)))
 
     def home(self) -> None:
         """To the first row."""
-        raise NotImplementedError
+        self._leave()
+        self._place(0)
 
     def end(self) -> None:
         """To the last row; who is there already, or asks twice, follows."""
-        raise NotImplementedError
+        # Rows may come faster than anybody presses a key twice.
+        if self._asked_for_end or self.cursor >= self.length - 1:
+            self.follow()
+            return
+        self._place(self.length - 1)
+        self._asked_for_end = True
 
     def go_to(self, position: int) -> None:
-        """To a row, which leaves following unless it is the last one."""
-        raise NotImplementedError
+        """To a row, in the middle of the screen where it was not on it.
+
+        Leaves following unless it is the last one.
+        """
+        if position < self.length - 1:
+            self._leave()
+        if not self.top <= position < self.top + self.height:
+            self.top = position - self.height // 2
+        self._place(position)
 
     def follow(self) -> None:
         """Follow."""
-        raise NotImplementedError
+        self.state = State.FOLLOWING
+        self._limit = None
+        self._asked_for_end = False
+        self._to_end()
 
     def pause(self) -> None:
-        """Stand still, or, where it does, go on as scrolled."""
-        raise NotImplementedError
+        """Stand still. Where it does already: go on as before."""
+        if self.state is State.PAUSED:
+            if self._followed:
+                self.follow()
+                return
+            self.state = State.SCROLLED
+            self._limit = None
+            self._settle()
+            return
+        followed = self.state is State.FOLLOWING
+        self._leave()
+        self._limit = self._last()
+        self.state = State.PAUSED
+        self._followed = followed
+
+    # -- how --------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        self._followed = False
+        if self.state is State.FOLLOWING:
+            self.state = State.SCROLLED
+            self._seen = self._last()
+
+    def _last(self) -> Key | None:
+        return self.view.key_at(self.view.length - 1) if self.view.length else None
+
+    def _through(self, key: Key | None) -> int:
+        return self.view.through(key) if key is not None else 0
+
+    def _to_end(self) -> None:
+        self.cursor = max(0, self.view.length - 1)
+        self.top = max(0, self.view.length - self.height)
+        self._anchor = self._last()
+
+    def _place(self, position: int) -> None:
+        """Put the cursor somewhere because the user wants it."""
+        self._asked_for_end = False
+        self.cursor = position
+        self._settle()
+        self._anchor = self.selected or self._anchor
+
+    def _find_anchor(self) -> None:
+        if self._anchor is not None:
+            position = self.view.before(self._anchor)
+            self.top += position - self.cursor
+            self.cursor = position
+
+    def _settle(self) -> None:
+        """Keep cursor and window within the view, and the cursor within the window."""
+        if self.state is State.FOLLOWING:
+            self._to_end()
+            return
+        length = self.length
+        self.cursor = max(0, min(self.cursor, length - 1))
+        highest = max(0, length - self.height)
+        self.top = max(0, min(self.top, highest))
+        self.top = max(min(self.top, self.cursor), self.cursor - self.height + 1)
+        bottom = min(self.top + self.height, length)
+        if bottom > 0:
+            newest = self.view.key_at(bottom - 1)
+            if self._seen is None or newest > self._seen:
+                self._seen = newest

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lies between events and has a row of its own: gaps, sessions that begin or end, damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.model import Gap, Session
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.model.order import Key
+from nri_scope.tui.model.reading import Look, place_of, span_of
+
+_ENDLESS = (1 << 63) - 1
+"""No event has a larger number, and nothing happens later."""
+
+
+@dataclass(frozen=True, slots=True)
+class GapHere:
+    """An interval that was not observed."""
+
+    key: Key
+    gap: Gap
+
+
+@dataclass(frozen=True, slots=True)
+class BeganHere:
+    """A session began."""
+
+    key: Key
+    session: Session
+    events: tuple[int, int]
+    """No event of the session has a smaller or a larger number."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedHere:
+    """A session ended."""
+
+    key: Key
+    session: Session
+    events: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedHere:
+    """From here on nothing can be read."""
+
+    key: Key
+    words: str
+
+    @classmethod
+    def behind(cls, event_id: int, words: str) -> DamagedHere:
+        """Nothing can be read behind this event."""
+        return cls(Key(event_id + 1, 0, _ENDLESS), words)
+
+
+Between = GapHere | BeganHere | EndedHere | DamagedHere
+
+
+class Places:
+    """Finds where gaps and sessions belong, and remembers it: a place is for good.
+
+    A gap goes before the first event that is not earlier, as in `log`. A session begins where its
+    events do, and ends behind them.
+    """
+
+    def __init__(self) -> None:
+        self._gaps: dict[tuple[int, int], int] = {}
+        self._ends: dict[tuple[int, int], int] = {}
+
+    def between(self, recording: Recording, look: Look) -> tuple[Between, ...]:
+        """All gaps and sessions at their places, in order. Raises RecordingError."""
+        found: list[Between] = [
+            *self._of_gaps(recording, look),
+            *self._of_sessions(recording, look),
+        ]
+        return tuple(sorted(found, key=lambda one: one.key))
+
+    def _of_gaps(self, recording: Recording, look: Look) -> Iterator[Between]:
+        for gap in look.gaps:
+            known = (gap.id, gap.from_ns)
+            if known not in self._gaps:
+                self._gaps[known] = _place(recording, look, gap.from_ns, look.oldest)
+            yield GapHere(Key(self._gaps[known], 0, gap.from_ns, gap.id), gap)
+
+    def _of_sessions(self, recording: Recording, look: Look) -> Iterator[Between]:
+        spans = span_of(recording)
+        for session in look.sessions:
+            first, last = spans.get(session.id, (0, None))
+            span = first, _ENDLESS - 1 if last is None else last
+            yield BeganHere(Key(first, 0, session.started_ns, session.id), session, span)
+            if session.ended_ns is None:
+                continue
+            known = (session.id, session.ended_ns)
+            if known not in self._ends:
+                lowest = max(look.oldest, first, span[1] + 1 if last is not None else 0)
+                self._ends[known] = _place(recording, look, session.ended_ns, lowest)
+            yield EndedHere(Key(self._ends[known], 0, session.ended_ns, session.id), session, span)
+
+
+def _place(recording: Recording, look: Look, at_ns: int, first: int) -> int:
+    try:
+        return place_of(recording, at_ns, first, look.newest)
+    except RecordingError:
+        # What is damaged has no times; nothing is shown behind it either.
+        return look.newest + 1

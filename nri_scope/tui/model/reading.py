@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the store asks a recording, in its thread. Long questions are answered step by step."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.model import Container, Event, Gap, Pod, Session
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rows import (
+    EVENT_COLUMNS,
+    RowError,
+    event_of,
+    number_of,
+    optional_numbers_of,
+)
+from nri_scope.recorder.sound import sound
+from nri_scope.recorder.source import is_settled
+
+Value = str | int
+_STRETCH = 20_000
+"""Events looked through in one step."""
+_AMONG = 500
+"""Events named one by one in one query."""
+_STEP_SECONDS = 0.012
+"""How long a step of a filter should take: pages have to wait for it."""
+_LEAST, _MOST = 500, 100_000
+"""Events in one step of a filter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a recording is at a moment, without its events."""
+
+    sessions: tuple[Session, ...]
+    gaps: tuple[Gap, ...]
+    oldest: int
+    """Number of the oldest event; 0 without any."""
+    newest: int
+    """Likewise; also 0 where damage keeps it from being found."""
+    first_ns: int
+    last_ns: int
+    growing: bool
+    """Somebody has it open for writing, or was killed while writing."""
+    size: int
+    """Bytes of the file."""
+
+
+def look(recording: Recording) -> Look:
+    """Look at it. Raises RecordingError where not even sessions and gaps can be read."""
+    sessions, gaps = recording.sessions(), recording.gaps()
+    oldest, first_ns = _end(recording, "ASC")
+    newest, last_ns = _end(recording, "DESC")
+    return Look(
+        sessions=tuple(sessions),
+        gaps=tuple(gaps),
+        oldest=oldest,
+        newest=newest,
+        first_ns=first_ns,
+        last_ns=last_ns,
+        growing=is_growing(recording),
+        size=size_of(recording),
+    )
+
+
+def is_growing(recording: Recording) -> bool:
+    """Whether somebody has it open for writing, or was killed while writing."""
+    return not is_settled(recording.path.resolve())
+
+
+def size_of(recording: Recording) -> int:
+    """Bytes of all pages, those included that are in the log beside the file."""
+    pages = _numbers(
+        recording, "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+    )
+    return pages[0][0]
+
+
+def _end(recording: Recording, order: str) -> tuple[int, int]:
+    try:
+        rows = _numbers(recording, f"SELECT id, at_ns FROM event ORDER BY id {order} LIMIT 1")
+    except RecordingError:
+        # Looking through all events tells how far it can be read.
+        return 0, 0
+    return (rows[0][0], rows[0][1]) if rows else (0, 0)
+
+
+def span_of(recording: Recording) -> dict[int, tuple[int, int | None]]:
+    """Of each session, between which numbers its events are; None: still open."""
+    with sound(recording):
+        rows = recording.connection.execute("SELECT id, first_event, last_event FROM session")
+        spans = {}
+        for row in rows:
+            number, first, last = optional_numbers_of(row)
+            if number is None or first is None:
+                raise RowError("a session has no number")
+            spans[number] = first, last
+        return spans
+
+
+def place_of(recording: Recording, at_ns: int, first: int, newest: int) -> int:
+    """The first event from ``first`` on that was not before a moment; ``newest + 1`` if none.
+
+    Where the clock was set back between events, it is one of several that could be meant.
+    """
+    low, high = first, newest + 1
+    while low < high:
+        middle = (low + high) // 2
+        rows = _numbers(
+            recording,
+            "SELECT id, at_ns FROM event WHERE id >= ? AND id < ? ORDER BY id LIMIT 1",
+            middle,
+            high,
+        )
+        if not rows or rows[0][1] >= at_ns:
+            # Between the middle and this event there is none.
+            high = middle
+        else:
+            low = rows[0][0] + 1
+    return low
+
+
+# -- all events -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Events found by looking through all: numbers without holes, ``first`` to ``last``."""
+
+    runs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Nothing can be read behind event ``after``."""
+
+    after: int
+    words: str
+
+
+def walk(recording: Recording, after: int) -> Iterator[Stretch | Damage]:
+    """All events behind ``after``, as far as they can be read; each step takes milliseconds."""
+    limit = _STRETCH
+    while True:
+        try:
+            runs = _stretch(recording, after, limit)
+        except RecordingError as error:
+            if limit == 1:
+                yield Damage(after, error.problem)
+                return
+            limit = max(1, limit // 4)
+            continue
+        if not runs:
+            return
+        after = runs[-1][1]
+        yield Stretch(runs)
+
+
+def _stretch(recording: Recording, after: int, limit: int) -> tuple[tuple[int, int], ...]:
+    some = f"SELECT id FROM event WHERE id > {after} ORDER BY id LIMIT {limit}"
+    ((count, first, last),) = _numbers(
+        recording, f"SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0) FROM ({some})"
+    )
+    if not count:
+        return ()
+    with sound(recording):
+        if not after < first <= last:
+            raise RowError("its rows are out of order")
+        if last - first + 1 == count:
+            return ((first, last),)
+        runs: list[tuple[int, int]] = []
+        for (number,) in _numbers(recording, some):
+            if number <= after:
+                raise RowError("its rows are out of order")
+            if runs and number == after + 1:
+                runs[-1] = (runs[-1][0], number)
+            else:
+                runs.append((number, number))
+            after = number
+        return tuple(runs)
+
+
+# -- some of them ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which events are wanted."""
+
+    condition: str
+    """SQL over the view of events; "" for all."""
+    values: tuple[Value, ...]
+    about: Pod | Container | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Events that pass, of those up to ``looked_at`` that were not looked at before."""
+
+    numbers: array[int]
+    looked_at: int
+
+
+def matching(
+    recording: Recording, question: Question, after: int, until: int
+) -> Iterator[Matches | Damage]:
+    """The events that pass, behind ``after`` up to ``until``, in steps of some milliseconds."""
+    count = 2_000
+    while after < until:
+        begin = time.perf_counter()
+        try:
+            found = _matches(recording, question, after, until, count)
+        except RecordingError as error:
+            if count == 1:
+                yield Damage(after, error.problem)
+                return
+            count = max(1, count // 4)
+            continue
+        after = found.looked_at
+        yield found
+        took = time.perf_counter() - begin
+        if took < _STEP_SECONDS / 2:
+            count = min(_MOST, count * 2)
+        elif took > _STEP_SECONDS * 2:
+            count = max(_LEAST, count // 2)
+
+
+def _matches(
+    recording: Recording, question: Question, after: int, until: int, count: int
+) -> Matches:
+    if question.about is not None:
+        return _matches_about(recording, question, question.about, after, until)
+    upto = min(until, after + count)
+    numbers = _found(recording, question, "id > ? AND id <= ?", (after, upto))
+    if not numbers and upto < until:
+        # Perhaps there is a large hole: to its end in one step.
+        following = _numbers(
+            recording, "SELECT id FROM event WHERE id > ? ORDER BY id LIMIT 1", upto
+        )
+        upto = min(until, following[0][0] - 1) if following else until
+    return Matches(numbers, upto)
+
+
+def _matches_about(
+    recording: Recording, question: Question, about: Pod | Container, after: int, until: int
+) -> Matches:
+    column = "pod" if isinstance(about, Pod) else "container"
+    limit = _AMONG if question.condition else _STRETCH
+    rows = _numbers(
+        recording,
+        f"SELECT id FROM event WHERE {column} = ? AND id > ? AND id <= ? ORDER BY id LIMIT {limit}",
+        about.key,
+        after,
+        until,
+    )
+    numbers = array("q", (number for (number,) in rows))
+    upto = numbers[-1] if len(numbers) == limit else until
+    if numbers and question.condition:
+        numbers = _found(recording, question, among(numbers), ())
+    return Matches(numbers, upto)
+
+
+def _found(
+    recording: Recording, question: Question, which: str, values: tuple[Value, ...]
+) -> array[int]:
+    condition = f"({question.condition}) AND " if question.condition else ""
+    with sound(recording):
+        found = array("q")
+        rows = recording.connection.execute(
+            f"SELECT id FROM events WHERE {condition}{which} ORDER BY id",
+            [*question.values, *values],
+        )
+        for row in rows:
+            found.append(number_of(row))
+        return found
+
+
+def among(numbers: Sequence[int]) -> str:
+    """A condition: one of these events."""
+    return f"id IN ({', '.join(map(str, numbers))})"
+
+
+# -- whole events ---------------------------------------------------------------------------
+
+
+def events_of(recording: Recording, numbers: Sequence[int]) -> dict[int, Event | RecordingError]:
+    """These events, without those that are gone; what keeps one of them from being read."""
+    found: dict[int, Event | RecordingError] = {}
+    for start in range(0, len(numbers), _AMONG):
+        some = numbers[start : start + _AMONG]
+        try:
+            found.update(_events(recording, some))
+        except RecordingError:
+            for number in some:
+                try:
+                    found.update(_events(recording, [number]))
+                except RecordingError as error:
+                    found[number] = error
+    return found
+
+
+def _events(recording: Recording, numbers: Sequence[int]) -> dict[int, Event]:
+    with sound(recording):
+        rows = recording.connection.execute(
+            f"SELECT {EVENT_COLUMNS} FROM events WHERE {among(numbers)}"
+        ).fetchall()
+        return {event.id: event for event in map(event_of, rows)}
+
+
+def _numbers(recording: Recording, query: str, *values: int) -> list[tuple[int, ...]]:
+    with sound(recording):
+        return [
+            tuple(number_of((value,)) for value in row)
+            for row in recording.connection.execute(query, values)
+        ]

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Searching rows for a text, from one on, forwards or backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nri_scope.recorder.filter.text import fold
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rows import number_of
+from nri_scope.recorder.sound import sound
+from nri_scope.tui.model.reading import among
+
+_STEP = 4_000
+_AMONG = 500
+_SEPARATOR = "x'0a'"
+_TEXT = f" || {_SEPARATOR} || ".join(
+    (
+        "event",
+        "namespace || '/' || pod || '/' || container",
+        "plugin",
+        "container_id",
+        "pod_id",
+        "status",
+        "status_message",
+        "mark",
+        "changed",
+        "owners",
+    )
+)
+_HAS = f"instr(lower({_TEXT}), ?) > 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far a search has come."""
+
+    share: float
+    """0 to 1."""
+    found: int | None = None
+    """The event that it ends with."""
+
+
+def among_all(
+    recording: Recording, text: str, start: int, end: int, *, forwards: bool
+) -> Iterator[Step]:
+    """Search events from ``start`` to ``end``, both included; ``end`` is the smaller one backwards.
+
+    Raises RecordingError.
+    """
+    needle = fold(text)
+    whole = abs(end - start) + 1
+    at = start
+    sign = 1 if forwards else -1
+    compare, order = (">=", "ASC") if forwards else ("<=", "DESC")
+    while (end - at) * sign >= 0:
+        # From the next event that there is: there may be large holes.
+        some = _numbers(
+            recording, f"SELECT id FROM event WHERE id {compare} ? ORDER BY id {order} LIMIT 1", at
+        )
+        if not some or (end - some[0]) * sign < 0:
+            return
+        at = some[0]
+        last = min(end, at + _STEP) if forwards else max(end, at - _STEP)
+        low, high = min(at, last), max(at, last)
+        found = _numbers(
+            recording,
+            f"SELECT id FROM events WHERE id >= {low} AND id <= {high} AND {_HAS} "
+            f"ORDER BY id {order} LIMIT 1",
+            needle,
+        )
+        at = last + sign
+        yield Step(min(1.0, abs(at - start) / whole), found[0] if found else None)
+        if found:
+            return
+
+
+def among_some(
+    recording: Recording, text: str, numbers: Sequence[int], *, forwards: bool
+) -> Iterator[Step]:
+    """Search these events, which ascend; backwards from the last one. Raises RecordingError."""
+    needle = fold(text)
+    order = "ASC" if forwards else "DESC"
+    for done in range(0, len(numbers), _AMONG):
+        stop = len(numbers) - done
+        some = numbers[done : done + _AMONG] if forwards else numbers[max(0, stop - _AMONG) : stop]
+        found = _numbers(
+            recording,
+            f"SELECT id FROM events WHERE {among(some)} AND {_HAS} ORDER BY id {order} LIMIT 1",
+            needle,
+        )
+        yield Step(min(1.0, (done + _AMONG) / len(numbers)), found[0] if found else None)
+        if found:
+            return
+
+
+def _numbers(recording: Recording, query: str, value: int | str) -> list[int]:
+    with sound(recording):
+        return [number_of(row) for row in recording.connection.execute(query, [value])]
