@@ -31,7 +31,7 @@ from .findings import (
     value_at,
     version_of,
 )
-from .hidden import PATHS, Hidden
+from .hidden import Hidden, is_hidden
 from .model import Asked, Claim, Evidence, Step
 from .owner import RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
 from .owners import Owned
@@ -39,6 +39,8 @@ from .rounds import Station
 
 UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
 """What plugins can set without a runtime naming them as owners, in some version."""
+
+BY_CHANCE = "the runtime takes this removal and another plugin's value in random order"
 
 IN_VAIN = "runtimes do not pass on the removal of what no plugin had set"
 """Of environment variables and devices; read and run, containerd/nri up to 0.12.5."""
@@ -76,7 +78,9 @@ class _Creation:
         self.id = ""
         self.expected = api.Container()
         """What the next plugin is shown if nobody whom we do not see is asked before it."""
-        self.hidden = Hidden()
+        self.hidden = Hidden({})
+        self.before_reply: dict[str, Spec] = {}
+        """The container as each plugin whose reply is known found it."""
 
     def look(self) -> Created | None:
         pairs = [
@@ -100,6 +104,7 @@ class _Creation:
                 )
         self.id = container.id
         base = spec = oci.spec_of(container)
+        self.hidden = Hidden(base)
         self.expected = container
         before_this: Station | None = None
         for station, request in pairs:
@@ -108,7 +113,7 @@ class _Creation:
             before_this = station
             if self.found.failure:
                 break
-        self._conflicts(tuple(station for station, _ in pairs))
+        spec = self._conflicts(spec, tuple(station for station, _ in pairs))
         last = before_this
         tail = RUNTIME
         if self.owned is not None:
@@ -169,9 +174,13 @@ class _Creation:
         except AdjustmentRefused as error:
             self._refused(spec, reply.adjust, owner, evidence, error.problem)
             return spec
-        self.hidden.take(turn.adjustment)
         self.expected = turn.request.container
-        after = self._with_hidden(oci.spec_of(turn.request.container))
+        shown = oci.spec_of(turn.request.container)
+        for path in self.hidden.take(turn.adjustment, shown):
+            asked = Asked(self.id, owner, path, None, BY_CHANCE, evidence)
+            self.found.asked.append(asked)
+        self.before_reply[station.plugin] = spec
+        after = self._with_hidden(shown)
         notes = {one.path: one.reason for one in remarks}
         for change in oci.changes(spec, after):
             note = notes.get(change.path, "")
@@ -200,11 +209,11 @@ class _Creation:
             value = change.after
             self.found.asked.append(Asked(self.id, owner, change.path, value, failure, evidence))
 
-    def _conflicts(self, stations: tuple[Station, ...]) -> None:
+    def _conflicts(self, spec: Spec, stations: tuple[Station, ...]) -> Spec:
         """Take back what a plugin asked for at which the runtime gave up."""
         culprit, failure = _refusal(stations)
         if not failure or self.found.failure:
-            return
+            return spec
         self.found.fail(failure)
         refused = [one for one in self.found.steps if one.owner == plugin(culprit)]
         self.found.steps = [one for one in self.found.steps if one not in refused]
@@ -213,6 +222,7 @@ class _Creation:
             self.found.asked.append(
                 Asked(self.id, one.owner, change.path, change.after, failure, one.evidence[0])
             )
+        return self.before_reply.get(culprit, spec)
 
     def _end(self, spec: Spec, base: Spec, last: Station | None, owned: Owned) -> Spec:
         """What happened after the last station, by what validators are told."""
@@ -227,9 +237,10 @@ class _Creation:
         except AdjustmentRefused as error:
             self.found.note(f"what validators were told cannot be made out: {error.problem}")
             return spec
-        self.hidden = Hidden()
-        self.hidden.take(request.adjust)
-        final = self._with_hidden(oci.spec_of(turn.request.container))
+        shown = oci.spec_of(turn.request.container)
+        self.hidden = Hidden(base)
+        self.hidden.take(request.adjust, shown)
+        final = self._with_hidden(shown)
         rest = self.chain.between(last, None)
         for change in oci.changes(spec, final):
             if change.kind == "moved":
@@ -259,9 +270,16 @@ class _Creation:
     def _by_owner(self, change: Change, rest: Owner, last: Station | None, owned: Owned) -> Step:
         """A change that the merged adjustment shows and no snapshot did."""
         names = owned.owners_of(self.id, change.path)
-        owner = one_of(*names) if names else rest if change.path.startswith(UNOWNED) else UNKNOWN
+        if names:
+            owner = one_of(*names)
+        elif is_hidden(change):
+            owner = self.chain.between(None, None)
+        elif change.path.startswith(UNOWNED) or _takes_mount(change):
+            owner = rest
+        else:
+            owner = UNKNOWN
         made = step(self.id, change, owner, Evidence.VALIDATOR, owned.event)
-        unseen = change.path.startswith(PATHS)
+        unseen = is_hidden(change)
         if last is None or unseen or not names or any(may_be(rest, name) for name in names):
             return made
         # Its owner was asked before a connection that did not see the change.
@@ -321,6 +339,11 @@ def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
         except AdjustmentRefused as error:
             return station.plugin, error.problem
     return "", ""
+
+
+def _takes_mount(change: Change) -> bool:
+    """Whether it is the removal of a mount, of which nobody is the owner."""
+    return change.kind == "removed" and change.path.startswith("/mounts/")
 
 
 def _is_later(name: str, owner: Owner) -> bool:

@@ -24,6 +24,7 @@ from .rounds import (
     ASIDE,
     CONTAINER_STATUS,
     CREATE,
+    SEEMS,
     STOP,
     SYNCHRONIZE,
     UNSOLICITED,
@@ -213,6 +214,7 @@ class Differ:
             [one for one in found.steps if one.container == made.container.id],
             created_event=whole.first.id,
             failure=found.failure,
+            tail=made.tail,
             remarks=list(found.remarks),
         )
         self.histories[history.id] = history
@@ -223,6 +225,9 @@ class Differ:
         if owned is not None and not found.failure:
             wanted += told.updates_of_validation(owned, made.chain)
         updates.beside(wanted, found, self._history, version=version)
+        if one is not None and not found.failure and validation is None:
+            history.failure = self._rounds.ended_early(one)
+            found.fail(history.failure)
         if one is None:
             found.note("its way through the chain was not seen")
         return [self._diff(whole, found, made.chain, extra=validation if one else None)]
@@ -254,7 +259,9 @@ class Differ:
             self._look_at(one, found)
         if one.name == UPDATE:
             history = self._history(one.first.container_id)
-            seen, spec = updates.updating(one, Chain.of(one.stations), history.spec)
+            seen, spec = updates.updating(
+                one, Chain.of(one.stations), history.spec, failure=self._rounds.ended_early(one)
+            )
             history.add(seen.steps, spec)
             _join(found, seen)
             self._doing[history.id] = True
@@ -291,9 +298,12 @@ class Differ:
             self.know(container)
             return
         tail = self._tails.pop(container.id, None)
+        history = self.histories[container.id]
+        if history.failure.startswith(SEEMS):
+            # It did not fail, or nothing more would be told of it: an event was lost.
+            history.failure = ""
         if mark == before and tail is None:
             return
-        history = self.histories[container.id]
         steps, spec = later.drift(history, container, tail, event.id, event.at_ns)
         history.add(steps, spec)
         found.steps += steps

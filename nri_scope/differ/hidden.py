@@ -1,24 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin adjusts and no later plugin of the chain is shown, so that no snapshot has it."""
+"""What a plugin adjusts and no later plugin of the chain is shown, so that no snapshot has it.
+
+Runtimes show later plugins the container as adjusted so far, but for CDI devices, RDT and memory
+policies; and what was removed from a map they go on showing (containerd/nri, pkg/adaptation, up to
+0.12.5; tests/interop/test_attribution.py has it from running that).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Spec
+from nri_scope.oci import ABSENT, Change, Json, Spec
 
 PATHS = ("/cdiDevices", "/linux/intelRdt", "/linux/memoryPolicy")
-"""Where it is in a spec."""
+"""Where nothing that a plugin does is shown."""
+MAPS = ("/annotations", "/linux/sysctl", "/linux/netDevices")
+"""Where a removal is not shown."""
+
+
+def is_hidden(change: Change) -> bool:
+    """Whether no connection of the chain can have been shown this change."""
+    if change.path.startswith(PATHS):
+        return True
+    return change.kind == "removed" and change.path.startswith(MAPS)
 
 
 class Hidden:
     """Collects it, to be put on top of snapshots."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: Spec) -> None:
+        """`base`: the container before the chain."""
+        self._base = base
         self._adjustments: list[api.ContainerAdjustment] = []
+        self._removed: dict[str, Json] = {}
+        """What was at a path when it was removed."""
 
-    def take(self, adjustment: api.ContainerAdjustment) -> None:
-        """The next plugin's."""
+    def take(self, adjustment: api.ContainerAdjustment, shown: Spec) -> list[str]:
+        """The next plugin's adjustment, and what the container is shown as after it.
+
+        Returns the paths that it removes and another plugin set: runtimes take both in the random
+        order of a Go map.
+        """
         hidden = api.ContainerAdjustment(CDI_devices=adjustment.CDI_devices)
         if adjustment.linux.rdt.ByteSize():
             hidden.linux.rdt.CopyFrom(adjustment.linux.rdt)
@@ -26,9 +50,38 @@ class Hidden:
             hidden.linux.memory_policy.CopyFrom(adjustment.linux.memory_policy)
         if hidden.ByteSize():
             self._adjustments.append(hidden)
+        annotations, sysctl, net_devices = MAPS
+        return [
+            *self._take_removals(annotations, adjustment.annotations, shown),
+            *self._take_removals(sysctl, adjustment.linux.sysctl, shown),
+            *self._take_removals(net_devices, adjustment.linux.net_devices, shown),
+        ]
+
+    def _take_removals(self, path: str, keys: Iterable[str], shown: Spec) -> Iterator[str]:
+        known = frozenset(keys)
+        for key in sorted(known):
+            name = key.removeprefix("-")
+            place = oci.pointer(path, name)
+            if name in known:
+                # Set, or replaced by removal and a new value.
+                self._removed.pop(place, None)
+                continue
+            value, first = oci.value_at(shown, place), oci.value_at(self._base, place)
+            if value is ABSENT:
+                continue
+            if first is not ABSENT and oci.same(value, first):
+                self._removed[place] = value
+            else:
+                yield place
 
     def put_on(self, spec: Spec) -> Spec:
         """The spec with all of it."""
         for adjustment in self._adjustments:
             spec = oci.adjust(spec, adjustment)
-        return spec
+        gone: list[Change] = []
+        for path, value in self._removed.items():
+            now = oci.value_at(spec, path)
+            # Another value was set since.
+            if now is not ABSENT and oci.same(now, value):
+                gone.append(Change(path, value, None, "removed"))
+        return oci.apply(spec, gone) if gone else spec

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from nri_scope.oci import Spec
 
 from .model import Asked, Evidence, Step
-from .owner import UNKNOWN, Owner
+from .owner import RUNTIME, UNKNOWN, Owner
 
 
 @dataclass(slots=True)
@@ -32,6 +32,9 @@ class History:
     """The first event of its creation; 0: it was there before, or its creation was not seen."""
     failure: str = ""
     """Why its creation failed; "" where it is not known to have failed."""
+    tail: Owner = RUNTIME
+    """Who may have changed it after the last connection that saw its creation; RUNTIME if nobody
+    else."""
     real: Spec | None = None
     """The whole spec that was really used, where the CRI told it."""
     real_event: int = 0

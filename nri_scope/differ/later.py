@@ -10,6 +10,7 @@ from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.oci import Change, Spec
 
+from .hidden import is_hidden
 from .history import History
 from .model import Evidence, Step
 from .owner import Owner, Who
@@ -52,6 +53,7 @@ not shown says nothing (containerd before 2.3 shows no rlimits, no runtime a CDI
 
 ANYBODY = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
 NOT_SEEN = "not seen being asked for: out of turn, or beside another event"
+NOT_SHOWN = "no connection of a chain is shown it before"
 
 _RULES, _DEVICES = "/linux/resources/devices/", "/linux/devices/"
 _LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
@@ -62,6 +64,12 @@ _UPDATABLE = (
     "/linux/resources/unified/",
 )
 """What updates reach, which plugins can ask for beside any event, and out of turn."""
+
+
+def may_be_left_out(path: str) -> bool:
+    """Whether some runtime does not show this of a container that exists, plugin's or not."""
+    parts = path.split("/")[1:]
+    return any(tuple(parts[: len(left_out)]) == left_out for left_out in _MAY_BE_LEFT_OUT)
 
 
 def fingerprint(container: api.Container) -> bytes:
@@ -106,6 +114,8 @@ def _by(
     """Who may have made a change that nobody saw being made."""
     if tail is None:
         return ANYBODY, NOT_SEEN
+    if is_hidden(change) and tail.who is not Who.RUNTIME:
+        return ANYBODY, NOT_SHOWN
     if change.path == _SWAP and all(other.path != _LIMIT for other in beside):
         # The runtime has it follow the limit.
         follows = change.after is not None and oci.value_at(now, _LIMIT) == change.after

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.changes import path_of_field, pointer
 from nri_scope.nri.versions import V0_10, V0_12, NriVersion
 from nri_scope.recorder.model import Event
+
+_COUNT = re.compile(r"#\d+$")
+_LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +36,15 @@ class Owned:
         Several for hooks, as these are added to.
         """
         paths = self._paths(container)
-        while path:
-            owners = paths.get(path)
+        wanted = path
+        while wanted:
+            # The second member with one key has that key's owner.
+            owners = paths.get(wanted) or paths.get(_COUNT.sub("", wanted))
             if owners is not None:
                 return owners
-            path = path.rpartition("/")[0]
-        return ()
+            wanted = wanted.rpartition("/")[0]
+        # The runtime has the swap limit follow the memory limit.
+        return paths.get(_LIMIT, ()) if path == _SWAP else ()
 
     def _paths(self, container: str) -> dict[str, tuple[str, ...]]:
         known = self._by_container.get(container)

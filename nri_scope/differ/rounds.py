@@ -23,6 +23,10 @@ UNSOLICITED = "UpdateContainers"
 CONTAINER_STATUS = "ContainerStatus"
 
 _BITS = {event.name: event.bit for event in NriEvent}
+SEEMS = "the chain seems to have ended"
+_AT_MOST = 10 * 10**9
+"""ns that a chain may take: a few plugins, each with its deadline."""
+
 ASIDE = frozenset({"Configure", UNSOLICITED, CONTAINER_STATUS, "Shutdown"})
 """Between the runtime and one connection, at any time: also while a chain is being asked."""
 _ALONE = ASIDE | {SYNCHRONIZE}
@@ -164,6 +168,18 @@ class Rounds:
             and (session.ended_ns is None or session.ended_ns > ended)
         ]
         return tuple(sorted(missing, key=lambda session: (session.plugin_index, session.id)))
+
+    def ended_early(self, one: Round) -> str:
+        """Words on a chain that did not get to its end; "" where nothing speaks for that.
+
+        A plugin's error and a conflict end a chain, and are seen by nobody behind it.
+        """
+        last = one.stations[-1]
+        waiting = [session for session in self.missed_by(one) if session.plugin_index > last.index]
+        began, ended = one.first.at_ns, last.event.at_ns + _AT_MOST
+        if not waiting or any(gap.from_ns <= ended and began <= gap.to_ns for gap in self.gaps):
+            return ""
+        return f"{SEEMS} after {last.plugin}: {waiting[0].plugin} was not asked"
 
     def _belongs(self, new: Station) -> bool:
         first, last = self._open[0], self._open[-1]

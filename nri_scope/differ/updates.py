@@ -21,12 +21,13 @@ from .owner import REQUEST, Owner, Who, plugin
 from .rounds import Round, Station
 
 
-def updating(one: Round, chain: Chain, before: Spec) -> tuple[Findings, Spec]:
+def updating(one: Round, chain: Chain, before: Spec, *, failure: str = "") -> tuple[Findings, Spec]:
     """Look through one UpdateContainer of a container whose spec was `before`.
 
-    Returns what was found and the spec that the update leads to.
+    Returns what was found and the spec that the update leads to. `failure` says why nothing came
+    of it, as far as others know.
     """
-    return _Updating(one, chain, before).look()
+    return _Updating(one, chain, before).look(_refusal(one.stations) or failure)
 
 
 class _Updating:
@@ -37,7 +38,7 @@ class _Updating:
         self.found = Findings()
         self.id = one.first.container_id
 
-    def look(self) -> tuple[Findings, Spec]:
+    def look(self, failure: str) -> tuple[Findings, Spec]:
         spec, after = self.before, None
         known: set[oci.Remark] = set()
         for station in self.round.stations:
@@ -59,6 +60,7 @@ class _Updating:
             after = station
             if self.found.failure:
                 break
+        self.found.fail(failure)
         if self.found.failure:
             self._undo()
             return self.found, self.before
@@ -118,6 +120,25 @@ class _Updating:
                 Asked(self.id, one.owner, change.path, change.after, found.failure, one.evidence[0])
             )
         found.steps = []
+
+
+def _refusal(stations: Iterable[Station]) -> str:
+    """Why the runtime gave up, by the replies that are known; "" where nothing says so."""
+    turn: merging.Updating | None = None
+    for station in stations:
+        if turn is None:
+            request = cast("api.UpdateContainerRequest | None", request_of(station))
+            if request is None:
+                return ""
+            turn = merging.Updating(request, version=version_of(station))
+        reply = cast("api.UpdateContainerResponse | None", reply_of(station))
+        if reply is None or not reply.ByteSize():
+            continue
+        try:
+            turn.apply(reply, station.plugin)
+        except AdjustmentRefused as error:
+            return error.problem
+    return ""
 
 
 def _key(remark: oci.Remark) -> oci.Remark:

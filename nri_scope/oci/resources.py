@@ -57,8 +57,10 @@ def resources(message: api.LinuxResources) -> Spec:
     if message.blockio_class.value:
         value["blockIO"] = {UNRESOLVED_CLASS: message.blockio_class.value}
     if message.hugepage_limits:
+        # Of several for one size the last one counts.
+        sizes = {limit.page_size: limit.limit for limit in message.hugepage_limits}
         value["hugepageLimits"] = [
-            {"pageSize": limit.page_size, "limit": limit.limit} for limit in message.hugepage_limits
+            {"pageSize": size, "limit": limit} for size, limit in sizes.items()
         ]
     if message.unified:
         value["unified"] = texts(message.unified)

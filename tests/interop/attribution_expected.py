@@ -19,7 +19,15 @@ from tests.interop.attribution_cases import (
     UpdateCase,
     steps_between,
 )
-from tests.interop.attribution_found import ALL, BOTH, FEW, PROBED, REPLIES, VALIDATED
+from tests.interop.attribution_found import (
+    ALL,
+    AROUND,
+    BOTH,
+    FEW,
+    PROBED,
+    REPLIES,
+    VALIDATED,
+)
 from tests.interop.attribution_run import Run
 from tests.interop.attribution_said import Said
 from tests.interop.attribution_truth import by_chance, lost, of_update, refused, shown
@@ -35,14 +43,18 @@ def expected_of(case: Case, view: str, seen: Run) -> list[Said]:
         case "replies" | "everything":
             steps = [*_by_plugin(case.states, (FIRST, SECOND), case, seen.version)]
             # That a removal is lost shows where the merged reply does.
-            return [*steps, *_beyond_the_chain(case, seen)] if view == ALL and lost(case) else steps
+            return (
+                [*steps, *_beyond_the_chain(case, seen, view)]
+                if view == ALL and lost(case)
+                else steps
+            )
         case "probes":
             owners = ("one of 11–29", "one of 31–49")
             return [*_by_plugin(shown(case), owners, case, seen.version)]
         case "probes and validator":
             owners = ("one of 11–29", "one of 31–49") if over else (FIRST, SECOND)
             steps = [*_by_plugin(shown(case), owners, case, seen.version)]
-            return steps if over else [*steps, *_beyond_the_chain(case, seen)]
+            return steps if over else [*steps, *_beyond_the_chain(case, seen, view)]
         case "first and last" if not over:
             before, _, after = shown(case)
             return [Said(*step) for step in steps_between("one of 01–98", before, after)]
@@ -50,7 +62,7 @@ def expected_of(case: Case, view: str, seen: Run) -> list[Said]:
             before, between, after = case.states
             if by_chance(case):
                 after = between
-            owner = _told(case, seen)
+            owner = _told(case, seen, view)
             return [Said(*step) for step in steps_between(owner, before, after)]
     return []
 
@@ -74,7 +86,7 @@ def _culprit(case: Case, version: NriVersion) -> str:
     return min(case.replies) if panics else SECOND
 
 
-def _beyond_the_chain(case: Case, seen: Run) -> Iterator[Said]:
+def _beyond_the_chain(case: Case, seen: Run, view: str) -> Iterator[Said]:
     """What validators are told that no connection was shown."""
     after = shown(case)[-1]
     real = case.states[0] if lost(case) else case.states[2]
@@ -82,12 +94,12 @@ def _beyond_the_chain(case: Case, seen: Run) -> Iterator[Said]:
         return
     if case.entry.name == "linux.resources.hugepage_limits" and case.did is Did.REPLACE:
         return
-    owner = "runtime" if lost(case) else _told(case, seen)
+    owner = "runtime" if lost(case) else _told(case, seen, view)
     if not oci.same(after, real):
         yield from (Said(*step) for step in steps_between(owner, after, real))
 
 
-def _told(case: Case, seen: Run) -> str:
+def _told(case: Case, seen: Run, view: str) -> str:
     """The owner that validators are told of, as far as the word can be taken."""
     if case.entry.field is known.DEVICE_RULES:
         return ANYBODY
@@ -95,7 +107,9 @@ def _told(case: Case, seen: Run) -> str:
         return ANYBODY
     names = sorted({*names_in(seen.validations[case.name].owners.owners[case.container.id])})
     if not names:
-        return "unknown"
+        # The removal of what the container came with has no owner.
+        unseen = [each for each in CHAIN if view == VALIDATED or each not in AROUND]
+        return f"one of {', '.join(unseen)}"
     return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
 
 

@@ -69,14 +69,14 @@ class Entry:
 
 
 def joined(one: Spec, other: Spec) -> Spec:
-    """Both, with their arrays one behind the other."""
+    """Both, with their arrays one behind the other; of limits for one page size the last counts."""
     both = dict(one)
     for key, value in other.items():
         before = both.get(key)
         if isinstance(before, dict) and isinstance(value, dict):
             both[key] = joined(before, value)
         elif isinstance(before, list) and isinstance(value, list):
-            both[key] = [*before, *value]
+            both[key] = [*before, *value] if key != "hugepageLimits" else value
         else:
             both[key] = value
     return both

@@ -29,13 +29,8 @@ def said(steps: Iterable[Step]) -> list[Said]:
     ]
 
 
-def none_of(wrong: Mapping[str, object], known: Mapping[str, str] | None = None) -> None:
-    """Fail, and tell what is wrong case by case; also where what is `known` to be wrong is not."""
-    known = known or {}
-    lines = [f"{name}: {what}" for name, what in wrong.items() if name not in known]
-    lines += [
-        f"{name}: not wrong any more: {why}" for name, why in known.items() if name not in wrong
-    ]
-    if lines:
-        text = "\n".join(lines)
-        pytest.fail(f"{len(lines)} cases\n{text}", pytrace=False)
+def none_of(wrong: Mapping[str, object]) -> None:
+    """Fail if there is any, and tell what is wrong case by case."""
+    if wrong:
+        text = "\n".join(f"{name}: {what}" for name, what in wrong.items())
+        pytest.fail(f"{len(wrong)} cases\n{text}", pytrace=False)

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from nri_scope.differ.chain import HIGHEST
 from nri_scope.differ.history import History
+from nri_scope.differ.later import may_be_left_out
 from nri_scope.differ.model import Applied, Evidence, Step
-from nri_scope.differ.owner import RUNTIME, Owner, Who
+from nri_scope.differ.owner import RUNTIME, UNKNOWN, Owner, Who
 from nri_scope.oci import Json, Spec, apply, same
 
 from .newest import Newest
@@ -160,7 +162,17 @@ class _Lines:
             return _of(step, history.base_owner)
         if step is not None and known is not None and step.applied is Applied.YES:
             return _of(step, history.base_owner)
-        return RUNTIME, (Evidence.CRI,), None
+        return self._unseen(node.path), (Evidence.CRI,), None
+
+    def _unseen(self, path: str) -> Owner:
+        """Who made what only the CRI shows."""
+        history = self._history
+        if not may_be_left_out(path):
+            return RUNTIME
+        if not history.created_event:
+            return UNKNOWN
+        # Nobody but we and the runtime comes after an index of 99, but for its namesakes.
+        return RUNTIME if history.tail.first == HIGHEST else history.tail
 
     def _mark(self, node: Node, step: Step | None) -> str:
         if step is None:
