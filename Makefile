@@ -102,7 +102,7 @@ generate: $(STAMP) ## nri_scope/_gen from proto/
 	$(BIN)/python -m scripts.generate
 
 .PHONY: docs
-docs: $(STAMP) ## docs/cli.md from the commands, docs/recording-format.md from the schema
+docs: $(STAMP) ## docs/cli.md from the commands, docs/recording-format.md from the schema, docs/tui.md from the keys
 	$(BIN)/python -m scripts.gen_docs
 
 # The lock holds versions and hashes only; where packages come from is the machine's own affair.

@@ -18,7 +18,7 @@ from nri_scope import __version__
 from nri_scope.errors import NriScopeError
 
 COMMANDS = (
-    *("record", "log", "show", "sql", "stats", "diff", "blame", "doctor", "demo"),
+    *("record", "log", "show", "tui", "sql", "stats", "diff", "blame", "doctor", "demo"),
     *("replay", "new-plugin"),
 )
 """In the order in which somebody new meets them. ``nri_scope.cli.NAME`` has the command."""

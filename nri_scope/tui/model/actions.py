@@ -35,6 +35,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("view_changed", ("c",), "only what changed something, and back", _APP),
     Action("view_slow", ("s",), "only slow answers, and back", _APP),
     Action("view_marked", ("*",), "only marked events, and back", _APP),
+    Action("stop", ("escape",), "stop a filter or a search that is at work", _EVENTS, False),
     Action("search", ("/",), "search", _APP, in_footer="search"),
     Action("search_next", ("n",), "next match", _APP),
     Action("search_previous", ("N",), "previous match", _APP),

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope tui``: a recording, or what happens now, to browse in the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nri_scope.cli import log, record
+from nri_scope.cli.params import Where
+from nri_scope.errors import UsageError
+from nri_scope.recorder.filter.describe import epilog
+
+if TYPE_CHECKING:
+    from nri_scope.logger.run import RecordOptions
+    from nri_scope.nri.events import Event
+    from nri_scope.recorder.filter import Filter
+    from nri_scope.tui.model.config import Config
+    from nri_scope.tui.recorder_process import RecorderProcess
+
+MIN_COLUMNS, MIN_LINES = 40, 10
+"""Of the terminal; on less there is nothing to see."""
+_OWN = ("where", "print_format")
+"""Options of `record` that are not taken over."""
+_OF_RECORD = tuple(
+    option
+    for option in record.command.params
+    if isinstance(option, click.Option) and option.name not in _OWN
+)
+
+
+def _with_options_of_record(command: click.Command) -> click.Command:
+    command.params += _OF_RECORD
+    return command
+
+
+@_with_options_of_record
+@click.command(epilog=epilog())
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--where",
+    type=Where(),
+    help="Begin with this filter, e.g. 'ns:shop took:>1ms'; everything is recorded all the same.",
+)
+@click.option("--theme", type=click.Choice(["dark", "light", "ansi"]), help="Colours.")
+@click.option("--keys", is_flag=True, help="List all keys, and end.")
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Record what happens now, and show it. The options below are for this, as with `record`.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    file: Path | None,
+    where: Filter | None,
+    theme: str | None,
+    keys: bool,
+    live: bool,
+    output: Path | None,
+    socket: Path,
+    index: str,
+    name: str,
+    events: frozenset[Event] | None,
+    max_size: int | None,
+    max_age: float | None,
+    duration: float | None,
+    once: bool,
+    wait: bool,
+    validate: bool,
+) -> None:
+    """Browse a recording, or what happens now.
+
+    FILE may be being recorded: what is written is shown as it comes. ? shows the keys, q leaves.
+    Keys can be changed in ~/.config/nri-scope/keys.toml.
+    """
+    from nri_scope.tui.model.config import config_path, load
+    from nri_scope.tui.theme import NAMES
+
+    config = load(config_path(), NAMES)
+    if keys:
+        _print_keys(config)
+        return
+    _check(context, file, live=live)
+    reason = lack()
+    if reason:
+        _fall_back(context, reason, file, where)
+        return
+    if file is not None:
+        _show(file, where, config, theme)
+        return
+    from nri_scope.logger.destination import default_path
+    from nri_scope.logger.run import RecordOptions
+    from nri_scope.plugin import Identity
+
+    _record_and_show(
+        RecordOptions(
+            output=output or default_path(Path()),
+            socket=socket,
+            identity=Identity(index=index, name=name),
+            events=events,
+            max_size=max_size,
+            max_age=max_age,
+            duration=duration,
+            once=once,
+            wait=wait,
+            validate=validate,
+        ),
+        where,
+        config,
+        theme,
+    )
+
+
+def _check(context: click.Context, file: Path | None, *, live: bool) -> None:
+    given = [
+        option.opts[-1]
+        for option in _OF_RECORD
+        if option.name and context.get_parameter_source(option.name) is _COMMANDLINE
+    ]
+    if live and file is not None:
+        raise UsageError("--live makes a recording of its own", f"use -o {file} to name it")
+    if not live and file is None:
+        raise UsageError(
+            "there is nothing to show", "name a recording, or use --live to record what happens"
+        )
+    if given and not live:
+        raise UsageError(f"{given[0]} is for recording", "add --live and leave out FILE")
+
+
+_COMMANDLINE = click.core.ParameterSource.COMMANDLINE
+
+
+def lack() -> str:
+    """What keeps this terminal from showing it, in words; "" for nothing."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    if not all(stream is not None and stream.isatty() for stream in streams):
+        return "this is no terminal"
+    if os.environ.get("TERM", "dumb") in ("dumb", ""):
+        return "TERM says that this terminal can only print"
+    size = os.get_terminal_size(sys.stdout.fileno())
+    # 0: nobody knows, as on a serial line.
+    if 0 < size.columns < MIN_COLUMNS or 0 < size.lines < MIN_LINES:
+        return f"the terminal is smaller than {MIN_COLUMNS}×{MIN_LINES}"
+    return ""
+
+
+def _fall_back(
+    context: click.Context,
+    reason: str,
+    file: Path | None,
+    where: Filter | None,
+) -> None:
+    instead = f"log {file}" if file is not None else "record --print text"
+    _say(f"tui: {reason}; this is `{instead}` instead")
+    if file is not None:
+        context.invoke(log.command, file=file, where=where)
+    else:
+        given = {option.name: context.params[option.name] for option in _OF_RECORD if option.name}
+        context.invoke(record.command, **given, where=where, print_format="text")
+
+
+def _show(file: Path, where: Filter | None, config: Config, theme: str | None) -> None:
+    from nri_scope.recorder.reader import Recording
+
+    # What is wrong with the file is better said before the screen is taken.
+    Recording.open(file).close()
+    _run(file, where, config, theme, None)
+    _say(f"recording: {file}")
+
+
+def _record_and_show(
+    options: RecordOptions, where: Filter | None, config: Config, theme: str | None
+) -> None:
+    from nri_scope.tui.recorder_process import RecorderProcess
+
+    recorder = RecorderProcess.fork(options)
+    try:
+        recorder.ready()
+        _run(options.output, where, config, theme, recorder)
+    finally:
+        recorder.stop()
+    if recorder.latest:
+        _say(recorder.latest)
+
+
+def _run(
+    file: Path,
+    where: Filter | None,
+    config: Config,
+    theme: str | None,
+    recorder: RecorderProcess | None,
+) -> None:
+    from nri_scope.tui.app import ScopeApp
+
+    if not os.environ.get("NO_COLOR", "-"):
+        # https://no-color.org: set and not empty. Textual looks only whether it is set.
+        del os.environ["NO_COLOR"]
+    app = ScopeApp(
+        file,
+        live=recorder is not None,
+        where=where,
+        keymap=config.keymap,
+        theme=theme or config.theme,
+        recorder=recorder,
+    )
+    app.run()
+    if app.failure is not None:
+        raise app.failure
+
+
+def _print_keys(config: Config) -> None:
+    from nri_scope.tui.model.keys import Scope
+
+    for scope in Scope:
+        actions = config.keymap.of(scope)
+        if actions:
+            click.echo(f"{scope.value}:")
+        for action in actions:
+            click.echo(f"  {config.keymap.shown(action.name):<14} {action.name:<22} {action.help}")
+
+
+def _say(text: str) -> None:
+    from nri_scope.recorder.escape import safe
+
+    click.echo(safe(text), err=True)

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every action by its name, for Textual's palette."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from nri_scope.tui.model.keys import Action
+
+if TYPE_CHECKING:
+    from nri_scope.tui.app import ScopeApp
+
+
+class Actions(Provider):
+    """What can be done now."""
+
+    async def discover(self) -> Hits:
+        """All of them, in the order of the table."""
+        for action, label in self._labels():
+            yield DiscoveryHit(label, partial(self._do, action), text=label, help=action.name)
+
+    async def search(self, query: str) -> Hits:
+        """Those that are like ``query``."""
+        matcher = self.matcher(query)
+        for action, label in self._labels():
+            # Its name, too: that is what the configuration calls it.
+            score = max(matcher.match(label), matcher.match(action.name.replace("_", " ")))
+            if score > 0:
+                yield Hit(score, matcher.highlight(label), partial(self._do, action), label)
+
+    @property
+    def _app(self) -> ScopeApp:
+        return cast("ScopeApp", self.app)
+
+    def _labels(self) -> Iterator[tuple[Action, str]]:
+        keymap = self._app.keymap
+        for action in self._app.offered():
+            keys = keymap.shown(action.name)
+            yield action, f"{action.help}   ({keys})" if keys else action.help
+
+    async def _do(self, action: Action) -> None:
+        await self._app.do(action)

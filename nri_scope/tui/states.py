@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands in the place of rows that are not there, and why; the words of the status line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nri_scope.recorder.escape import safe
+from nri_scope.tui.model.keys import Keymap
+from nri_scope.tui.model.store import Facts
+from nri_scope.tui.model.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What goes on while people wait."""
+
+    part: float | None = None
+    """How much of the recording a filter has looked through, 0 to 1; None: no filter is at work."""
+    searching: str = ""
+    """The text that is being searched for."""
+    recorder: str = ""
+    """What the recorder of this program told last, where it has one."""
+    recorder_ended: bool = False
+
+
+def in_place_of_rows(
+    facts: Facts, view: View, narrowed: str, work: Work, keymap: Keymap
+) -> tuple[str, ...]:
+    """Lines to show where the list has no row at all: the first says what, the others why."""
+    if view.length:
+        return ()
+    if work.part is not None:
+        return (
+            f"Looking through the recording … {work.part:.0%}",
+            f"for {narrowed}" if narrowed else "",
+            f"{keymap.first('stop')} stops it",
+        )
+    if narrowed and facts.events:
+        return (
+            "0 matches",
+            f"None of {facts.events:,} events is of {narrowed}",
+            f"{keymap.first('filter')} changes the filter, {keymap.first('back')} goes back, "
+            f"{keymap.first('clear_filter')} shows everything",
+        )
+    if not view.complete:
+        return ("Reading …",)
+    return _no_event(facts, work)
+
+
+def _no_event(facts: Facts, work: Work) -> tuple[str, ...]:
+    if facts.damage:
+        return ("Nothing of this recording can be read", facts.damage)
+    if work.recorder_ended:
+        return ("No event was recorded", safe(work.recorder))
+    if facts.kind == "live":
+        return (
+            "No event yet",
+            safe(work.recorder)
+            or "Waiting for the runtime: what it does with pods and containers appears here.",
+        )
+    if facts.growing:
+        return (
+            "No event yet",
+            "Waiting for what is being recorded into this file.",
+        )
+    return ("This recording has no events", "Nothing happened while it was made.")
+
+
+def status_words(view: View, position: int, listing: str, narrowed: str, work: Work) -> str:
+    """``following · 12 of 1,234 · 34 matches of ns:shop``: the line below the list."""
+    parts = [listing] if listing else []
+    if view.length:
+        parts.append(f"{position + 1:,} of {view.length:,}")
+    if work.part is not None:
+        parts.append(f"looking through the recording: {work.part:.0%}, {_matches(view)} so far")
+    elif narrowed:
+        parts.append(f"{_matches(view)}: {narrowed}")
+    if work.searching:
+        parts.append(f"searching for {safe(work.searching, 40)} …")
+    return " · ".join(parts)
+
+
+def _matches(view: View) -> str:
+    return f"{view.events:,} match{'' if view.events == 1 else 'es'}"

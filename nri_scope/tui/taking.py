@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the user takes away from the screen, and what an event's subject is in the recording."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from nri_scope.errors import UsageError
+from nri_scope.recorder import lookup
+from nri_scope.recorder.documents import document
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Container, Event, Pod
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.yamltext import to_yaml
+
+CLIPBOARD_MAX = 48 << 10
+"""Bytes of text. Some terminals silently drop what is longer than 74,994 bytes in base64."""
+
+Find = Callable[[Recording, Event], Pod | Container | None]
+
+
+def container_of(recording: Recording, event: Event) -> Container | None:
+    """The container that an event is about."""
+    if not event.container_id:
+        return None
+    return next((each for each in recording.containers() if each.id == event.container_id), None)
+
+
+def pod_of(recording: Recording, event: Event) -> Pod | None:
+    """The pod that an event is about."""
+    if not event.pod_id:
+        return None
+    return next((each for each in recording.pods() if each.id == event.pod_id), None)
+
+
+def others_of_container(recording: Recording, event: Event, *, forwards: bool) -> list[int]:
+    """The events of the same container after or before this one, the nearest first."""
+    container = container_of(recording, event)
+    numbers = lookup.events_about(recording, container) if container is not None else []
+    if forwards:
+        return [number for number in numbers if number > event.id]
+    return [number for number in reversed(numbers) if number < event.id]
+
+
+def as_yaml(recording: Recording, numbers: Sequence[int]) -> str:
+    """Events in full, as `show` prints them. Raises RecordingError."""
+    found = (recording.event(number) for number in numbers)
+    texts = [to_yaml(document(recording, event)) for event in found if event is not None]
+    return "---\n".join(texts)
+
+
+def save(text: str, numbers: Sequence[int], folder: Path | None = None) -> Path:
+    """Write ``text`` to a new file, for its owner only. Raises UsageError."""
+    name = f"nri-event-{numbers[0]}" if len(numbers) == 1 else f"nri-{len(numbers)}-events"
+    stem = f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    for attempt in range(1, 100):
+        more = f"-{attempt}" if attempt > 1 else ""
+        path = (folder or Path.cwd()) / f"{stem}{more}.yaml"
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            words = (error.strerror or str(error)).lower()
+            raise UsageError(f"{path}: {words}", "start in a folder you can write to") from error
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+    raise UsageError(f"{stem}.yaml: too many files of this name", "remove some")
+
+
+def command_line(path: Path, where: Filter | None) -> str:
+    """The command that prints what is shown."""
+    words = ["nri-scope", "log", str(path)]
+    return shlex.join([*words, "--where", str(where)] if where is not None else words)
