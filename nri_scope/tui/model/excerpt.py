@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The differ over what matters for one container or one event, and no more of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from nri_scope.differ import Differ, History, RoundDiff, Step
+from nri_scope.nri.subject import decode_request
+from nri_scope.recorder import assembly, lookup
+from nri_scope.recorder.check import has_effects
+from nri_scope.recorder.model import Container, Event, Role
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rows import number_of
+from nri_scope.recorder.sound import sound
+from nri_scope.tui.model.stop import Stop
+
+_NEAR = 200
+"""Events before and after one of a pod in which the other connections were asked about it."""
+_BESIDE = 50
+"""Other containers on which side effects are looked at."""
+_CONTAINER_STATUS = "ContainerStatus"
+"""What rounds are called in which the CRI told something."""
+_ANY = "CreateContainer"
+"""A request with nothing but a container in it can be read as one."""
+
+
+class Excerpt:
+    """What the differ makes of the events about some containers."""
+
+    def __init__(self, differ: Differ, rounds: Sequence[RoundDiff]) -> None:
+        self._differ = differ
+        self.rounds = rounds
+        """In order; where the CRI told what became of the changes, they say so."""
+
+    def history(self, container_id: str) -> History | None:
+        """A container's history; None where nothing is known of it."""
+        return self._differ.histories.get(container_id)
+
+    def round_of(self, event_id: int) -> RoundDiff | None:
+        """The round that an event belongs to."""
+        return next((one for one in self.rounds if event_id in one.events), None)
+
+    def name_of(self, thing_id: str) -> str:
+        """``ns/pod/container`` of a container, else the beginning of the id."""
+        return self._differ.name_of(thing_id)
+
+
+def of_container(recording: Recording, container: Container, stop: Stop) -> Excerpt:
+    """A container's own rounds, and what was done to it beside others'. Raises RecordingError."""
+    return _excerpt(recording, [container], stop)
+
+
+def of_event(recording: Recording, event: Event, stop: Stop) -> Excerpt:
+    """Enough for the round of an event and all its effects, on others too. Raises RecordingError.
+
+    What an event without a container finds of containers is not looked at but for its effects.
+    """
+    by_key = {one.key: one for one in recording.containers()}
+    own = [one for one in by_key.values() if event.container_id and one.id == event.container_id]
+    touched = _touched(recording, event, [one.key for one in own])
+    others = [by_key[key] for key in touched[:_BESIDE] if key in by_key]
+    containers = list({one.key: one for one in (*own, *others)}.values())
+    return _excerpt(recording, containers, stop, near=_near(recording, event))
+
+
+def _excerpt(
+    recording: Recording, containers: Sequence[Container], stop: Stop, near: Iterable[int] = ()
+) -> Excerpt:
+    sessions = recording.sessions()
+    differ = Differ(
+        sessions,
+        only=[one.id for one in containers],
+        gaps=recording.gaps(),
+        # Among the events of a few containers none follows another.
+        follows=lambda event: lookup.follows(recording, event),
+    )
+    rounds: list[RoundDiff] = []
+    numbers = _events(recording, containers, differ)
+    among = None if numbers is None else sorted({*numbers, *near})
+    for event, request, reply in recording.exchanges(among=among):
+        stop.check()
+        rounds += differ.feed(event, request, reply)
+    rounds += differ.flush()
+    if any(session.role == Role.CRI for session in sessions):
+        rounds = _with_outcome(rounds, differ)
+    return Excerpt(differ, rounds)
+
+
+def _events(
+    recording: Recording, containers: Sequence[Container], differ: Differ
+) -> Sequence[int] | None:
+    """The numbers of the events that matter for some containers; None: all."""
+    numbers: set[int] = set()
+    for container in containers:
+        effects = lookup.effects_on(recording, container)
+        if effects is None:
+            # An old recording: any reply may have updated it.
+            return None
+        own = {*lookup.events_about(recording, container), *effects}
+        numbers |= own
+        told = lookup.existed(recording, container)
+        if told is not None and told.event <= min(own, default=told.event):
+            _know(differ, told.content, lookup.container_name(container))
+    return sorted(numbers)
+
+
+def _know(differ: Differ, content: bytes, name: str) -> None:
+    """Let the differ know a container that Synchronize told of before anything else did."""
+    request = assembly.request(_ANY, b"", None, content)
+    container = decode_request(_ANY, request).container
+    if container is not None:
+        differ.know(container, name)
+
+
+def _touched(recording: Recording, event: Event, own: Sequence[int]) -> list[int]:
+    """The keys of containers that were updated beside this event or others of its container."""
+    with sound(recording):
+        if not has_effects(recording.connection):
+            return []
+        rows = recording.connection.execute(
+            "SELECT DISTINCT container FROM effect WHERE event = ? ORDER BY container", (event.id,)
+        ).fetchall()
+        for key in own:
+            rows += recording.connection.execute(
+                "SELECT DISTINCT f.container FROM event AS e JOIN effect AS f ON f.event = e.id "
+                "WHERE e.container = ? ORDER BY f.container",
+                (key,),
+            ).fetchall()
+        return list(dict.fromkeys(map(number_of, rows)))
+
+
+def _near(recording: Recording, event: Event) -> list[int]:
+    """The numbers of the events around one that may be of its round; its own is among them."""
+    with sound(recording):
+        rows = recording.connection.execute(
+            "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id - ? AND e.id + ? "
+            "AND o.pod IS e.pod AND o.container IS e.container AND o.method IS e.method "
+            "WHERE e.id = ? ORDER BY o.id",
+            (_NEAR, _NEAR, event.id),
+        ).fetchall()
+        return list(map(number_of, rows))
+
+
+def _with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> list[RoundDiff]:
+    """The rounds with what became of their changes, in place of when that was asked."""
+    judged = {
+        _key(step): step
+        for history in differ.histories.values()
+        for step in history.steps
+        if step.applied is not None
+    }
+    return [
+        replace(one, steps=tuple(judged.get(_key(step), step) for step in one.steps))
+        for one in whole
+        if one.name != _CONTAINER_STATUS
+    ]
+
+
+def _key(step: Step) -> tuple[str, str, int]:
+    return step.container, step.change.path, step.event

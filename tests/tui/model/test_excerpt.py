@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What matters for one event gives the same as the whole recording does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope.differ import RoundDiff, reading
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.model import excerpt
+from nri_scope.tui.model.stop import Stop
+from tests.replay.recordings import of_capture
+
+
+@pytest.mark.parametrize("capture", ["containerd-1.7.24", "cri-o-1.37"])
+def test_the_round_of_every_event_is_the_one_of_the_whole_recording(
+    tmp_path: Path, capture: str
+) -> None:
+    with Recording.open(of_capture(capture, tmp_path / "r.nriscope.db")) as recording:
+        whole: dict[int, RoundDiff] = {
+            number: one for one in reading.rounds(recording) for number in one.events
+        }
+        assert any(one.steps for one in whole.values())
+        for event in recording.events():
+            found = excerpt.of_event(recording, event, Stop())
+            assert found.round_of(event.id) == whole.get(event.id)
+
+
+def test_a_containers_history_is_the_one_of_blame(tmp_path: Path) -> None:
+    with Recording.open(of_capture("containerd-2.1.9", tmp_path / "r.nriscope.db")) as recording:
+        containers = recording.containers()
+        assert len(containers) > 2
+        for one in containers:
+            found = excerpt.of_container(recording, one, Stop())
+            assert found.history(one.id) == reading.blame(recording, one)

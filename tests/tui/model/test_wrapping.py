@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a line, and where a text is in it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from nri_scope.tui.model.line import Line, Part, line, text_of
+from nri_scope.tui.model.wrapping import MAX_CHARACTERS, breaks, pieces, shown
+from tests.tui.hostile import NAMES, assert_harmless
+
+_TEXT = st.text(st.sampled_from("ab容🐳é "), max_size=40)
+
+
+@given(_TEXT, st.integers(2, 12))
+def test_rows_hold_all_of_a_line_and_none_is_too_wide(text: str, room: int) -> None:
+    cuts = [*breaks(text, room), cell_len(text)]
+    assert cuts[0] == 0
+    assert all(0 <= after - before <= room for before, after in pairwise(cuts))
+    # No cut goes through a character.
+    edges = {cell_len(text[:at]) for at in range(len(text) + 1)}
+    assert edges.issuperset(cuts)
+
+
+@given(_TEXT, st.integers(0, 10), st.lists(st.integers(0, 50), max_size=6))
+def test_pieces_cover_everything_once(text: str, offset: int, edges: list[int]) -> None:
+    ordered = sorted(set(edges))
+    spans = list(zip(ordered[::2], ordered[1::2], strict=False))
+    begin, end = offset, offset + len(text)
+    found = list(pieces(begin, end, spans))
+    at = begin
+    for first, last, is_match in found:
+        assert first == at < last
+        assert all(is_match == any(a <= spot < b for a, b in spans) for spot in range(first, last))
+        at = last
+    assert at == end
+
+
+def test_every_part_is_made_safe_and_what_is_short_is_not_cut() -> None:
+    parts: Line = tuple(Part(name[:100]) for name in NAMES.values())
+    text = text_of(shown(parts))
+    assert_harmless(text)
+    assert "characters in all" not in text
+
+
+def test_what_is_long_is_cut_where_its_parts_together_are_too_long() -> None:
+    half = "y" * (MAX_CHARACTERS // 2)
+    found = text_of(shown((Part(half), Part(half), Part("z"))))
+    assert found == f"{half}{half}… ({MAX_CHARACTERS + 1:,} characters in all)"
+    assert shown(line("short")) == line("short")
