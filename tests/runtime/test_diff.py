@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.differ import reading
+from nri_scope.differ import blame, reading
 from nri_scope.oci import value_at
 from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
@@ -63,7 +63,7 @@ async def test_no_change_is_laid_to_who_did_not_make_it(
             assert await diff.end() == 1, diff.words
         assert not crowd.at
 
-    document: Told = json.loads(await printed("diff", file, "--format", "json"))
+    document: Told = json.loads(await printed("diff", file))
     with Recording.open(file) as recording:
         crew_answers = [one.answers for one in plugins.members.values()]
         truth = Truth.of(recording, crew_answers, killed=["40-meddler"])
@@ -72,9 +72,14 @@ async def test_no_change_is_laid_to_who_did_not_make_it(
             verdict, diff.rounds, [one for each in diff.rounds for one in each["changes"]]
         )
         assert_told_right(verdict, document["events"], document["changes"])
-        assert verdict.of_histories(reading.histories(recording)) == []
+        histories = reading.histories(recording)
+        assert verdict.of_histories(histories) == []
+        for one in histories.values():
+            assert verdict.of_blame(blame.document(one, blame.lines(one))) == []
         assert_seen_as_far_as_told(recording, diff)
+    assert verdict.of_blame(json.loads(await printed("blame", file, older.id))) == []
     assert_worth_it(document["changes"], truth)
+    assert_false_claims_are_found(verdict, document["changes"])
     assert await containerd.cri.ready()
 
 
@@ -96,9 +101,9 @@ async def update_out_of_turn(containerd: Containerd, plugins: Crew, container: C
 
 
 async def printed(*arguments: str | Path) -> str:
-    """What a command prints that ends with status 1."""
+    """The JSON of a command that ends with status 1: something changed."""
     process = await asyncio.create_subprocess_exec(
-        *(command(), *arguments), stdout=asyncio.subprocess.PIPE
+        *(command(), *arguments, "--format", "json"), stdout=asyncio.subprocess.PIPE
     )
     output, _ = await process.communicate()
     assert process.returncode == 1
@@ -120,6 +125,33 @@ def assert_seen_as_far_as_told(recording: Recording, diff: Diff) -> None:
     assert len(gaps) == len(PROBES)
     for index in PROBES:
         assert any(f"probe {index}: session ended" in words for words in diff.words), diff.words
+
+
+def assert_false_claims_are_found(verdict: Verdict, changes: list[Told]) -> None:
+    """The verdict itself: what is wrong does not get past it."""
+    number, right = next(
+        (number, one)
+        for number, one in enumerate(changes)
+        if one["index"] == "31–49" and one["evidence"] == ["probes"] and one["op"] == "add"
+    )
+    others = next(one["owner_detail"] for one in changes if one["index"] == "51–98")
+    before, after = changes[:number], changes[number + 1 :]
+    for wrong in (
+        [right | {"owner_detail": others}],
+        [right | {"evidence": ["events"], "owner_detail": others}],
+        [right | {"after": "something else"}],
+        [right, right | {"path": "/process/env/INVENTED"}],
+        [],
+    ):
+        assert verdict.of_changes([*before, *wrong, *after]), wrong
+    applied = next(
+        one
+        for one in changes
+        if one["applied"] == "applied" and one["path"].startswith("/annotations/")
+    )
+    for wrong_outcome in ("not applied", "applied differently"):
+        assert verdict.of_applied([applied | {"applied": wrong_outcome}]), applied
+    assert verdict.of_applied([applied | {"after": "something else"}]), applied
 
 
 def assert_worth_it(changes: list[Told], truth: Truth) -> None:

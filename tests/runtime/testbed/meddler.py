@@ -146,7 +146,7 @@ class Meddler:
 def _resources(index: str, asked: Asked, number: int) -> Asked:
     match index:
         case "20":
-            return asked.set_cpu(cpus=("0", "0-1")[number % 2])
+            return asked.set_cpu(cpus="0")
         case "40":
             return asked.set_cpu(quota=number, period=100_000)
         case "50":

@@ -6,6 +6,7 @@ Every method returns what is wrong, in words; nothing where all is right.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,6 +26,10 @@ LIMIT, SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
 RULES, DEVICES = "/linux/resources/devices/", "/linux/devices/"
 SET_AGAIN = ("/linux/resources/cpu/period", "/linux/resources/cpu/cpus")
 """What plugins set to the same value more than once, so that it need not change."""
+
+
+COUNT = re.compile(r"#\d+(?=/|$)")
+"""What tells hooks with the same path apart."""
 
 
 class Range(NamedTuple):
@@ -201,6 +206,22 @@ class Verdict:
             problems += self._of_reality(history)
         return problems
 
+    def of_blame(self, told: Mapping[str, Any]) -> list[str]:
+        """Whether what ``blame`` prints of one container names nobody else for any line."""
+        problems, container = [], told["container"]["id"]
+        for line in told["lines"]:
+            authors = self._authors(container, line["path"], line["value"])
+            where = f"{told['container']['name']} {line['path']}: {line['value']!r} {line['owner']}"
+            by_others = line["owner"] in ("runtime", "CRI request")
+            others_too = line["owner"].endswith("or the runtime") or line["owner"] == "unknown"
+            if authors and not (_follows(line["path"]) and (by_others or others_too)):
+                plugins = not by_others and any(_is_within(each, line["index"]) for each in authors)
+                if not plugins and line["owner"] != "unknown":
+                    problems.append(f"it was {authors}: {where}")
+            elif not authors and not (by_others or others_too):
+                problems.append(f"no plugin did that: {where}")
+        return problems
+
     def _of_reality(self, history: History) -> Iterator[str]:
         """Whether its resources in the end are what the runtime says, or what came after that."""
         life = self._lives.get(history.id)
@@ -242,6 +263,12 @@ class Verdict:
         if actual in there or (moves_on and self._authors(container, path, actual)):
             return ""
         return f"{real}"
+
+
+def _is_within(plugin: str, indices: str) -> bool:
+    """Whether ``01–29`` leaves room for it: also at its borders, for who shares their indices."""
+    first, _, last = indices.partition("–")
+    return bool(first) and int(first) - 1 <= int(plugin[:2]) <= int(last or first) + 1
 
 
 def _lines(spec: Spec, paths: Iterable[str]) -> Iterator[tuple[str, Json]]:
@@ -302,14 +329,13 @@ def _is_doing(deed: Deed, path: str, value: Json) -> bool:
     if path == SWAP:
         path = LIMIT
     if path.startswith(RULES):
-        device = deed.value
+        device, rule = deed.value, path[len(RULES) :].partition("/")[0].partition("#")[0]
         return (
             deed.path.startswith(DEVICES)
             and isinstance(device, dict)
-            and isinstance(value, dict)
-            and all(device[name] == value.get(name) for name in ("type", "major", "minor"))
+            and rule == f"{device['type']} {device['major']}:{device['minor']}"
         )
-    base = path.partition("#")[0]
+    base = COUNT.sub("", path)
     if not _is_at(base, deed.path):
         return False
     same: bool = _plain(_part(deed.value, base[len(deed.path) + 1 :])) == value
