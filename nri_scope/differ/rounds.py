@@ -193,14 +193,21 @@ class Rounds:
             and all(station.session.id != event.session for station in self._open)
             # Indices ascend within one chain. Validators are asked all at once.
             and (last.index <= new.index or event.event == VALIDATE)
-            # Who joined since then was not part of that chain; nor is one that had gone a part of
-            # it any more: a runtime that tries again may ask the others only.
+            # Who joined since then was not part of that chain.
             and new.session.started_ns <= before.at_ns
-            and all(self._was_there(station, event) for station in self._open)
+            and self._is_no_new_attempt(new)
             and (last.event.mono_ns <= event.mono_ns or event.event == VALIDATE)
             # Of two updates in a row, one connection's first and another's second are no round.
             and (event.event != UPDATE or self._nothing_lost(before, event))
         )
+
+    def _is_no_new_attempt(self, new: Station) -> bool:
+        """Whether a runtime that tries again would not have begun by asking somebody else.
+
+        Where some have gone meanwhile it may ask the others only, but those in their order.
+        """
+        there = [station for station in self._open if self._was_there(station, new.event)]
+        return len(there) == len(self._open) or any(one.index < new.index for one in there)
 
     def _nothing_lost(self, first: Event, event: Event) -> bool:
         if self.follows is not None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -154,3 +155,31 @@ def test_the_swap_limit_that_follows_the_memory_limit_is_of_who_came_last() -> N
     made.send("00-a", "StateChange", created, event="PostCreateContainer")
     owners = [(step.change.path, str(step.owner)) for one in made.end() for step in one.steps]
     assert owners == [("/linux/resources/memory/swap", "one of 99, or the runtime")]
+
+
+def test_a_connection_that_is_lost_takes_no_round_apart() -> None:
+    made = begun()
+    made.connect("99-c")
+    made.now_ns += 10**6
+    made.send("00-a", "UpdateContainer", updating(ASKED))
+    made.send("50-b", "UpdateContainer", updating(ASKED))
+    lost = replace(made.sessions["50-b"], ended_ns=made.now_ns + 1, end_reason="closed")
+    made.differ.begin(lost)
+    made.send("99-c", "UpdateContainer", updating(NEW))
+    (one,) = (one for one in made.end() if one.name == "UpdateContainer")
+    assert one.seen_by == ("00-a", "50-b", "99-c")
+    assert changes([one]) == [(ASKED, "CRI request"), (NEW, "one of 51–98")]
+    assert not one.failure
+
+
+def test_a_new_attempt_without_the_connection_that_was_lost_is_a_round_of_its_own() -> None:
+    made = begun()
+    made.connect("99-c")
+    made.now_ns += 10**6
+    made.send("00-a", "UpdateContainer", updating(ASKED))
+    lost = replace(made.sessions["00-a"], ended_ns=made.now_ns + 1, end_reason="closed")
+    made.differ.begin(lost)
+    for probe in ("50-b", "99-c"):
+        made.send(probe, "UpdateContainer", updating(ASKED))
+    seen = [one.seen_by for one in made.end() if one.name == "UpdateContainer"]
+    assert seen == [("00-a",), ("50-b", "99-c")]
