@@ -36,6 +36,8 @@ class Listing:
         """Position of the selected row; 0 in an empty view."""
         self._anchor: Key | None = None
         """The row that was chosen last: where the cursor belongs, if the view has it."""
+        self._here: Key | None = None
+        """The row that the cursor is on, which is next to it where the view does not have it."""
         self._revision = view.revision
         self._seen: Key | None = None
         """The newest row that was on the screen, or that there was when following was left."""
@@ -92,6 +94,8 @@ class Listing:
         # While a filter is at work, the row that was chosen may still come.
         if self.view.revision != self._revision or not self.view.complete:
             self._revision = self.view.revision
+            if self.view.complete:
+                self._anchor = self._here or self._anchor
             self._find_anchor()
         self._settle()
 
@@ -189,7 +193,7 @@ class Listing:
     def _to_end(self) -> None:
         self.cursor = max(0, self.view.length - 1)
         self.top = max(0, self.view.length - self.height)
-        self._anchor = self._last()
+        self._anchor = self._here = self._last()
 
     def _place(self, position: int) -> None:
         """Put the cursor somewhere because the user wants it."""
@@ -214,6 +218,7 @@ class Listing:
         highest = max(0, length - self.height)
         self.top = max(0, min(self.top, highest))
         self.top = max(min(self.top, self.cursor), self.cursor - self.height + 1)
+        self._here = self.selected
         bottom = min(self.top + self.height, length)
         if bottom > 0:
             newest = self.view.key_at(bottom - 1)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows by position: events and what lies between them, in one order."""
+
+from __future__ import annotations
+
+from array import array
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.recorder.filter import parse
+from nri_scope.recorder.model import Gap
+from nri_scope.tui.model.between import BeganHere, Between, DamagedHere, EndedHere, GapHere
+from nri_scope.tui.model.numbers import Ids
+from nri_scope.tui.model.order import Key
+from nri_scope.tui.model.view import View
+from tests.recorder.made import a_session
+
+_ASCENDING = st.lists(st.integers(1, 40), unique=True, max_size=20).map(sorted)
+
+
+def gap(before: int, number: int = 1) -> GapHere:
+    return GapHere(Key(before, 0, before, number), Gap(number, None, 0, 0, "", None))
+
+
+def gaps(places: list[int]) -> list[Between]:
+    return [gap(before, number) for number, before in enumerate(sorted(places))]
+
+
+def a_view(numbers: list[int], between: list[Between]) -> View:
+    view = View(Ids(numbers), looked_at=1000)
+    view.complete = True
+    view.settle(between)
+    return view
+
+
+def keys(view: View) -> list[Key]:
+    return [view.key_at(position) for position in range(view.length)]
+
+
+@given(_ASCENDING, st.lists(st.integers(1, 41), max_size=6))
+def test_rows_are_in_the_order_of_their_keys(numbers: list[int], places: list[int]) -> None:
+    between = gaps(places)
+    view = a_view(numbers, between)
+    expected = sorted([*map(Key.of_event, numbers), *(one.key for one in between)])
+    assert keys(view) == expected
+    for position, key in enumerate(expected):
+        assert view.before(key) == position
+        assert view.through(key) == position + 1
+    for number in range(43):
+        key = Key.of_event(number)
+        assert view.before(key) == sum(each < key for each in expected)
+        assert view.through(key) == sum(each <= key for each in expected)
+        assert view.shows(number) == (number in numbers)
+    first, last = 3, 9
+    entries = [number for number in view.entries(first, last - first) if isinstance(number, int)]
+    assert list(view.numbers_between(first, last)) == entries
+
+
+@given(_ASCENDING, _ASCENDING, st.lists(st.tuples(st.integers(1, 41), st.booleans()), max_size=6))
+def test_rows_that_moved_make_another_revision(
+    numbers: list[int], later: list[int], places: list[tuple[int, bool]]
+) -> None:
+    between = gaps([place for place, _ in places])
+    early = [one for one, (_, known) in zip(between, places, strict=True) if known]
+    ids = Ids(numbers)
+    view = View(ids, looked_at=1000)
+    view.settle(early)
+    before, revision = keys(view), view.revision
+    ids.extend(array("q", [number for number in later if number > max([0, *numbers])]))
+    view.settle(between)
+    moved = keys(view)[: len(before)] != before
+    assert (view.revision != revision) == moved
+
+
+def test_the_nearest_row_stands_for_an_event_that_is_not_in_the_view() -> None:
+    view = a_view([10, 20, 30], [])
+    assert [view.position_of(number) for number in (1, 10, 11, 20, 31)] == [0, 0, 1, 1, 2]
+    assert a_view([], []).position_of(5) == 0
+
+
+def test_a_session_of_which_nothing_passed_has_no_rows() -> None:
+    sessions: list[Between] = []
+    for number, first, last in ((1, 1, 9), (2, 10, 19), (3, 20, 29)):
+        session = a_session(number)
+        sessions.append(BeganHere(Key(first, 0, 0, number), session, (first, last)))
+        sessions.append(EndedHere(Key(last + 1, 0, 0, number), session, (first, last)))
+    sessions.sort(key=lambda one: one.key)
+    view = View(Ids([12, 14]), where=parse("x"), looked_at=30)
+    view.settle(sessions)
+    assert [one.session.id for one in view.between if isinstance(one, BeganHere)] == [2]
+    assert [key.event for key in keys(view)] == [10, 12, 14, 20]
+
+
+def test_a_filter_at_work_shows_only_what_it_has_reached() -> None:
+    view = View(Ids([3]), where=parse("x"), looked_at=5)
+    between: list[Between] = [gap(2), gap(6), gap(9)]
+    view.settle(between)
+    revision = view.revision
+    assert [key.event for key in keys(view)] == [2, 3, 6]
+    view.looked_at = 20
+    view.settle(between)
+    assert [key.event for key in keys(view)] == [2, 3, 6, 9]
+    assert view.revision == revision
+
+
+def test_nothing_follows_what_cannot_be_read() -> None:
+    view = View(Ids([1, 2]), looked_at=2)
+    view.stopped = DamagedHere.behind(2, "torn")
+    view.settle([gap(2), gap(3), gap(9)])
+    assert [key.event for key in keys(view)] == [1, 2, 2, 3, 3]
+    assert view.entry(4) == view.stopped
