@@ -47,6 +47,9 @@ class Census:
         self.first_ns = 0
         """Of all events; 0 where there is none."""
         self.last_ns = 0
+        self.outdated = False
+        """The oldest events were removed since: a new census has to be made."""
+        self._oldest = 0
         self._names: dict[int, tuple[Stage, bool] | None] = {}
         self._told = (0, 0, -1)
         self._blocks: list[tuple[int, int, int]] = []
@@ -58,6 +61,7 @@ class Census:
     def step(self, recording: Recording) -> bool:
         """Read on; False where nothing is left. Raises RecordingError."""
         with sound(recording):
+            self._look_for_the_oldest(recording)
             self._read_subjects(recording)
             self._read_told(recording)
             rows = recording.connection.execute(
@@ -69,6 +73,14 @@ class Census:
             for row in ascending(rows, (self.newest,)):
                 self._add(row)
         return len(rows) == STEP
+
+    def _look_for_the_oldest(self, recording: Recording) -> None:
+        (oldest,) = recording.connection.execute(
+            "SELECT coalesce(min(id), 0) FROM event"
+        ).fetchone()
+        if self._oldest and oldest != self._oldest:
+            self.outdated = True
+        self._oldest = self._oldest or oldest
 
     def _read_subjects(self, recording: Recording) -> None:
         newest = self.pods.newest

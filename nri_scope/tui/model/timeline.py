@@ -8,6 +8,7 @@ the life of one pod or container: what state it is in is drawn as a line, events
 from __future__ import annotations
 
 import time
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ from nri_scope.recorder.display import duration
 from nri_scope.recorder.model import Gap, Session
 from nri_scope.tui.model.line import Line, Part, Style
 from nri_scope.tui.model.lives import FOR_EVER, Life, Stage
-from nri_scope.tui.model.tree import Node
 
 MIN_SPAN = 10_000
 """ns: nothing is drawn larger than with so little in the whole window. More than there are
@@ -309,24 +309,23 @@ def joined(cells: Iterable[Part]) -> Line:
     return tuple(parts)
 
 
-def pack(lanes: Iterable[tuple[Node, int, int]], window: Window) -> list[Node]:
-    """The lanes that have something in the window, given when each begins and ends, in order.
+def pack(lanes: Iterable[tuple[int, int, int, int]], window: Window) -> array[int]:
+    """The numbers of the lanes that have something in the window.
 
-    A pod has a lane where one of its containers has.
+    ``lanes``: in order, each with its pod, its container (0: a pod's own), and when it begins and
+    ends. A pod has a lane where one of its containers has.
     """
-    found: list[Node] = []
-    pod: Node | None = None
-    for node, first_ns, end_ns in lanes:
+    found = array("q")
+    pod = -1
+    for number, (_, container, first_ns, end_ns) in enumerate(lanes):
         here = first_ns < window.to_ns and end_ns >= window.from_ns
-        if not node.container:
-            pod = None if here else node
-            if here:
-                found.append(node)
-        elif here:
-            if pod is not None:
-                found.append(pod)
-                pod = None
-            found.append(node)
+        if not container:
+            pod = -1 if here else number
+        elif here and pod >= 0:
+            found.append(pod)
+            pod = -1
+        if here:
+            found.append(number)
     return found
 
 

@@ -33,7 +33,6 @@ from nri_scope.tui.model.timeline import (
     unobserved,
     words,
 )
-from nri_scope.tui.model.tree import Node
 
 NOW = 1_700_000_000 * 10**9
 SECOND = 10**9
@@ -233,17 +232,16 @@ def test_an_event_that_failed_is_a_problem_whatever_it_was_to_do() -> None:
 
 def test_packing_leaves_out_what_has_nothing_in_the_window() -> None:
     lanes = [
-        (Node(1), 0, 5),
-        (Node(1, 1), 0, 5),
-        (Node(2), 0, 5),
-        (Node(2, 2), 0, 15),
-        (Node(2, 3), 25, FOR_EVER),
-        (Node(3), 12, FOR_EVER),
-        (Node(3, 4), 30, FOR_EVER),
+        (1, 0, 0, 5),
+        (1, 1, 0, 5),
+        (2, 0, 0, 5),
+        (2, 2, 0, 15),
+        (2, 3, 25, FOR_EVER),
+        (3, 0, 12, FOR_EVER),
+        (3, 4, 30, FOR_EVER),
     ]
-    window = Window(10, 20)
-    # The pod 2 is gone itself; it tells whose container is there.
-    assert pack(lanes, window) == [Node(2), Node(2, 2), Node(3)]
+    # The second pod is gone itself; it tells whose container is there.
+    assert list(pack(lanes, Window(10, 20))) == [2, 3, 5]
 
 
 @given(st.lists(st.integers(0, 100), max_size=10), st.integers(-5, 105))

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts per plugin connection, and the time in plugins: one pass over all events, in steps."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from dataclasses import dataclass, field
+
+from nri_scope.differ.latency import Latency, TimeIn
+from nri_scope.differ.rounds import Rounds
+from nri_scope.recorder.model import Role, Session
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rows import RowError, ascending
+from nri_scope.recorder.sound import sound
+from nri_scope.recorder.stats import Took
+from nri_scope.recorder.timeline import interleaved
+from nri_scope.tui.model.subjects import texts
+
+STEP = 20_000
+"""Events in one step: some 30 ms."""
+_WHOLE = 2_000
+"""Events in one step where rounds have to be put together: some 30 ms, too."""
+_PASSIVE = (Role.LOGGER, Role.PROBE)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What one session had."""
+
+    calls: int = 0
+    problems: int = 0
+    """Not answered well."""
+    first_event: int = 0
+    deadline_ns: int = 0
+    """The shortest that came with a request; 0: none did."""
+    over_half: int = 0
+    """Answers that took more than half of their deadline."""
+    changes: Counter[str] = field(default_factory=Counter)
+    """Events that tell of a change, by its owners (``NN-name``)."""
+    times: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, took_ns: int, deadline_ns: int, ok: bool) -> None:
+        """One more call."""
+        self.calls += 1
+        self.times.append(took_ns)
+        if not ok:
+            self.problems += 1
+        if deadline_ns > 0:
+            if deadline_ns < self.deadline_ns or not self.deadline_ns:
+                self.deadline_ns = deadline_ns
+            if 2 * took_ns > deadline_ns:
+                self.over_half += 1
+
+
+class Tally:
+    """Counts as far as it has read. Steps are made in a thread; 8 bytes for each event."""
+
+    def __init__(self) -> None:
+        self.sessions: tuple[Session, ...] = ()
+        self.counts: dict[int, Counts] = {}
+        """By the numbers of sessions; without those that have no event."""
+        self.newest = 0
+        self._latency = Latency()
+        self._rounds: Rounds | None = None
+        self._in_rounds = 0
+
+    def step(self, recording: Recording) -> bool:
+        """Read on; False where nothing is left. Raises RecordingError."""
+        self.sessions = tuple(recording.sessions())
+        if self._count(recording):
+            return True
+        return self._has_chain() and self._follow(recording)
+
+    def times(self) -> tuple[TimeIn, ...]:
+        """The time in plugins, and between two connections; as `differ.latency.latency`.
+
+        The newest round counts when the next one began.
+        """
+        return self._latency.result()
+
+    @staticmethod
+    def took(counts: list[Counts]) -> Took | None:
+        """Of several sessions together."""
+        every = array("q")
+        for one in counts:
+            every.extend(one.times)
+        return Took.of(every)
+
+    def _count(self, recording: Recording) -> bool:
+        with sound(recording):
+            rows = recording.connection.execute(
+                "SELECT id, session, took_ns, timeout_ns, status_code, owners FROM event "
+                f"WHERE id > ? ORDER BY id LIMIT {STEP}",
+                (self.newest,),
+            ).fetchall()
+            for number, session, took_ns, deadline_ns, code, owners in ascending(
+                rows, (self.newest,)
+            ):
+                if type(session) is not int or type(took_ns) is not int:
+                    raise RowError("an event has values of a wrong type")
+                counts = self.counts.get(session)
+                if counts is None:
+                    counts = self.counts[session] = Counts(first_event=number)
+                counts.add(took_ns, deadline_ns if type(deadline_ns) is int else 0, not code)
+                if owners is not None:
+                    counts.changes.update(texts(owners))
+                self.newest = number
+        return len(rows) == STEP
+
+    def _has_chain(self) -> bool:
+        # One passive connection at a time sees no plugin's time, and most recordings have no more.
+        chain = [session for session in self.sessions if session.role != Role.CRI]
+        return any(session.role not in _PASSIVE for session in chain) or interleaved(chain)
+
+    def _follow(self, recording: Recording) -> bool:
+        if self._rounds is None:
+            self._rounds = Rounds.of(self.sessions)
+        self._rounds.sessions = {session.id: session for session in self.sessions}
+        for count, event in enumerate(recording.events(after_id=self._in_rounds), 1):
+            over = self._rounds.feed(event)
+            if over is not None:
+                self._latency.feed(over)
+            self._in_rounds = event.id
+            if count == _WHOLE:
+                return True
+        return False
