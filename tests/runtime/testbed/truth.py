@@ -103,15 +103,19 @@ class Truth:
     def rounds(self, event: str, container: str) -> list[list[Look]]:
         """The looks that may be taken for one and the same event.
 
-        Once a connection is lost it may be that the runtime tries again with the others.
+        Once a connection is lost it may be that the runtime tries again with the others, unless
+        there is one left that it would then ask first.
         """
         groups: list[list[Look]] = []
         for look in self.looks.get((event, container), []):
-            if not groups or any(
-                one.ended_ns is not None and one.ended_ns < look.at_ns for one in groups[-1]
+            before = groups[-1] if groups else []
+            left = [one for one in before if one.ended_ns is None or one.ended_ns >= look.at_ns]
+            if before and (
+                len(left) == len(before) or any(one.plugin < look.plugin for one in left)
             ):
-                groups.append([])
-            groups[-1].append(look)
+                before.append(look)
+            else:
+                groups.append([look])
         return groups
 
     def _possible(self, deeds: list[Deed]) -> Iterator[list[tuple[float, Deed]]]:
