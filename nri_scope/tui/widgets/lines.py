@@ -117,6 +117,8 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self.empty = empty
         self._source = source
         self.set_reactive(Lines.wrap, wrap)
+        self.found = -1
+        """The line that was searched for and found last."""
         self._starts: list[int] = []
         """Where lines are wrapped: the row each begins at, and how many rows there are."""
         self._rows = 0
@@ -132,6 +134,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         """Show other lines: from the beginning, or where the old ones were scrolled to."""
         self._source = source
         self._widest = 0
+        self.found = -1
         if not keep_position:
             self.set_reactive(Lines.cursor, 0)
             self._scroll(0, 0)

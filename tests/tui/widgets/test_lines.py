@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from nri_scope.tui.model.line import Line, Part, Style, line
 from nri_scope.tui.widgets.lines import MAX_WRAPPED, Lines
 from tests.tui.hostile import CANARY, NAMES, WIDE, assert_harmless
-from tests.tui.screen import text_on
+from tests.tui.widgets.drawn import text_on
 
 
 class _Million:
