@@ -171,6 +171,8 @@ class Verdict:
                 problems.append(f"{where} was seen by {seen}, not by {one['seen_by']}")
             elif set(one["missed_by"]) & set(seen):
                 problems.append(f"{where} was not missed by {one['missed_by']}")
+            elif one["failure"] and len(self._truth.rounds(*key)) == 1:
+                problems.append(f"{where} did not fail: {one['failure']}")
             elif one["event"] == "CreateContainer" and not seen[0].startswith("00"):
                 words = f"no connection before {seen[0]}"
                 if not any(words in each for each in one["remarks"]):
