@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marks stay with a recording, and nothing that lies beside it does any harm."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.model.marks import MAX_MARKS, SCHEMA_VERSION, Mark, Marks
+from nri_scope.tui.model.store import Store
+from tests.recorder.made import an_event
+from tests.replay.recordings import RECORDING
+from tests.tui.hostile import NAMES
+
+EVENT = an_event(7, 1.5)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "r.nriscope.db"
+
+
+def again(file: Path) -> Marks:
+    """As somebody who opens the recording later finds them."""
+    found = Marks(file)
+    found.load()
+    return found
+
+
+def test_marks_and_comments_are_found_again(file: Path) -> None:
+    marks = again(file)
+    assert (marks.notice, len(marks)) == ("", 0)
+    assert marks.toggle(EVENT)
+    assert marks.comment(an_event(9, 2.0), "why here?")
+    marks.save()
+    found = again(file)
+    assert found.all() == marks.all()
+    assert found.of(EVENT) == Mark(7, EVENT.at_ns)
+    assert found.of(an_event(9, 2.0)) == Mark(9, an_event(9, 2.0).at_ns, "why here?")
+    assert found.notice == marks.notice == ""
+
+
+def test_a_mark_can_be_taken_away(file: Path) -> None:
+    marks = again(file)
+    marks.toggle(EVENT)
+    marks.save()
+    assert not marks.toggle(EVENT)
+    marks.save()
+    assert len(again(file)) == 0
+
+
+def test_only_the_owner_can_read_them(file: Path) -> None:
+    marks = again(file)
+    marks.toggle(EVENT)
+    marks.save()
+    assert marks.path.stat().st_mode & 0o777 == 0o600
+    assert marks.path.name == "r.nriscope.db.marks.json"
+    assert [one.name for one in file.parent.iterdir()] == [marks.path.name]
+
+
+def test_an_event_of_another_recording_is_not_marked_and_its_mark_stays(file: Path) -> None:
+    marks = again(file)
+    marks.toggle(EVENT)
+    marks.save()
+    other = replace(EVENT, at_ns=EVENT.at_ns + 1)
+    found = again(file)
+    assert found.of(other) is None
+    found.toggle(other)
+    found.save()
+    assert {mark.at_ns for mark in again(file).all()} == {EVENT.at_ns, other.at_ns}
+
+
+def test_two_who_mark_at_the_same_time_lose_nothing(file: Path) -> None:
+    one, other = again(file), again(file)
+    one.toggle(an_event(1))
+    other.toggle(an_event(2))
+    one.save()
+    other.save()
+    assert [mark.event for mark in again(file).all()] == [1, 2]
+
+
+def test_whatever_a_comment_says_it_is_kept(file: Path) -> None:
+    marks = again(file)
+    for number, name in enumerate(NAMES.values(), 1):
+        marks.comment(an_event(number), name[:2_000])
+    marks.save()
+    assert marks.path.read_bytes().isascii()
+    assert [mark.comment for mark in again(file).all()] == [name[:2_000] for name in NAMES.values()]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"[]", "no marks"),
+        (b'{"schema_version": true, "marks": []}', "no marks"),
+        (b'{"schema_version": 1, "marks": {}}', "no marks"),
+        (b'{"schema_version": 1, "marks": [1]}', "something else than marks"),
+        (b'{"schema_version": 1, "marks": [{"event": "7", "at_ns": 1}]}', "something else"),
+        (b'{"schema_version": 1, "marks": [{"event": true, "at_ns": 1}]}', "something else"),
+        (b'{"schema_version": 1, "marks": [{"event": -1, "at_ns": 1}]}', "something else"),
+        (b'{"schema_version": 1, "marks": [{"event": 1e999, "at_ns": 1}]}', "something else"),
+        (
+            b'{"schema_version": 1, "marks": [{"event": 99999999999999999999, "at_ns": 1}]}',
+            "something else",
+        ),
+        (
+            b'{"schema_version": 1, "marks": [{"event": 7, "at_ns": 1, "comment": []}]}',
+            "something else",
+        ),
+        (b'{"schema_version": 2, "marks": []}', "newer nri-scope"),
+        (b" " * ((8 << 20) + 1), "too large"),
+        (
+            json.dumps({"schema_version": 1, "marks": [0] * (MAX_MARKS + 1)}).encode(),
+            "too many",
+        ),
+    ],
+)
+def test_a_bad_file_is_named_in_one_line_and_left_as_it_is(
+    file: Path, content: bytes, said: str
+) -> None:
+    path = Marks(file).path
+    path.write_bytes(content)
+    marks = again(file)
+    assert said in marks.notice and str(path) in marks.notice and "\n" not in marks.notice
+    assert marks.toggle(EVENT)
+    marks.save()
+    assert marks.of(EVENT) is not None
+    assert said in marks.notice
+    assert path.read_bytes() == content
+
+
+def test_a_link_or_a_pipe_is_not_followed(file: Path, tmp_path: Path) -> None:
+    path = Marks(file).path
+    target = tmp_path / "elsewhere.json"
+    target.write_text('{"schema_version": 1, "marks": []}')
+    path.symlink_to(target)
+    assert "cannot be read" in again(file).notice
+    path.unlink()
+    os.mkfifo(path)
+    assert "is no file" in again(file).notice
+    path.unlink()
+    path.mkdir()
+    assert "is no file" in again(file).notice
+
+
+def test_where_nothing_can_be_written_marks_are_kept_meanwhile_and_that_is_said(
+    tmp_path: Path,
+) -> None:
+    # A folder that is gone refuses root, too.
+    marks = Marks(tmp_path / "gone" / "r.nriscope.db")
+    marks.load()
+    assert marks.notice == ""
+    marks.toggle(EVENT)
+    marks.save()
+    assert marks.notice.startswith("marks are lost when you leave: ")
+    assert marks.of(EVENT) is not None
+    (tmp_path / "gone").mkdir()
+    marks.save()
+    assert marks.notice == ""
+    assert len(again(tmp_path / "gone" / "r.nriscope.db")) == 1
+
+
+def test_there_is_an_end_to_marks(file: Path) -> None:
+    marks = again(file)
+    for number in range(1, MAX_MARKS + 1):
+        marks.toggle(an_event(number))
+    assert not marks.toggle(an_event(MAX_MARKS + 1))
+    marks.save()
+    assert len(again(file)) == MAX_MARKS
+
+
+def test_filters_marked_events(file: Path) -> None:
+    marks = again(file)
+    with Recording.open(RECORDING) as recording:
+        events = list(recording.events())
+        assert list(recording.events(where=marks.filter())) == []
+        for event in (events[2], events[9]):
+            marks.toggle(event)
+        # Of another recording that had the same name.
+        marks.toggle(replace(events[4], at_ns=1))
+        where = marks.filter()
+        assert list(recording.events(where=where)) == [events[2], events[9]]
+        assert [event for event in events if where.matches(event)] == [events[2], events[9]]
+        assert where == marks.filter()
+        marks.toggle(events[2])
+        assert where != marks.filter()
+
+
+async def test_the_store_shows_marked_events_as_a_view(file: Path) -> None:
+    marks = again(file)
+    with Recording.open(RECORDING) as recording:
+        for event in list(recording.events())[3:6]:
+            marks.comment(event, "x")
+    store = await Store.open(RECORDING)
+    try:
+        view = await store.view(marks.filter())
+        assert view.events == 3
+    finally:
+        await store.close()
+
+
+def test_the_version_is_the_one_of_the_file(file: Path) -> None:
+    marks = again(file)
+    marks.toggle(EVENT)
+    marks.save()
+    assert json.loads(marks.path.read_text())["schema_version"] == SCHEMA_VERSION
