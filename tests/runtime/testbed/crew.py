@@ -32,7 +32,7 @@ GO_ADJUSTMENT = json.dumps(
             {"destination": "/etc/shared", "source": "/usr/sbin", "type": "bind"}
             | {"options": ["rbind"]},
         ],
-        "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 20000, "soft": 10000}],
+        "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 1000, "soft": 500}],
         "hooks": {"createRuntime": [{"path": "/bin/true", "args": ["true", "of-go"]}]},
         "linux": {"devices": [{"path": "/dev/go", "type": "c", "major": 1, "minor": 5}]},
     }

@@ -28,7 +28,7 @@ from nri_scope.plugin import (
 )
 
 OWN_LIMIT = {
-    "20": "RLIMIT_NOFILE",
+    "20": "RLIMIT_LOCKS",
     "40": "RLIMIT_CORE",
     "50": "RLIMIT_MSGQUEUE",
     "60": "RLIMIT_FSIZE",
