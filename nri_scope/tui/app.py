@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import ClassVar, Protocol
 
 from textual import on
@@ -22,6 +24,8 @@ from nri_scope.recorder.escape import safe
 from nri_scope.recorder.filter import Filter
 from nri_scope.tui import taking
 from nri_scope.tui.bindings import as_keymap, bindings
+from nri_scope.tui.finding import GROUP as SEARCH_GROUP
+from nri_scope.tui.finding import Finder
 from nri_scope.tui.help import HelpScreen, help_lines
 from nri_scope.tui.model.actions import DEFAULT
 from nri_scope.tui.model.context import Context
@@ -35,13 +39,22 @@ from nri_scope.tui.states import Work, in_place_of_rows, status_words
 from nri_scope.tui.theme import DEFAULT as DEFAULT_THEME
 from nri_scope.tui.theme import THEMES, next_theme
 from nri_scope.tui.title import TitleBar
+from nri_scope.tui.views import BOARDS, EVENTS
 from nri_scope.tui.widgets import messages
-from nri_scope.tui.widgets.event_list import EventHeader, EventList
+from nri_scope.tui.widgets.board import Board
+from nri_scope.tui.widgets.detail_pane import DetailPane
+from nri_scope.tui.widgets.event_header import EventHeader
+from nri_scope.tui.widgets.event_list import EventList
 from nri_scope.tui.widgets.filter_bar import FilterBar, Purpose
 from nri_scope.tui.widgets.status_line import KeyLine, StatusLine
+from nri_scope.tui.widgets.view_tabs import ViewTabs
 
 POLL_SECONDS = 0.1
 """Between two looks at the recording, which cost little where nothing came."""
+BOARD_SECONDS = 0.5
+"""Between two updates of another view than the list of events."""
+DETAIL_FROM = (140, 30)
+"""Columns or lines of the screen from which on there is room for details from the beginning."""
 
 
 class RecorderNews(Protocol):
@@ -79,8 +92,8 @@ class ScopeApp(App[None], inherit_bindings=False):
     #views { width: 1fr; height: 1fr; }
     #events { height: 1fr; }
     #nothing { display: none; height: 1fr; content-align: center middle; text-align: center; }
-    #events.-nothing EventList { display: none; }
-    #events.-nothing #nothing { display: block; }
+    EventList.-nothing { display: none; }
+    #nothing.-shown { display: block; }
     """
 
     def __init__(
@@ -116,6 +129,12 @@ class ScopeApp(App[None], inherit_bindings=False):
         self._recorder = recorder
         self._store = store
         self._trouble = ""
+        self._finder = Finder(self)
+        self._searched_in_detail = False
+        self._boards: dict[str, Board] = {}
+        self._updated = 0.0
+        self.detail: DetailPane | None = None
+        """The details; None until the recording is open."""
 
     @property
     def store(self) -> Store:
@@ -131,10 +150,21 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         """The frame; what needs the recording comes once it is open."""
-        yield TitleBar()
+        self._title_bar = TitleBar()
+        self.bar = FilterBar(self.keymap)
+        self.status = StatusLine()
+        self._nothing = Static(id="nothing", markup=False)
+        self._tabs = ViewTabs(
+            [
+                (name, name.capitalize(), self.keymap.first(f"mode_{name}"))
+                for name in (EVENTS, *(kind.name for kind in BOARDS))
+            ]
+        )
+        yield self._title_bar
+        yield self._tabs
         yield Box(id="body")
-        yield FilterBar(self.keymap)
-        yield StatusLine()
+        yield self.bar
+        yield self.status
         yield KeyLine(self.keymap)
 
     async def on_mount(self) -> None:
@@ -147,15 +177,23 @@ class ScopeApp(App[None], inherit_bindings=False):
             self.exit(return_code=2)
             return
         header = EventHeader()
-        events = EventList(self.store, follows=self._follows(), header=header)
-        await self.query_one("#body").mount(
-            ContentSwitcher(
-                Vertical(header, events, Static(id="nothing", markup=False), id="events"),
-                initial="events",
-                id="views",
-            )
+        self.events = EventList(self.store, follows=self._follows(), header=header)
+        self._boards = {
+            kind.name: kind.make(self.store, self.context, self.keymap) for kind in BOARDS
+        }
+        for name, board in self._boards.items():
+            board.id = name
+        self._views = ContentSwitcher(
+            Vertical(header, self.events, self._nothing, id=EVENTS),
+            *self._boards.values(),
+            initial=EVENTS,
+            id="views",
         )
-        events.focus()
+        columns, lines = DETAIL_FROM
+        hidden = self.size.width < columns and self.size.height < lines
+        self.detail = DetailPane(self.store, hidden=hidden, keymap=self.keymap)
+        await self.query_one("#body").mount(self._views, self.detail)
+        self.events.focus()
         self._show_facts()
         if self.context.where() is not None:
             self._show_context()
@@ -170,11 +208,6 @@ class ScopeApp(App[None], inherit_bindings=False):
         if self._store is not None:
             await self._store.close()
 
-    @property
-    def events(self) -> EventList:
-        """The list of events."""
-        return self.query_one(EventList)
-
     async def _look_again(self) -> None:
         while True:
             await asyncio.sleep(POLL_SECONDS)
@@ -186,54 +219,64 @@ class ScopeApp(App[None], inherit_bindings=False):
         try:
             growth = await self.store.refresh()
         except NriScopeError as error:
-            self._show_trouble(error)
+            self.show_trouble(error)
             return
         self._trouble = ""
         if growth:
             self.events.grow(between=growth.between)
+        now = monotonic()
+        if now - self._updated > BOARD_SECONDS:
+            self._updated = now
+            await self._update_board()
         self._show_facts()
+
+    async def _update_board(self) -> None:
+        board = self._boards.get(self.mode)
+        if board is not None:
+            await board.update()
 
     async def _learn_values(self) -> None:
         try:
-            self.query_one(FilterBar).values = await self.store.run(known_values)
+            self.bar.values = await self.store.run(known_values)
         except NriScopeError as error:
-            self._show_trouble(error)
+            self.show_trouble(error)
 
     def _hear_recorder(self) -> None:
         if self._recorder is not None:
             self._recorder.hear()
-            self.work = Work(
-                self.work.part,
-                self.work.searching,
-                self._recorder.latest,
-                self._recorder.ended,
+            self.work = replace(
+                self.work, recorder=self._recorder.latest, recorder_ended=self._recorder.ended
             )
 
     def _show_facts(self) -> None:
-        self.query_one(TitleBar).show(self.store.facts)
+        self._title_bar.show(self.store.facts)
+        self._tabs.show(self.mode, self.context.words())
         self._show_status()
 
     def _show_status(self) -> None:
+        if not self.status.is_attached:
+            # It is being left.
+            return
         events = self.events
         lines = in_place_of_rows(
             self.store.facts, events.view, self._narrowed(), self.work, self.keymap
         )
-        nothing = self.query_one("#nothing", Static)
         if lines:
-            nothing.update("\n\n".join(safe(each) for each in lines if each))
-        self.query_one("#events").set_class(bool(lines), "-nothing")
-        status = self.query_one(StatusLine)
-        status.words = status_words(
+            self._nothing.update("\n\n".join(safe(each) for each in lines if each))
+        self.events.set_class(bool(lines), "-nothing")
+        self._nothing.set_class(bool(lines), "-shown")
+        self.status.words = status_words(
             events.view,
-            events.listing.cursor,
-            events.listing.words if self._follows() else "",
+            events.listing.cursor if self.mode == EVENTS else None,
+            events.listing.words if self._follows() and self.mode == EVENTS else "",
             self._narrowed(),
             self.work,
         )
         if self._trouble:
-            status.say(self._trouble, problem=True)
+            self.status.say(self._trouble, problem=True)
 
-    def _show_trouble(self, error: Exception) -> None:
+    def show_trouble(self, error: Exception) -> None:
+        """Tell what keeps the recording from being read, for as long as it does."""
         self._trouble = str(error)
         self._show_status()
 
@@ -244,8 +287,102 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     @on(EventList.Moved)
     def _list_moved(self, event: EventList.Moved) -> None:
-        self.query_one(StatusLine).hush()
+        self.status.hush()
         self._show_status()
+
+    # -- which view -------------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> str:
+        """The name of the view that is shown."""
+        return self._views.current or EVENTS
+
+    @property
+    def current(self) -> EventList | Board:
+        """The view that is shown."""
+        return self._boards.get(self.mode, self.events)
+
+    @property
+    def in_detail(self) -> bool:
+        """Whether the details have the focus."""
+        return self.detail is not None and self.detail.body.has_focus
+
+    def show_mode(self, name: str) -> None:
+        """Show another view, and give it the focus."""
+        if name != self.mode:
+            self._views.current = name
+            self._updated = 0.0
+            self._tabs.show(name, self.context.words())
+        if self.detail is not None and self.detail.is_alone:
+            self.detail.action_maximise_detail()
+        self.current.focus()
+
+    @on(ViewTabs.Chosen)
+    def _view_chosen(self, event: ViewTabs.Chosen) -> None:
+        self.show_mode(event.name)
+
+    def action_mode_events(self) -> None:
+        """Show the events."""
+        self.show_mode(EVENTS)
+
+    def action_mode_containers(self) -> None:
+        """Show pods and containers."""
+        self.show_mode("containers")
+
+    # -- details --------------------------------------------------------------------------------
+
+    @on(messages.RowChosen)
+    def _row_chosen(self, event: messages.RowChosen) -> None:
+        if self.detail is not None:
+            self.detail.show(event.row)
+
+    @on(messages.RowOpened)
+    def _row_opened(self, event: messages.RowOpened) -> None:
+        if self.detail is None:
+            return
+        self.detail.show(event.row)
+        if self.detail.is_hidden:
+            self.detail.action_toggle_detail()
+        self.detail.body.focus()
+
+    @on(DetailPane.Left)
+    def _detail_left(self) -> None:
+        self.current.focus()
+
+    def action_focus_other(self) -> None:
+        """To the details, and back."""
+        if self.detail is None or self.in_detail:
+            self.current.focus()
+        elif self.detail.is_hidden:
+            self.detail.action_toggle_detail()
+            self.detail.body.focus()
+        else:
+            self.detail.body.focus()
+
+    def action_toggle_detail(self) -> None:
+        """Show or hide the details."""
+        if self.detail is not None:
+            self.detail.action_toggle_detail()
+
+    def action_maximise_detail(self) -> None:
+        """The details alone, and back."""
+        if self.detail is not None:
+            self.detail.action_maximise_detail()
+
+    def action_move_detail(self) -> None:
+        """The details below or beside."""
+        if self.detail is not None:
+            self.detail.action_move_detail()
+
+    def action_next_tab(self) -> None:
+        """Next tab of the details."""
+        if self.detail is not None:
+            self.detail.action_next_tab()
+
+    def action_previous_tab(self) -> None:
+        """Previous tab of the details."""
+        if self.detail is not None:
+            self.detail.action_previous_tab()
 
     # -- what the views ask for ---------------------------------------------------------------
 
@@ -255,7 +392,7 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     @on(messages.Failed)
     def _failed(self, event: messages.Failed) -> None:
-        self._show_trouble(event.error)
+        self.show_trouble(event.error)
 
     @on(messages.Narrow)
     def _narrow(self, event: messages.Narrow) -> None:
@@ -276,7 +413,9 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     @on(messages.OpenEvent)
     def _open_event(self, event: messages.OpenEvent) -> None:
-        if not self.events.go_to_event(event.event_id):
+        if self.events.go_to_event(event.event_id):
+            self.show_mode(EVENTS)
+        else:
             self.say("the filter hides this event", problem=True)
 
     @on(FilterBar.Accepted)
@@ -285,17 +424,20 @@ class ScopeApp(App[None], inherit_bindings=False):
             case Purpose.FILTER:
                 self.set_filter(event.text)
             case Purpose.SEARCH:
-                self.search(event.text)
+                self._finder.begin(event.text)
             case Purpose.COMMENT:
                 pass
 
     @on(FilterBar.Closed)
     def _bar_closed(self) -> None:
-        self.events.focus()
+        if self._searched_in_detail and self.detail is not None:
+            self.detail.body.focus()
+        else:
+            self.current.focus()
 
     def say(self, text: str, *, problem: bool = False) -> None:
         """Tell the user one line."""
-        self.query_one(StatusLine).say(text, problem=problem)
+        self.status.say(text, problem=problem)
 
     # -- filters ------------------------------------------------------------------------------
 
@@ -306,7 +448,7 @@ class ScopeApp(App[None], inherit_bindings=False):
         except FilterError as error:
             self.say(str(error), problem=True)
             return
-        self.query_one(FilterBar).remember(text)
+        self.bar.remember(text)
         self._show_context()
 
     def _show_context(self) -> None:
@@ -317,27 +459,33 @@ class ScopeApp(App[None], inherit_bindings=False):
 
         def progress(view: View, part: float) -> None:
             nonlocal shown
-            self._at_work(part)
+            self.work_on(part=part)
             if view is shown:
                 self.events.grow()
             else:
                 shown = view
                 self.events.show(view)
 
-        self.query_one(StatusLine).hush()
+        self.status.hush()
         try:
             if self.context.where() is not None or self.context.about is not None:
-                self._at_work(0.0)
+                self.work_on(part=0.0)
             view = await self.store.view(self.context.where(), progress, about=self.context.about)
-            self._at_work(None)
+            self.work_on(part=None)
             self.events.show(view)
         except NriScopeError as error:
-            self._show_trouble(error)
+            self.show_trouble(error)
         finally:
-            self._at_work(None)
+            self.work_on(part=None)
+        await self._update_board()
 
-    def _at_work(self, part: float | None) -> None:
-        self.work = Work(part, self.work.searching, self.work.recorder, self.work.recorder_ended)
+    def work_on(self, *, part: float | str | None = "", searching: str | None = None) -> None:
+        """Say what goes on: a filter (how far it is; None: none is), or a search ("": none is)."""
+        if not isinstance(part, str):
+            self.work = replace(self.work, part=part)
+        if searching is not None:
+            self.work = replace(self.work, searching=searching)
+        self._show_status()
 
     def _toggle_view(self, name: str) -> None:
         text = VIEWS[name]
@@ -346,61 +494,18 @@ class ScopeApp(App[None], inherit_bindings=False):
         else:
             self.set_filter(text)
 
-    # -- search -------------------------------------------------------------------------------
-
-    def search(self, text: str) -> None:
-        """Go to the next row that has ``text``, and highlight it wherever it is."""
-        self.events.search_text = text
-        self.events.restyle()
-        if text:
-            self._find(forwards=True, here=True)
-
-    def _find(self, *, forwards: bool, here: bool = False) -> None:
-        if not self.events.search_text:
-            self.say(f"nothing to search for yet: {self.keymap.first('search')}", problem=True)
-            return
-        self.run_worker(self._find_next(forwards, here), group="search", exclusive=True)
-
-    async def _find_next(self, forwards: bool, here: bool) -> None:
-        events = self.events
-        text, view, cursor = events.search_text, events.view, events.listing.cursor
-        step = 0 if here else 1 if forwards else -1
-        self._searching(text)
-        try:
-            found = await self.store.find(view, text, cursor + step, forwards)
-            again = found is None and view.length > 0
-            if again:
-                found = await self.store.find(
-                    view, text, 0 if forwards else view.length - 1, forwards
-                )
-        except NriScopeError as error:
-            self._show_trouble(error)
-            return
-        finally:
-            self._searching("")
-        if view is not events.view:
-            return
-        if found is None:
-            self.say(f"not found: {safe(text, 40)}", problem=True)
-            return
-        events.go_to(found)
-        if again:
-            self.call_after_refresh(
-                self.say,
-                "searched on from the beginning" if forwards else "searched on from the end",
-            )
-
-    def _searching(self, text: str) -> None:
-        self.work = Work(self.work.part, text, self.work.recorder, self.work.recorder_ended)
-        self._show_status()
-
     # -- actions ------------------------------------------------------------------------------
+
+    @property
+    def _scope(self) -> Scope:
+        """Where the keys of the view that is shown count."""
+        return next((kind.scope for kind in BOARDS if kind.name == self.mode), Scope.EVENTS)
 
     def offered(self) -> list[Action]:
         """The actions that the palette offers now."""
         return [
             action
-            for action in self.keymap.of(Scope.APP, Scope.EVENTS)
+            for action in self.keymap.of(Scope.APP, self._scope)
             if action.in_palette and action.name in self.available()
         ]
 
@@ -415,7 +520,9 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     async def do(self, action: Action) -> None:
         """Do what a key would."""
-        target = self if hasattr(self, f"action_{action.name}") else self.events
+        current = self.current
+        focused = current.body if isinstance(current, Board) else current
+        target = self if hasattr(self, f"action_{action.name}") else focused
         await self.run_action(action.name, target)
 
     async def action_quit(self) -> None:
@@ -424,28 +531,30 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     def action_help(self) -> None:
         """Show the keys."""
-        scopes = (Scope.EVENTS, Scope.APP, Scope.FILTER)
+        scopes = (Scope.DETAIL if self.in_detail else self._scope, Scope.APP, Scope.FILTER)
         self.push_screen(HelpScreen(help_lines(self.keymap, scopes, self.available())))
 
     def action_filter(self) -> None:
         """Type a filter."""
-        self.query_one(FilterBar).open(Purpose.FILTER, self.context.where_text)
+        self._searched_in_detail = False
+        self.bar.open(Purpose.FILTER, self.context.where_text)
 
     def action_search(self) -> None:
         """Type what to search for."""
-        self.query_one(FilterBar).open(Purpose.SEARCH)
+        self._searched_in_detail = self.in_detail
+        self.bar.open(Purpose.SEARCH)
 
     def action_search_next(self) -> None:
         """Next match."""
-        self._find(forwards=True)
+        self._finder.go_on(forwards=True)
 
     def action_search_previous(self) -> None:
         """Previous match."""
-        self._find(forwards=False)
+        self._finder.go_on(forwards=False)
 
     def action_clear_filter(self) -> None:
         """Show everything."""
-        self.events.search_text = ""
+        self._finder.forget()
         self.context.everything()
         self._show_context()
 
@@ -474,15 +583,16 @@ class ScopeApp(App[None], inherit_bindings=False):
     def action_stop(self) -> None:
         """Stop a filter or a search that is at work."""
         if self.work.searching:
-            self.workers.cancel_group(self, "search")
+            self.workers.cancel_group(self, SEARCH_GROUP)
             self.say("search stopped")
         elif self.work.part is not None:
             self.workers.cancel_group(self, "filter")
             self._go_back()
+        elif self.in_detail:
+            self.current.focus()
         else:
-            self.events.search_text = ""
-            self.events.restyle()
-            self.query_one(StatusLine).hush()
+            self._finder.forget()
+            self.status.hush()
 
     def action_narrow_container(self) -> None:
         """Only the container of the selected event."""
@@ -493,19 +603,17 @@ class ScopeApp(App[None], inherit_bindings=False):
         self._narrow_to(taking.pod_of, "pod")
 
     def _narrow_to(self, find: taking.Find, what: str) -> None:
-        row = self.events.selected_row
-        if row is None or row.event is None:
+        number = self.current.selected_event_id
+        if number is None:
             self.say("no event is selected", problem=True)
             return
-        self.run_worker(self._narrow_now(row, find, what), group="narrow", exclusive=True)
+        self.run_worker(self._narrow_now(number, find, what), group="narrow", exclusive=True)
 
-    async def _narrow_now(self, row: Row, find: taking.Find, what: str) -> None:
-        event = row.event
-        assert event is not None
+    async def _narrow_now(self, number: int, find: taking.Find, what: str) -> None:
         try:
-            found = await self.store.run(lambda recording: find(recording, event))
+            found = await self.store.run(lambda recording: find(recording, number))
         except NriScopeError as error:
-            self._show_trouble(error)
+            self.show_trouble(error)
             return
         if found is None:
             self.say(f"this event is about no {what}", problem=True)
@@ -529,7 +637,7 @@ class ScopeApp(App[None], inherit_bindings=False):
                 lambda recording: taking.others_of_container(recording, event, forwards=forwards)
             )
         except NriScopeError as error:
-            self._show_trouble(error)
+            self.show_trouble(error)
             return
         for number in numbers:
             if self.events.go_to_event(number):
@@ -546,7 +654,7 @@ class ScopeApp(App[None], inherit_bindings=False):
         self._take(save=True)
 
     def _take(self, *, save: bool) -> None:
-        number = self.events.selected_event_id
+        number = self.current.selected_event_id
         if number is None:
             self.say("no event is selected", problem=True)
             return

@@ -67,10 +67,13 @@ def _no_event(facts: Facts, work: Work) -> tuple[str, ...]:
     return ("This recording has no events", "Nothing happened while it was made.")
 
 
-def status_words(view: View, position: int, listing: str, narrowed: str, work: Work) -> str:
-    """``following · 12 of 1,234 · 34 matches of ns:shop``: the line below the list."""
+def status_words(view: View, position: int | None, listing: str, narrowed: str, work: Work) -> str:
+    """``following · 12 of 1,234 · 34 matches: ns:shop``: the line below the list.
+
+    ``position``: of the cursor; None where the list is not what is shown.
+    """
     parts = [listing] if listing else []
-    if view.length:
+    if view.length and position is not None:
         parts.append(f"{position + 1:,} of {view.length:,}")
     if work.part is not None:
         parts.append(f"looking through the recording: {work.part:.0%}, {_matches(view)} so far")

@@ -1,18 +1,79 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an app shows, as text."""
+"""The screen of an app under test, as text; and waiting for what it is to show."""
 
 from __future__ import annotations
 
-from textual.app import App
-from textual.widget import Widget
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from nri_scope.tui.app import ScopeApp
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+RECORDING = RECORDINGS / "containerd-2.1.nriscope.db"
+PATIENCE = 30.0
+"""Seconds for anything that a busy machine may delay."""
 
 
-def text_on(what: App[None] | Widget) -> str:
-    """The rows of the screen, or of a widget on it, without trailing blanks."""
-    app = what if isinstance(what, App) else what.app
-    strips = app.screen._compositor.render_strips()
-    rows = ["".join(segment.text for segment in strip) for strip in strips]
-    if isinstance(what, Widget):
-        x, y, width, height = what.region
-        rows = [row[x : x + width] for row in rows[y : y + height]]
-    return "\n".join(row.rstrip() for row in rows).rstrip("\n")
+class Shown:
+    """An app that runs, and its keyboard."""
+
+    def __init__(self, app: ScopeApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    def text(self) -> str:
+        """What is on the screen."""
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+    def line(self, words: str) -> str:
+        """The first line with ``words`` in it; "" where there is none."""
+        return next((line for line in self.text().splitlines() if words in line), "")
+
+    async def press(self, *keys: str) -> None:
+        """Press keys."""
+        await self.pilot.press(*keys)
+
+    async def type(self, text: str) -> None:
+        """Press the keys of a text."""
+        await self.pilot.press(*("space" if char == " " else char for char in text))
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        """Wait until it holds."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not condition():
+                    await self.pilot.pause()
+                    await asyncio.sleep(0)
+        except TimeoutError:
+            raise AssertionError(f"it never came:\n{self.text()}") from None
+
+    async def shows(self, *words: str) -> None:
+        """Wait until all of ``words`` are on the screen."""
+        await self.until(lambda: all(each in self.text() for each in words))
+
+    async def hides(self, words: str) -> None:
+        """Wait until ``words`` are not on the screen."""
+        await self.until(lambda: words not in self.text())
+
+    @property
+    def selected(self) -> int | None:
+        """The event under the cursor."""
+        return self.app.events.selected_event_id
+
+
+@asynccontextmanager
+async def showing(
+    path: Path = RECORDING, size: tuple[int, int] = (80, 24), **options: Any
+) -> AsyncIterator[Shown]:
+    """Run the app on a recording, without a terminal."""
+    app = ScopeApp(path, **options)
+    async with app.run_test(size=size) as pilot:
+        shown = Shown(app, pilot)
+        await shown.until(lambda: app.failure is not None or bool(app.query("EventList")))
+        yield shown

@@ -16,6 +16,7 @@ _LINES = (
     Scope.DETAIL,
     Scope.COMPARE,
 )
+_LIVES = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE)
 _FILTER = (Scope.FILTER,)
 
 ACTIONS: tuple[Action, ...] = (
@@ -35,7 +36,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("view_changed", ("c",), "only what changed something, and back", _APP),
     Action("view_slow", ("s",), "only slow answers, and back", _APP),
     Action("view_marked", ("*",), "only marked events, and back", _APP),
-    Action("stop", ("escape",), "stop a filter or a search that is at work", _EVENTS, False),
+    Action("stop", ("escape",), "stop what is at work; leave the details", _APP, False),
     Action("search", ("/",), "search", _APP, in_footer="search"),
     Action("search_next", ("n",), "next match", _APP),
     Action("search_previous", ("N",), "previous match", _APP),
@@ -53,8 +54,8 @@ ACTIONS: tuple[Action, ...] = (
     # -- events
     Action("follow", ("F",), "follow what comes", _EVENTS),
     Action("pause", ("space",), "let the view stand still, and go on; recording goes on", _EVENTS),
-    Action("next_of_container", ("o",), "next event of the same container", _EVENTS),
-    Action("previous_of_container", ("O",), "previous event of the same container", _EVENTS),
+    Action("next_of_container", ("o",), "next event of the same container", _LIVES),
+    Action("previous_of_container", ("O",), "previous event of the same container", _LIVES),
     Action("field_left", ("left", "h"), "select the field to the left", _EVENTS, False),
     Action("field_right", ("right", "l"), "select the field to the right", _EVENTS, False),
     Action("filter_by", ("=",), "filter by the value of the selected field", _EVENTS),
@@ -80,6 +81,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("zoom_all", ("0",), "show the whole time", (Scope.TIMELINE,)),
     Action("pan_left", ("left", "h"), "earlier", (Scope.TIMELINE,), False),
     Action("pan_right", ("right", "l"), "later", (Scope.TIMELINE,), False),
+    Action("page_left", ("<", "shift+left"), "half a screen earlier", (Scope.TIMELINE,)),
+    Action("page_right", (">", "shift+right"), "half a screen later", (Scope.TIMELINE,)),
     # -- taking away
     Action("copy", ("y",), "copy what is marked, else the event under the cursor", _APP),
     Action("copy_command", ("Y",), "copy the command line that shows the same", _APP),

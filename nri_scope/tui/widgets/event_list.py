@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
-from rich.segment import Segment
-from rich.style import Style as RichStyle
 from textual import events
 from textual.binding import BindingType
 from textual.cache import LRUCache
@@ -16,59 +13,25 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollTo
 from textual.strip import Strip
-from textual.widget import Widget
 
 from nri_scope.errors import NriScopeError
 from nri_scope.tui.bindings import bindings
-from nri_scope.tui.model.columns import Placed, fitted, place
+from nri_scope.tui.model.columns import place
 from nri_scope.tui.model.filtering import term
 from nri_scope.tui.model.keys import Scope
 from nri_scope.tui.model.listing import Listing
 from nri_scope.tui.model.order import Key
 from nri_scope.tui.model.rowcache import RowCache
-from nri_scope.tui.model.rows import Row, Style
+from nri_scope.tui.model.rows import COLUMNS, Row, Style
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.model.view import View
+from nri_scope.tui.widgets.event_header import EventHeader
 from nri_scope.tui.widgets.messages import Failed, Narrowed, RowChosen, RowOpened, Said
+from nri_scope.tui.widgets.row_painter import GUTTER, PREFIX, RowPainter
 
-GUTTER = 2
-"""Columns before each row: the cursor's sign and the mark's."""
 _STRIPS = 1_024
 _WHEEL = 3
 """Rows that one turn of the wheel moves."""
-_DIM_COLUMNS = frozenset(("id", "time", "elapsed", "deadline"))
-
-
-class EventHeader(Widget):
-    """The titles above the columns of an `EventList`."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"event-header--field"}
-    DEFAULT_CSS = """
-    EventHeader { height: 1; background: $panel; color: $text-muted; text-style: bold; }
-    EventHeader > .event-header--field { color: $foreground; text-style: bold underline; }
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._placed: tuple[Placed, ...] = ()
-        self._field = ""
-
-    def show(self, placed: tuple[Placed, ...], field: str) -> None:
-        """Other columns, or another field that is selected."""
-        if (placed, field) != (self._placed, self._field):
-            self._placed, self._field = placed, field
-            self.refresh()
-
-    def render_line(self, y: int) -> Strip:
-        """One line of titles."""
-        style = self.rich_style
-        chosen = self.get_component_rich_style("event-header--field")
-        segments = [Segment(" " * GUTTER, style)]
-        for each in self._placed:
-            title = fitted(each.column.title, each.width, right=each.column.right)
-            here = each.column.name == self._field
-            segments += [Segment(title, chosen if here else style), Segment(" ", style)]
-        return Strip(segments).adjust_cell_length(self.size.width, style)
 
 
 class EventList(ScrollView, can_focus=True, inherit_bindings=False):
@@ -76,12 +39,8 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.EVENTS)
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "event-list--cursor",
-        "event-list--field",
-        "event-list--dim",
-        "event-list--mark",
-        "event-list--match",
-        *(f"event-list--{style}" for style in Style),
+        *(f"{PREFIX}{name}" for name in ("cursor", "field", "dim", "mark", "match")),
+        *(f"{PREFIX}{style}" for style in Style),
     }
     DEFAULT_CSS = """
     EventList { background: $background; color: $foreground; scrollbar-size-vertical: 1;
@@ -112,13 +71,11 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         super().__init__()
         self.store = store
         self.listing = Listing(store.all, follows=follows)
-        self.search_text = ""
-        self.field = "subject"
-        """The name of the column that is selected, for filters by its value."""
         self._header = header
+        self._painter = RowPainter(self)
+        self._painter.field = "subject"
         self._rows = RowCache()
         self._strips: LRUCache[tuple[Key, bool], Strip] = LRUCache(_STRIPS)
-        self._placed: tuple[Placed, ...] = ()
         self._reading: set[tuple[int, int]] = set()
         self._told: tuple[Key | None, Row | None] | None = None
         self._widest_id = 0
@@ -140,6 +97,16 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         """The row under the cursor; None while it is not read yet, and in an empty view."""
         key = self.listing.selected
         return self._rows.get(key) if key is not None else None
+
+    @property
+    def search_text(self) -> str:
+        """What is highlighted wherever it is; "" for nothing."""
+        return self._painter.search_text
+
+    @search_text.setter
+    def search_text(self, text: str) -> None:
+        self._painter.search_text = text
+        self.restyle()
 
     def show(self, view: View) -> None:
         """List another view, at the selected row or what is next to it."""
@@ -193,57 +160,12 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         at_cursor = position == self.listing.cursor
         row = self._rows.get(key)
         if row is None:
-            dim = self.get_component_rich_style("event-list--dim")
-            sign = ">" if at_cursor else " "
-            return Strip([Segment(f"{sign} …", dim)]).adjust_cell_length(width, blank)
+            return self._painter.waiting(at_cursor=at_cursor, width=width)
         strip = self._strips.get((key, at_cursor))
         if strip is None:
-            strip = Strip(self._segments(row, at_cursor)).adjust_cell_length(
-                width, blank + self._cursor_style() if at_cursor else blank
-            )
+            strip = self._painter.strip(row, at_cursor=at_cursor, width=width)
             self._strips[key, at_cursor] = strip
         return strip
-
-    def _cursor_style(self) -> RichStyle:
-        return self.get_component_rich_style("event-list--cursor")
-
-    def _segments(self, row: Row, at_cursor: bool) -> Iterator[Segment]:
-        over = self._cursor_style() if at_cursor else RichStyle.null()
-        base = self.get_component_rich_style(f"event-list--{row.style}", partial=False)
-        if at_cursor:
-            base += over
-        mark = self.get_component_rich_style("event-list--mark")
-        yield Segment(">" if at_cursor else " ", base)
-        yield Segment("*" if row.marked else " ", mark + over)
-        if row.event is None:
-            width = self.scrollable_content_region.width - GUTTER
-            yield from self._highlighted(fitted(row.text, width), base)
-            return
-        dim = self.get_component_rich_style("event-list--dim") + over
-        chosen = self.get_component_rich_style("event-list--field", partial=True)
-        for each in self._placed:
-            text = fitted(row.cells[each.at], each.width, right=each.column.right)
-            quiet = each.column.name in _DIM_COLUMNS or row.cells[each.at] == "ok"
-            style = dim if quiet else base
-            if at_cursor and each.column.name == self.field:
-                style += chosen
-            yield from self._highlighted(text, style)
-            yield Segment(" ", base)
-
-    def _highlighted(self, text: str, style: RichStyle) -> Iterator[Segment]:
-        wanted = self.search_text.lower()
-        lower = text.lower()
-        # Some letters have more characters in lower case: then offsets would be wrong.
-        if not wanted or len(lower) != len(text) or wanted not in lower:
-            yield Segment(text, style)
-            return
-        match = style + self.get_component_rich_style("event-list--match", partial=True)
-        at = 0
-        while (found := lower.find(wanted, at)) >= 0:
-            yield Segment(text[at:found], style)
-            yield Segment(text[found : found + len(wanted)], match)
-            at = found + len(wanted)
-        yield Segment(text[at:], style)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -318,12 +240,12 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _place(self) -> None:
         width = self.scrollable_content_region.width - GUTTER
-        self._placed = place(max(1, width), {"id": max(3, self._widest_id)})
+        self._painter.placed = place(max(1, width), {"id": max(3, self._widest_id)})
         self._strips.clear()
-        names = [each.column.name for each in self._placed]
-        if self.field not in names:
-            self.field = "event"
-        self._header.show(self._placed, self.field)
+        names = [each.column.name for each in self._painter.placed]
+        if self._painter.field not in names:
+            self._painter.field = "event"
+        self._header.show(self._painter.placed, self._painter.field)
 
     def on_mount(self) -> None:
         """Begin to read."""
@@ -428,10 +350,10 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         self._select_field(1)
 
     def _select_field(self, by: int) -> None:
-        names = [each.column.name for each in self._placed]
-        at = names.index(self.field) if self.field in names else 0
-        self.field = names[min(max(0, at + by), len(names) - 1)]
-        self._header.show(self._placed, self.field)
+        names = [each.column.name for each in self._painter.placed]
+        at = names.index(self._painter.field) if self._painter.field in names else 0
+        self._painter.field = names[min(max(0, at + by), len(names) - 1)]
+        self._header.show(self._painter.placed, self._painter.field)
         self._strips.clear()
         self.refresh()
 
@@ -447,13 +369,13 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         row = self.selected_row
         if row is None or row.event is None:
             return
-        found = term(row.event, self.field)
+        found = term(row.event, self._painter.field)
         if found:
             self.post_message(Narrowed(found, out=out))
         else:
-            titles = {each.column.name: each.column.title for each in self._placed}
-            words = f"{titles.get(self.field, self.field)} has no value to filter by here"
-            self.post_message(Said(f"{words}; ← and → select another field", problem=True))
+            title = next(each.title for each in COLUMNS if each.name == self._painter.field)
+            words = f"{title} has no value to filter by here; ← and → select another field"
+            self.post_message(Said(words, problem=True))
 
     def action_next_of_container(self) -> None:
         """To the next event of the same container."""

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each action and state of the terminal interface, by its keys."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from nri_scope.tui import taking
+from nri_scope.tui.model.actions import DEFAULT
+from nri_scope.tui.model.listing import State
+from tests.tui.screen import RECORDING, showing
+
+
+async def test_the_first_screen_says_what_is_shown_and_lists_it() -> None:
+    async with showing() as screen:
+        await screen.shows("CreateContainer", "1 of 34")
+        title = screen.text().splitlines()[0]
+        assert "containerd 2.1.9" in title and "recording" in title and "32 events" in title
+        assert "shop/web/app" in screen.line("5 22:")
+
+
+async def test_a_wide_screen_shows_more_columns() -> None:
+    async with showing(size=(160, 50)) as screen:
+        await screen.shows("[Summary]")
+        await screen.press("p")
+        await screen.shows("Elapsed", "Changed", "Plugin", "00-nri-scope", RECORDING.name)
+
+
+async def test_the_cursor_moves_by_lines_screens_and_to_both_ends() -> None:
+    async with showing() as screen:
+        await screen.shows("1 of 34")
+        await screen.press("down", "j")
+        await screen.shows("3 of 34")
+        await screen.press("up", "pagedown")
+        await screen.shows("21 of 34")
+        await screen.press("end")
+        await screen.shows("34 of 34")
+        await screen.press("home")
+        await screen.shows("1 of 34")
+
+
+async def test_a_filter_is_typed_and_taken_away_again() -> None:
+    async with showing() as screen:
+        await screen.press("f")
+        await screen.type("event:CreateContainer")
+        await screen.shows("fine")
+        await screen.press("enter")
+        await screen.shows("4 matches: event:CreateContainer")
+        await screen.hides("PostStartContainer")
+        await screen.press("backspace")
+        await screen.shows("PostStartContainer", "of 34")
+
+
+async def test_a_wrong_filter_says_why_and_is_not_used() -> None:
+    async with showing() as screen:
+        await screen.press("f")
+        await screen.type("spod:x")
+        await screen.shows('wrong: unknown field "spod", the nearest is "pod"')
+        await screen.press("enter")
+        assert screen.app.context.where_text == ""
+        await screen.press("escape")
+        await screen.hides("wrong")
+
+
+async def test_tab_completes_fields_and_values_one_after_the_other() -> None:
+    async with showing() as screen:
+        await screen.until(lambda: screen.app.bar.values)
+        await screen.press("f")
+        await screen.type("con")
+        await screen.press("tab")
+        await screen.shows("container:")
+        await screen.press("tab")
+        await screen.shows("[agent]")
+        await screen.press("tab")
+        await screen.shows("[app]")
+        await screen.press("enter")
+        await screen.until(lambda: screen.app.context.where_text == "container:app")
+
+
+async def test_history_brings_back_what_was_typed() -> None:
+    async with showing() as screen:
+        for text in ("ns:shop", "ns:jobs"):
+            await screen.press("f", *["backspace"] * 10)
+            await screen.type(text)
+            await screen.press("enter")
+            await screen.shows(f"matches: {text}")
+        await screen.press("f", "up", "up", "enter")
+        await screen.until(lambda: screen.app.context.where_text == "ns:shop")
+
+
+async def test_no_match_looks_different_from_an_empty_recording() -> None:
+    async with showing() as screen:
+        await screen.press("e")
+        await screen.shows("0 matches", "None of 32 events is of -status:ok", "x shows everything")
+        await screen.press("e")
+        await screen.shows("1 of 34")
+
+
+async def test_everything_is_shown_again_by_one_key() -> None:
+    async with showing() as screen:
+        await screen.press("s")
+        await screen.until(lambda: screen.app.context.where_text == "took:>1ms")
+        await screen.press("x")
+        await screen.shows("of 34")
+        await screen.press("backspace")
+        await screen.until(lambda: screen.app.context.where_text == "took:>1ms")
+
+
+async def test_a_filter_by_the_value_of_the_selected_field() -> None:
+    async with showing() as screen:
+        await screen.press("end", "up")
+        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.press("left", "=")
+        await screen.until(lambda: screen.app.context.where_text == "event:RemovePodSandbox")
+        await screen.press("x")
+        await screen.shows("of 34")
+        await screen.press("right", "!")
+        await screen.until(lambda: screen.app.context.where_text == "-pod:batch")
+
+
+async def test_search_finds_goes_on_and_begins_again() -> None:
+    async with showing() as screen:
+        await screen.press("/")
+        await screen.type("SIDECAR")
+        await screen.press("enter")
+        await screen.until(lambda: screen.selected == 9)
+        await screen.press("n")
+        await screen.until(lambda: screen.selected == 10)
+        await screen.press("N", "N")
+        await screen.shows("searched on from the end")
+        await screen.press("/")
+        await screen.type("nowhere")
+        await screen.press("enter")
+        await screen.shows("not found: nowhere")
+
+
+async def test_one_container_or_pod_alone_and_back() -> None:
+    async with showing() as screen:
+        await screen.press(*["down"] * 5)
+        await screen.until(lambda: screen.selected == 5 and screen.app.events.selected_row)
+        await screen.press("i")
+        await screen.shows("shop/web/app")
+        await screen.hides("jobs/batch")
+        await screen.hides("sidecar")
+        await screen.press("backspace")
+        await screen.shows("jobs/batch")
+        await screen.press("I")
+        await screen.shows("pod shop/web", "sidecar")
+        await screen.hides("jobs/batch")
+
+
+async def test_next_and_previous_event_of_the_same_container() -> None:
+    async with showing() as screen:
+        await screen.press(*["down"] * 8)
+        await screen.until(lambda: screen.selected == 8 and screen.app.events.selected_row)
+        await screen.press("o")
+        await screen.until(lambda: screen.selected == 13)
+        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.press("O")
+        await screen.until(lambda: screen.selected == 8)
+
+
+async def test_help_lists_the_keys_there_are_and_goes_away() -> None:
+    async with showing(size=(100, 60)) as screen:
+        await screen.press("?")
+        await screen.shows("keys of this screen", "let the view stand still", "Esc closes")
+        await screen.press("escape")
+        await screen.hides("keys of this screen")
+
+
+async def test_the_palette_has_actions_by_name() -> None:
+    async with showing(size=(100, 40)) as screen:
+        await screen.press("ctrl+p")
+        await screen.type("slow answers")
+        await screen.shows("only slow answers, and back")
+        await screen.press("enter")
+        await screen.until(lambda: screen.app.context.where_text == "took:>1ms")
+
+
+async def test_keys_can_be_bound_anew() -> None:
+    keymap = DEFAULT.rebound({"help": ("f2",), "filter": ()})
+    async with showing(keymap=keymap, size=(100, 60)) as screen:
+        await screen.press("?", "f")
+        assert (
+            "keys of this screen" not in screen.text() and "everything passes" not in screen.text()
+        )
+        await screen.press("f2")
+        await screen.shows("keys of this screen")
+
+
+async def test_themes_go_round() -> None:
+    async with showing() as screen:
+        for name in ("light", "ansi", "dark"):
+            await screen.press("T")
+            await screen.shows(f"theme: {name}")
+            assert screen.app.theme == name
+
+
+async def test_an_event_is_copied_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with showing() as screen:
+        await screen.press(*["down"] * 5)
+        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.press("y")
+        await screen.shows("copied event 5")
+        assert "name: app" in screen.app.clipboard
+        monkeypatch.setattr(taking, "CLIPBOARD_MAX", 10)
+        await screen.press("y")
+        await screen.shows("too long for the terminal's clipboard; w saves it to a file")
+
+
+async def test_an_event_is_saved_for_its_owner_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with showing() as screen:
+        await screen.press(*["down"] * 5)
+        await screen.until(lambda: screen.selected == 5)
+        await screen.press("w", "w")
+        await screen.shows("saved to")
+        await screen.until(lambda: len(list(tmp_path.iterdir())) >= 1)
+    for path in tmp_path.iterdir():
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert "name: app" in path.read_text()
+
+
+async def test_the_command_line_of_what_is_shown_is_copied() -> None:
+    async with showing() as screen:
+        await screen.press("s")
+        await screen.until(lambda: screen.app.context.where_text)
+        await screen.press("Y")
+        await screen.shows("copied the command line")
+        assert screen.app.clipboard == f"nri-scope log {RECORDING} --where 'took:>1ms'"
+
+
+def test_the_largest_text_that_is_copied_fits_into_what_terminals_take() -> None:
+    assert len(base64.b64encode(b"x" * taking.CLIPBOARD_MAX)) < 74_994
+
+
+async def test_a_finished_recording_has_no_state_of_following() -> None:
+    async with showing() as screen:
+        await screen.shows("1 of 34")
+        assert screen.app.events.listing.state is State.SCROLLED
+        assert "scrolled" not in screen.text()
+
+
+async def test_a_file_that_is_no_recording_ends_it_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "text.nriscope.db"
+    path.write_text("no recording")
+    async with showing(path) as screen:
+        assert "not a recording" in str(screen.app.failure) or "recording" in str(
+            screen.app.failure
+        )
+    assert screen.app.return_code == 2
