@@ -37,7 +37,8 @@ class Facts:
     lost_unknown: bool
     """Whether there are gaps of which nobody knows how many events were lost."""
     growing: bool
-    """Somebody has it open for writing, or was killed while writing."""
+    """Somebody writes to it, or was killed while writing. (Not told of one that waits for its
+    runtime to come back: see ``connected``.)"""
     damage: str
     """In words, what keeps the recording from being read to its end; "" for nothing."""
 

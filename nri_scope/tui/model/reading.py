@@ -45,7 +45,7 @@ class Look:
     first_ns: int
     last_ns: int
     growing: bool
-    """Somebody has it open for writing, or was killed while writing."""
+    """Somebody writes to it, or was killed while writing."""
     size: int
     """Bytes of the file."""
 
@@ -62,14 +62,16 @@ def look(recording: Recording) -> Look:
         newest=newest,
         first_ns=first_ns,
         last_ns=last_ns,
-        growing=is_growing(recording),
+        growing=_is_growing(recording, sessions),
         size=size_of(recording),
     )
 
 
-def is_growing(recording: Recording) -> bool:
-    """Whether somebody has it open for writing, or was killed while writing."""
-    return not is_settled(recording.path.resolve())
+def _is_growing(recording: Recording, sessions: Sequence[Session]) -> bool:
+    # The log beside the file stays while we read, though its writer may have gone; who goes in good
+    # order ends its sessions before.
+    is_open = not sessions or any(session.ended_ns is None for session in sessions)
+    return is_open and not is_settled(recording.path.resolve())
 
 
 def size_of(recording: Recording) -> int:
@@ -235,7 +237,9 @@ def _matches(
     if question.about is not None:
         return _matches_about(recording, question, question.about, after, until)
     upto = min(until, after + count)
-    numbers = _found(recording, question, "id > ? AND id <= ?", (after, upto))
+    # To find the end of a range, SQLite reads what follows it, which may be damaged.
+    which = "id > ? AND id <= ?" if count > 1 else "id > ? AND id = ?"
+    numbers = _found(recording, question, which, (after, upto))
     if not numbers and upto < until:
         # Perhaps there is a large hole: to its end in one step.
         following = _numbers(

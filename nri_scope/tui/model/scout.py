@@ -21,7 +21,6 @@ from nri_scope.tui.model.reading import (
     Matches,
     Question,
     Stretch,
-    is_growing,
     look,
     matching,
     walk,
@@ -56,7 +55,6 @@ class Scout:
     def __init__(self) -> None:
         self._places = Places()
         self._log: Log | None = None
-        self._growing = False
         self._walked = False
         self._damaged = False
         self._last = 0
@@ -86,7 +84,7 @@ class Scout:
         ``questions``: whose answers up to an event are known. Raises RecordingError.
         """
         assert self._log is not None
-        changed = self._log.has_news() or is_growing(recording) != self._growing
+        changed = self._log.has_news()
         if not (changed or self._more or any(known < self._until for _, known in questions)):
             return None
         # Whatever goes wrong now, it will be asked for again.
@@ -114,7 +112,6 @@ class Scout:
 
     def _look(self, recording: Recording) -> News:
         seen = look(recording)
-        self._growing = seen.growing
         return News(seen, self._places.between(recording, seen))
 
 

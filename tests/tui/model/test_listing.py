@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The window onto a view: what stays where when rows come, and what leaves and resumes following."""
+"""The window onto a view: what stays where when rows come; leaving and resuming following."""
 
 from __future__ import annotations
 
