@@ -25,6 +25,7 @@ __all__ = [
     "Variant",
     "build",
     "build_merger",
+    "build_oldest",
     "build_programs",
 ]
 
@@ -112,6 +113,16 @@ def build_programs(merger: Merger) -> Programs:
     options = (*modules, f"-tags={merger.runtime_tags}")
     folder = _built(f"runtime_{merger.name.lower()}", options, "refruntime")
     return Programs(runtime=folder / "refruntime", plugin=plugin)
+
+
+@cache
+def build_oldest() -> Programs:
+    """Return a runtime with NRI 0.3, the first that has pods and containers as they are now, and a
+    plugin that it takes, as ``build`` does.
+    """
+    tags = "-tags=nri_statechange,nri_no_block,nri_no_client_options"
+    folder = _built("runtime_nri_0_3", ("-modfile=go.nri-0.3.mod", tags), "refruntime")
+    return Programs(runtime=folder / "refruntime", plugin=build(Variant.NRI_0_8).plugin)
 
 
 def _built(name: str, options: tuple[str, ...], *programs: str) -> Path:

@@ -24,7 +24,6 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
-	"github.com/containerd/ttrpc"
 	"github.com/sirupsen/logrus"
 
 	"nri-scope/interop/internal/dialect"
@@ -91,8 +90,8 @@ func main() {
 		adaptation.WithSocketPath(*socket),
 		adaptation.WithPluginPath(*plugins),
 		adaptation.WithPluginConfigPath(*config),
-		adaptation.WithTTRPCOptions([]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(r.wire.intercept)}, nil),
 	}
+	options = append(options, r.watched()...)
 	var err error
 	if r.adaptation, err = adaptation.New(*name, *version, r.synchronize, r.update, options...); err != nil {
 		fail(err)

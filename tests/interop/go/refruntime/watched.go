@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !nri_no_client_options
+
+package main
+
+import (
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/ttrpc"
+)
+
+// watched lets us see what is sent to plugins.
+func (r *runtime) watched() []adaptation.Option {
+	interceptor := ttrpc.WithUnaryClientInterceptor(r.wire.intercept)
+	return []adaptation.Option{adaptation.WithTTRPCOptions([]ttrpc.ClientOpts{interceptor}, nil)}
+}

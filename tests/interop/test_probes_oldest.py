@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probes at the oldest NRI with pods and containers as they are now: 0.3, of containerd 1.7.0."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from nri_scope.differ import Evidence, reading
+from nri_scope.logger.probes import Probes
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.writer import Recorder
+from tests.interop.build import build_oldest
+from tests.interop.reference import PATIENCE, ReferencePlugin, ReferenceRuntime
+
+LIFECYCLES = 5
+# Events 1 to 11, which is all that there are.
+ALL_EVENTS = 0x7FF
+
+
+async def _record(path: Path, folder: Path) -> None:
+    programs = build_oldest()
+    socket = folder / "nri.sock"
+    recorder = Recorder.open(path)
+    probes = Probes(recorder, socket, "probe", ("00", "50", "99"), once=True)
+    async with asyncio.timeout(PATIENCE), AsyncExitStack() as stack:
+        runtime = await stack.enter_async_context(
+            await ReferenceRuntime.listen(
+                socket, name="containerd", version="v1.7.0", program=programs.runtime
+            )
+        )
+        running = asyncio.create_task(probes.run())
+        await runtime.admit(3)
+        for number, (index, name, does) in enumerate(
+            (("20", "first", {"env": "ADDED"}), ("70", "second", {"annotation": "late"})), 4
+        ):
+            plugin = await ReferencePlugin.connect(
+                socket,
+                index=index,
+                name=name,
+                events=ALL_EVENTS,
+                program=programs.plugin,
+                **does,  # type: ignore[arg-type]
+            )
+            await stack.enter_async_context(plugin)
+            await runtime.admit(number)
+        # That a plugin is synchronized is told a moment before it is asked.
+        await runtime.play(2)
+        await runtime.play(LIFECYCLES)
+        probes.stop("done")
+        await running
+    recorder.close()
+
+
+def test_what_two_plugins_do_is_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    asyncio.run(_record(path, tmp_path))
+    with Recording.open(path) as recording:
+        assert {session.nri_version for session in recording.sessions()} == {"0.3.0"}
+        found = [one for one in reading.rounds(recording) if one.name == "CreateContainer"]
+    assert len(found) == LIFECYCLES + 2
+    for one in found[-LIFECYCLES:]:
+        assert one.seen_by == ("00-probe", "50-probe", "99-probe")
+        assert [
+            (step.change.kind, step.change.path, str(step.owner), step.evidence)
+            for step in one.steps
+        ] == [
+            ("added", "/process/env/ADDED", "one of 01–49", (Evidence.PROBES,)),
+            ("added", "/annotations/late", "one of 51–98", (Evidence.PROBES,)),
+        ]
