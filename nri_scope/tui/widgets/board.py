@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all views beside the list of events are: a heading, lines, and a word about the cursor's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import ClassVar, Self
+from weakref import WeakKeyDictionary
+
+from textual import events
+from textual.app import ComposeResult
+from textual.geometry import Size
+from textual.widget import Widget
+from textual.worker import Worker
+
+from nri_scope.errors import NriScopeError
+from nri_scope.tui.model.census import Census
+from nri_scope.tui.model.context import Context
+from nri_scope.tui.model.keys import Keymap
+from nri_scope.tui.model.line import Line, Style, line
+from nri_scope.tui.model.store import Store
+from nri_scope.tui.widgets.lines import Lines
+from nri_scope.tui.widgets.messages import Failed, RowChosen
+
+_CENSUSES: WeakKeyDictionary[Store, Census] = WeakKeyDictionary()
+"""One for each recording: the tree and the timeline have it together."""
+
+
+def census_of(store: Store) -> Census:
+    """What is known of the pods and containers; another one where the oldest events were removed
+    since.
+    """
+    census = _CENSUSES.get(store)
+    if census is None or census.outdated:
+        census = _CENSUSES[store] = Census()
+    return census
+
+
+class BoardLines(Lines, inherit_bindings=False):
+    """Lines that are never wider than the screen, and tell when others are seen."""
+
+    DEFAULT_CSS = "BoardLines { height: 1fr; scrollbar-size-horizontal: 0; overflow-x: hidden; }"
+
+    on_sight: Callable[[], None] | None = None
+
+    def _fit(self) -> None:
+        # Measuring lines would ask for many that nobody sees.
+        if not len(self.source):
+            super()._fit()
+            return
+        self._starts = []
+        self._rows = len(self.source)
+        self._widest = self.scrollable_content_region.width
+        self.virtual_size = Size(0, self._rows)
+
+    @property
+    def seen(self) -> range:
+        """The numbers of the lines on the screen."""
+        first = min(self.top, len(self.source))
+        return range(first, min(first + self.size.height + 1, len(self.source)))
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Others are on the screen."""
+        super().watch_scroll_y(old_value, new_value)
+        self._tell()
+
+    def changed(self, first: int = 0, count: int | None = None) -> None:
+        """As for all lines."""
+        super().changed(first, count)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.on_sight is not None:
+            self.on_sight()
+
+
+class Board(Widget, can_focus=False):
+    """A view of a recording. `update` after the recording grew or the context changed."""
+
+    DEFAULT_CSS = """
+    Board { layout: vertical; height: 1fr; }
+    Board > .board--head { height: 1; background: $panel; color: $text-muted; overflow: hidden; }
+    Board > .board--foot { height: 1; color: $text-muted; overflow: hidden; }
+    """
+    FOOT_LINES: ClassVar[int] = 1
+
+    def __init__(self, store: Store, context: Context, keymap: Keymap) -> None:
+        super().__init__()
+        self.store = store
+        self.context = context
+        self.keymap = keymap
+        self.head = Lines((), classes="board--head")
+        self.head.can_focus = False
+        self.body = self.make_body()
+        self.foot = Lines((), classes="board--foot")
+        self.foot.can_focus = False
+        self._wanted = False
+        self._working: Worker[None] | None = None
+        self._reading = ""
+        self._told_event: int | None = None
+
+    # -- of each view ---------------------------------------------------------------------
+
+    def make_body(self) -> BoardLines:
+        """The lines."""
+        raise NotImplementedError
+
+    async def work(self) -> None:
+        """Read what there is. Raises NriScopeError."""
+        raise NotImplementedError
+
+    def resized(self) -> None:
+        """There is another width to fill."""
+        raise NotImplementedError
+
+    def sight(self) -> None:
+        """Other lines are on the screen."""
+
+    def words(self) -> Sequence[Line]:
+        """About the line under the cursor."""
+        return ()
+
+    @property
+    def selected_event_id(self) -> int | None:
+        """The event that the line under the cursor stands for."""
+        return None
+
+    # -- for all --------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        """Heading, lines, and words."""
+        self.foot.styles.height = self.FOOT_LINES
+        yield self.head
+        yield self.body
+        yield self.foot
+
+    def on_mount(self) -> None:
+        """Listen to what is seen."""
+        self.body.on_sight = self.sight
+
+    def focus(self, scroll_visible: bool = True) -> Self:
+        """The lines take the keys."""
+        self.body.focus(scroll_visible)
+        return self
+
+    @property
+    def room(self) -> int:
+        """Columns of a line."""
+        return max(1, self.body.scrollable_content_region.width)
+
+    @property
+    def now_ns(self) -> int:
+        """The end of what is shown: now, or the last moment that was recorded."""
+        if self.store.facts.kind == "live":
+            return time.time_ns()
+        ends = [session.ended_ns or session.started_ns for session in self.store.sessions]
+        return max([self.store.facts.last_ns, *ends])
+
+    async def update(self) -> None:
+        """Read what is new, in the background. Costs little when nothing is."""
+        self._wanted = True
+        if self._working is None or self._working.is_finished:
+            self._working = self.run_worker(self._work, group=f"board-{id(self)}")
+
+    def begin(self, what: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Work in the background, in the place of older work for the same."""
+        _: Worker[None] = self.run_worker(work, group=f"{what}-{id(self)}", exclusive=True)
+
+    async def _work(self) -> None:
+        while self._wanted:
+            self._wanted = False
+            try:
+                await self.work()
+            except NriScopeError as error:
+                self.say_reading("")
+                self.post_message(Failed(error))
+                return
+        self.say_reading("")
+
+    def say_reading(self, words: str) -> None:
+        """Say what is still being read; "" for nothing."""
+        if words != self._reading:
+            self._reading = words
+            self.refresh_words()
+
+    def part_of(self, newest: int) -> str:
+        """How much of the recording was read, in words."""
+        all_of_it = max(1, self.store.facts.events)
+        return f"reading: {min(99, 100 * newest // all_of_it)} %"
+
+    def refresh_words(self) -> None:
+        """Say again what there is to say about the cursor's line."""
+        told = list(self.words()) or [()]
+        if self._reading:
+            told = [line(self._reading, Style.WARN), *told]
+        self.foot.show(tuple(told[: self.FOOT_LINES]), keep_position=True)
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Lines as wide as there is room, once the lines have theirs."""
+        self.call_after_refresh(self._resize)
+
+    def _resize(self) -> None:
+        self.resized()
+        self.body.changed()
+        self.refresh_words()
+
+    def on_lines_moved(self, message: Lines.Moved) -> None:
+        """The cursor is on another line."""
+        message.stop()
+        if message.lines is self.body:
+            self.cursor_moved()
+
+    def cursor_moved(self) -> None:
+        """Say what is there, and have the details follow."""
+        self.refresh_words()
+        self.tell_row()
+
+    def tell_row(self) -> None:
+        """Have the detail pane follow, while this view has the focus."""
+        number = self.selected_event_id
+        if self.body.has_focus and number != self._told_event:
+            self._told_event = number
+            self.begin("row", partial(self._tell_row, number))
+
+    async def _tell_row(self, number: int | None) -> None:
+        row = None
+        if number is not None:
+            try:
+                view = self.store.all
+                position = await self.store.position_of(view, number)
+                rows = await self.store.rows(view, position, 1)
+            except NriScopeError as error:
+                self.post_message(Failed(error))
+                return
+            row = rows[0] if rows and rows[0].event_id == number else None
+        self.post_message(RowChosen(row))

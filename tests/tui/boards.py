@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One view in an app of its own, which remembers what it was told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from threading import Semaphore
+from typing import TypeVar
+
+from google.protobuf.message import Message as Message_
+from textual.app import App, ComposeResult
+from textual.message import Message
+from textual.pilot import Pilot
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.recorder.writer import Recorder
+from nri_scope.tui.model.actions import DEFAULT
+from nri_scope.tui.model.context import Context
+from nri_scope.tui.model.keys import Keymap
+from nri_scope.tui.model.store import Store
+from nri_scope.tui.widgets.board import Board
+from nri_scope.tui.widgets.messages import Failed, Narrow, OpenEvent, RowChosen, Said
+from tests.replay.recordings import START_NS, container, life, run_pod
+
+T = TypeVar("T", bound=Message)
+Make = Callable[[Store, Context, Keymap], Board]
+
+
+class BoardApp(App[None]):
+    """Holds one board."""
+
+    def __init__(self, board: Board) -> None:
+        super().__init__()
+        self.board = board
+        self.told: list[Message] = []
+
+    def compose(self) -> ComposeResult:
+        yield self.board
+
+    def on_narrow(self, message: Narrow) -> None:
+        self.told.append(message)
+
+    def on_open_event(self, message: OpenEvent) -> None:
+        self.told.append(message)
+
+    def on_row_chosen(self, message: RowChosen) -> None:
+        self.told.append(message)
+
+    def on_said(self, message: Said) -> None:
+        self.told.append(message)
+
+    def on_failed(self, message: Failed) -> None:
+        raise message.error
+
+
+class Shown:
+    """A board on a screen."""
+
+    def __init__(self, pilot: Pilot[None], board: Board, app: BoardApp) -> None:
+        self.pilot = pilot
+        self.board = board
+        self.app = app
+
+    async def settle(self) -> None:
+        """Until nothing more happens."""
+        await self.pilot.pause()
+        while any(not worker.is_finished for worker in self.app.workers):
+            await self.app.workers.wait_for_complete()
+            await self.pilot.pause()
+
+    async def update(self) -> None:
+        """As after the recording grew or the context changed."""
+        await self.board.store.refresh()
+        await self.board.update()
+        await self.settle()
+
+    async def press(self, *keys: str) -> None:
+        """Keys, and what follows from them."""
+        for key in keys:
+            await self.pilot.press(key)
+            await self.settle()
+
+    def last(self, kind: type[T]) -> T:
+        """The newest message of this kind."""
+        return next(message for message in reversed(self.app.told) if isinstance(message, kind))
+
+    @property
+    def screen(self) -> list[str]:
+        """What a terminal shows, line by line."""
+        strips = self.app.screen._compositor.render_strips()
+        return [strip.text.rstrip() for strip in strips]
+
+
+@asynccontextmanager
+async def showing(
+    path: Path, make: Make, *, size: tuple[int, int] = (80, 24), context: Context | None = None
+) -> AsyncIterator[Shown]:
+    """A board of this recording, with the focus and everything read."""
+    store = await Store.open(path)
+    try:
+        board = make(store, context or Context(), DEFAULT)
+        app = BoardApp(board)
+        async with app.run_test(size=size) as pilot:
+            shown = Shown(pilot, board, app)
+            board.focus()
+            await shown.update()
+            yield shown
+    finally:
+        await store.close()
+
+
+class Growing:
+    """A recording that is being written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stored = Semaphore(0)
+        self._recorder = Recorder.open(path, on_event=lambda *_: self._stored.release())
+        self._session = self._recorder.begin_session(
+            SessionStart(
+                Role.LOGGER, "nri-scope", "00", "containerd", "2.3.0", "0.12.0", False, 0, 0, 0,
+                START_NS,
+            )
+        )  # fmt: skip
+        self._at_ns = START_NS
+
+    def write(self, *events: tuple[str, Message_]) -> None:
+        """An event each second, and all of it in the file."""
+        for method, request in events:
+            self._at_ns += 10**9
+            data = request.SerializeToString()
+            at_ns = self._at_ns
+            self._recorder.capture(
+                self._session, Captured(at_ns, at_ns, method, data, b"", 0, "", 1000, 2 * 10**9)
+            )
+        for _ in events:
+            assert self._stored.acquire(timeout=10)
+
+    def grow(self) -> None:
+        """Another pod, with a container."""
+        pod = api.PodSandbox(id="later-id", name="later", namespace="shop", uid="later-uid")
+        new = api.Container(id="new-id", name="new", pod_sandbox_id=pod.id)
+        self.write(
+            run_pod(pod),
+            ("CreateContainer", api.CreateContainerRequest(pod=pod, container=new)),
+        )
+
+    def close(self) -> None:
+        """The end."""
+        self._recorder.close()
+
+
+@contextmanager
+def growing(path: Path) -> Iterator[Growing]:
+    """A recording of one pod with one container, that goes on."""
+    recorder = Growing(path)
+    try:
+        recorder.write(run_pod(), *life(container()))
+        yield recorder
+    finally:
+        recorder.close()

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods and containers on a screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.model import Container
+from nri_scope.tui.model.context import Context
+from nri_scope.tui.widgets.messages import Narrow, OpenEvent, RowChosen, Said
+from nri_scope.tui.widgets.tree import Tree
+from tests.replay.recordings import RECORDING, of_capture, recording
+from tests.tui.boards import Growing, growing, showing
+from tests.tui.hostile import CANARY, assert_harmless, hostile_recording
+
+
+def names(screen: list[str]) -> list[str]:
+    """The lines of the tree: what stands in the first column."""
+    return [line[:36].rstrip() for line in screen[1:-1] if line.strip()]
+
+
+async def test_shows_pods_and_containers_with_state_and_age() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        assert names(shown.screen) == [
+            "▾ kube-system/node-agent",
+            "  ▸ agent",
+            "▾ shop/web",
+            "  ▸ app",
+            "  ▸ sidecar",
+            "▾ jobs/batch",
+            "  ▸ job",
+            "  ▸ broken",
+        ]
+        assert "running" in shown.screen[2] and ">1.40s" in shown.screen[2]
+        assert "removed" in shown.screen[4] and "918ms" in shown.screen[4]
+        await shown.press(*["down"] * 3)
+        assert shown.screen[-1] == (
+            "shop/web/app  created 95.4ms, running 726ms, stopped 96.4ms, removed"
+        )
+
+
+async def test_enter_narrows_to_a_container_and_opens_an_event() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        await shown.press("down", "down", "down", "enter")
+        narrowed = shown.last(Narrow).what
+        assert isinstance(narrowed, Container) and narrowed.name == "app"
+        await shown.press("right", "down", "enter")
+        assert shown.last(OpenEvent).event_id == 5
+        assert shown.board.selected_event_id == 5
+        chosen = shown.last(RowChosen).row
+        assert chosen is not None and chosen.event_id == 5
+
+
+async def test_unfolds_and_folds() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        before = names(shown.screen)
+        await shown.press("down", "down", "down", "right")
+        events = names(shown.screen)[4:12]
+        assert [line.split()[1] for line in events] == [
+            "CreateContainer",
+            "PostCreateContainer",
+            "StartContainer",
+            "PostStartContainer",
+            "UpdateContainer",
+            "PostUpdateContainer",
+            "StopContainer",
+            "RemoveContainer",
+        ]
+        # From an event to its container; then that is folded; then to its pod, which is folded.
+        await shown.press("down", "left")
+        assert names(shown.screen)[3] == "  ▾ app"
+        await shown.press("left")
+        assert names(shown.screen) == before
+        await shown.press("left", "left")
+        assert names(shown.screen)[2:4] == ["▸ shop/web", "▾ jobs/batch"]
+        await shown.press("right")
+        assert names(shown.screen) == before
+
+
+async def test_goes_from_event_to_event_of_a_container() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        await shown.press("down", "down", "down", "o", "o")
+        assert shown.board.selected_event_id == 6
+        await shown.press("O")
+        assert shown.board.selected_event_id == 5
+        await shown.press("O")
+        assert shown.board.selected_event_id == 5
+        assert shown.last(Said).text == "no earlier event of this container"
+
+
+async def test_shows_what_the_context_is_narrowed_to() -> None:
+    context = Context()
+    async with showing(RECORDING, Tree, context=context) as shown:
+        assert isinstance(shown.board, Tree)
+        await shown.press("down", "down", "down")
+        selected = shown.board.selected
+        assert isinstance(selected, Container)
+        context.narrow(selected)
+        await shown.update()
+        assert names(shown.screen) == ["▾ shop/web", "  ▸ app"]
+        context.back()
+        context.filter_by("event:UpdateContainer")
+        await shown.update()
+        assert names(shown.screen) == ["▾ shop/web", "  ▸ app"]
+        await shown.press("home", "down", "right")
+        assert [line.split()[-1] for line in names(shown.screen)[2:]] == ["UpdateContainer"]
+        context.filter_by("pod:nothing")
+        await shown.update()
+        assert names(shown.screen) == ["the filter matched no event of a pod"[:36]]
+
+
+async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
+    path = recording(tmp_path / "r.nriscope.db", [])
+    async with showing(path, Tree) as shown:
+        assert shown.screen[1] == "nothing in this recording is about a pod or container"
+        await shown.press("enter", "right", "left", "o")
+        assert shown.board.selected_event_id is None
+
+
+async def test_says_who_changed_a_container(tmp_path: Path) -> None:
+    path = of_capture("containerd-2.4-beta", tmp_path / "r.nriscope.db")
+    async with showing(path, Tree, size=(160, 50)) as shown:
+        app = next(line for line in shown.screen if "▸ app" in line)
+        assert "Δ 20-device-injector, 30-env-injector, 60-cpu-policy" in app
+
+
+async def test_the_cursor_stays_where_it_is_when_containers_come(tmp_path: Path) -> None:
+    with growing(tmp_path / "r.nriscope.db") as recorder:
+        await _grows(recorder)
+
+
+async def _grows(recorder: Growing) -> None:
+    async with showing(recorder.path, Tree) as shown:
+        await shown.press("down", "right", "down", "down")
+        before = shown.board.selected_event_id
+        assert before == 3
+        recorder.grow()
+        await shown.update()
+        assert names(shown.screen)[-2:] == ["▾ shop/later", "  ▸ new"]
+        assert shown.board.selected_event_id == before
+
+
+async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
+    path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
+    async with showing(path, Tree, size=(120, 50)) as shown:
+        assert_harmless("\n".join(shown.screen))
+        await shown.press("down", "right", "down", "down", "down", "right")
+        assert_harmless("\n".join(shown.screen))
+        assert shown.app.title != CANARY
+
+
+@pytest.mark.parametrize("size", [(20, 5), (80, 24), (160, 50)])
+async def test_fits_any_screen(size: tuple[int, int]) -> None:
+    async with showing(RECORDING, Tree, size=size) as shown:
+        assert len(shown.screen) == size[1]
+        assert all(len(line) <= size[0] for line in shown.screen)
