@@ -14,7 +14,7 @@ from nri_scope.errors import UsageError
 if TYPE_CHECKING:
     from nri_scope.differ.blame import Line, Paper, Past, View
     from nri_scope.differ.history import History
-    from nri_scope.differ.model import Step
+    from nri_scope.differ.model import Asked, Step
     from nri_scope.recorder.model import Container
     from nri_scope.recorder.reader import Recording
 
@@ -100,7 +100,8 @@ def _perform(file: Path, what: str, path: str | None, kind: View, form: str) -> 
             paper = blame.Paper()
             if form == "text":
                 paper = blame.Paper(output.width, output.colour)
-            for line in _text(history, lines, pasts, kind, paper, markdown=form == "markdown"):
+            part = None if pasts is None else (pasts, blame.asked_for(history, resolved))
+            for line in _text(history, lines, part, kind, paper, markdown=form == "markdown"):
                 output.line(line)
     return int(_by_plugins(steps))
 
@@ -108,23 +109,26 @@ def _perform(file: Path, what: str, path: str | None, kind: View, form: str) -> 
 def _text(
     history: History,
     lines: Sequence[Line],
-    pasts: Sequence[Past] | None,
+    part: tuple[Sequence[Past], Sequence[Asked]] | None,
     kind: View,
     paper: Paper,
     *,
     markdown: bool,
 ) -> Iterator[str]:
+    """All of a container; or of a path what happened there, and what was asked for in vain."""
     from nri_scope.differ import blame
 
-    if pasts is None:
+    if part is None:
+        about = None
         body, explained = blame.body(blame.view(lines, kind), paper)
     else:
+        pasts, about = part
         body, explained = blame.past_body(history, pasts, paper)
-    of_all = lines if pasts is None else None
+    of_all = lines if part is None else None
     if markdown:
-        yield from blame.markdown(history, of_all, body, explained)
+        yield from blame.markdown(history, of_all, body, explained, about)
         return
-    yield from blame.head(history, of_all, paper)
+    yield from blame.head(history, of_all, paper, about)
     if body:
         yield ""
     yield from body

@@ -4,7 +4,7 @@
 from .document import document
 from .lines import Line, lines
 from .markdown import markdown
-from .past import Past, past, resolve
+from .past import Past, asked_for, past, resolve
 from .pasttext import past_body
 from .text import Paper, body, head, legend
 from .view import View, view
@@ -14,6 +14,7 @@ __all__ = [
     "Paper",
     "Past",
     "View",
+    "asked_for",
     "body",
     "document",
     "head",

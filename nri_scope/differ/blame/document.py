@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nri_scope.differ.history import History
-from nri_scope.differ.model import Step
+from nri_scope.differ.model import Asked, Step
 from nri_scope.differ.records import asked_record, shallow, step_record
 from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.records import SCHEMA_VERSION, rfc3339
 
 from .lines import Line
-from .past import Past
+from .past import Past, asked_for
 
 
 def document(
@@ -34,12 +34,12 @@ def document(
     }
     if pasts is None:
         steps: list[Step] = list(history.steps)
-        asked = history.asked
+        asked: Sequence[Asked] = history.asked
     else:
         pasts = list(pasts)
         mine = {id(step) for past in pasts for step in past.steps}
         steps = [step for step in history.steps if id(step) in mine]
-        asked = [one for one in history.asked if _is_in(one.path, path)]
+        asked = asked_for(history, path)
         told["path"] = path
         told["began"] = [
             {

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nri_scope.differ.history import History
+from nri_scope.differ.model import Asked
 from nri_scope.differ.render.marks import code, prose
 from nri_scope.recorder.display import SHORT_ID
 
@@ -17,9 +18,16 @@ _BACKTICKS = re.compile(r"`+")
 
 
 def markdown(
-    history: History, lines: Sequence[Line] | None, body: Sequence[str], legend: Sequence[str]
+    history: History,
+    lines: Sequence[Line] | None,
+    body: Sequence[str],
+    legend: Sequence[str],
+    about: Sequence[Asked] | None = None,
 ) -> Iterator[str]:
-    """`body` is the text between head and legend, as wide as it gets and without colour."""
+    """`body` is the text between head and legend, as wide as it gets and without colour.
+
+    Of all that was asked for in vain, only `about` is told where it is given.
+    """
     created = f", created by event {history.created_event}" if history.created_event else ""
     yield f"### {code(history.name)}"
     yield ""
@@ -29,7 +37,7 @@ def markdown(
     if history.real is not None:
         said.append(f"- the spec that the runtime really used, told by event {history.real_event}")
     said += (f"- {prose(remark)}" for remark in history.remarks)
-    said += (f"- {prose(in_vain(asked))}" for asked in history.asked)
+    said += (f"- {prose(in_vain(asked))}" for asked in (history.asked if about is None else about))
     yield from _listed(said)
     yield ""
     yield from fenced(body)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nri_scope.differ.history import History
-from nri_scope.differ.model import Step
+from nri_scope.differ.model import Asked, Step
 from nri_scope.errors import UsageError
 from nri_scope.oci import ABSENT, Json, pointer, split, value_at
 
@@ -51,6 +51,17 @@ def _past(history: History, path: str, steps: list[Step]) -> Past:
     began = value_at(history.base, path)
     there = began is not ABSENT
     return Past(path, there, None if began is ABSENT else began, tuple(steps))
+
+
+def asked_for(history: History, path: str) -> list[Asked]:
+    """What was asked for in vain at `path`, at what it is a part of and at its parts."""
+    return [
+        one
+        for one in history.asked
+        if one.path in ("", path)
+        or one.path.startswith(f"{path}/")
+        or path.startswith(f"{one.path}/")
+    ]
 
 
 def resolve(history: History, wanted: str) -> str:
@@ -103,15 +114,20 @@ def _paths(history: History) -> dict[str, None]:
     found: dict[str, None] = {}
     for spec in (document(history), history.spec, history.base):
         found.update(dict.fromkeys(tree(spec)))
-    for step in history.steps:
-        path = step.change.path
+    for path in (*(step.change.path for step in history.steps), *_in_vain(history)):
         while path and path not in found:
             found[path] = None
             path = path.rpartition("/")[0]
+    for step in history.steps:
         for below in _below(step):
             found[below] = None
     found.pop("", None)
     return found
+
+
+def _in_vain(history: History) -> Iterator[str]:
+    """What plugins asked for, where that was not the whole container."""
+    return (one.path for one in history.asked if one.path.startswith("/"))
 
 
 def _below(step: Step) -> Iterator[str]:

@@ -38,10 +38,16 @@ class Paper:
         return Layout(width=self.width, colour=self.colour)
 
 
-def head(history: History, lines: Sequence[Line] | None, paper: Paper) -> Iterator[str]:
+def head(
+    history: History,
+    lines: Sequence[Line] | None,
+    paper: Paper,
+    about: Sequence[Asked] | None = None,
+) -> Iterator[str]:
     """Which container it is, how much of it was changed, and what limits the evidence.
 
-    Without `lines` nothing is said of how much.
+    Without `lines` nothing is said of how much. Of all that was asked for in vain, only `about` is
+    told where it is given.
     """
     layout = paper.layout
     created = f", created by event {history.created_event}" if history.created_event else ""
@@ -57,7 +63,7 @@ def head(history: History, lines: Sequence[Line] | None, paper: Paper) -> Iterat
         yield from layout.sentence(summary(lines), 0)
     for remark in history.remarks:
         yield from layout.sentence(f"note: {remark}", 0, YELLOW)
-    for asked in history.asked:
+    for asked in history.asked if about is None else about:
         yield from layout.sentence(f"! {in_vain(asked)}", 0, RED)
 
 
@@ -94,6 +100,9 @@ def doing(line: Line) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
     applied = step is not None and step.applied is Applied.YES
     if applied and mark != UNMET and Evidence.CRI not in evidence:
         evidence = (*evidence, Evidence.CRI)
+    if mark == " " and not line.there and not line.heading:
+        # The runtime's own removal: no change to blame anybody for, but the line is not there.
+        mark = "-"
     return mark, owner, evidence
 
 
@@ -143,7 +152,7 @@ def yaml_lines(line: Line, width: int | None) -> list[str]:
 def _line(line: Line, gutter: Gutter, width: int | None, paper: Paper) -> Iterator[str]:
     paint = paper.layout.paint
     mark, owner, evidence = doing(line)
-    own = owner is not None and owner.who is Who.RUNTIME and mark == " "
+    own = owner is not None and owner.who is Who.RUNTIME and not line.changed
     colour = DIM if own else COLOURS[mark]
     yaml = yaml_lines(line, width)
     remark = safe("; ".join(line.remarks))

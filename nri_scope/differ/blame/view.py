@@ -65,7 +65,7 @@ def _shown(lines: Sequence[Line]) -> set[int]:
 def _folds(lines: Sequence[Line]) -> Iterator[Fold]:
     counts: dict[Owner, int] = {}
     for line in lines:
-        if line.owner is not None and not line.heading:
+        if line.there and line.owner is not None and not line.heading:
             counts[line.owner] = counts.get(line.owner, 0) + 1
     indent = min(line.indent for line in lines)
     return (Fold(owner, count, indent) for owner, count in counts.items())

@@ -162,7 +162,7 @@ class _Tally:
 
     def words(self) -> str:
         if not self._events:
-            return "no events that plugins can change something in"
+            return "no events to show in which plugins can change something"
         events = _count(self._events, "event")
         if not self._steps:
             return f"no change seen in {events}"

@@ -29,6 +29,9 @@ GLYPHS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 WHOLE = "(the whole spec)"
 """In the place of an empty path."""
 
+_NO_PLUGIN = "outside plugins"
+"""Where time passes between two connections that have no plugin between them."""
+
 _PLURAL = (Evidence.PROBES, Evidence.EVENTS)
 
 
@@ -141,12 +144,16 @@ def slow(span: Span) -> bool:
 
 
 def slow_span(one: Span) -> str:
-    """Who took how long of what one plugin has."""
-    who = owner(one.owner)
+    """Who took how long of what one plugin has; all that are between two connections together."""
+    plugins = one.owner.plugins
+    who = _all(plugins) if plugins else f"plugins at {one.owner.index}"
+    if not plugins and not one.owner.index:
+        who = "the runtime"
     if one.after and one.before:
         who = f"{who} (between {one.after} and {one.before})"
+    together = " together" if len(plugins) > 1 else ""
     deadline = duration(one.deadline_ns)
-    return f"{who} took {duration(one.ns)}, over half of the deadline of {deadline}"
+    return f"{who} took {duration(one.ns)}{together}, over half of the deadline of {deadline}"
 
 
 def times(spans: Sequence[Span]) -> str:
@@ -155,7 +162,7 @@ def times(spans: Sequence[Span]) -> str:
     for one in spans:
         where = _whereabouts(one.owner)
         took[where] = took.get(where, 0) + max(one.ns, 0)
-    longest = sorted(took.items(), key=lambda item: item[1], reverse=True)
+    longest = sorted(took.items(), key=lambda item: (item[0] == _NO_PLUGIN, -item[1]))
     deadlines = {one.deadline_ns for one in spans if one.deadline_ns}
     each = f"; each plugin has {duration(deadlines.pop())}" if len(deadlines) == 1 else ""
     return f"{', '.join(f'{duration(ns)} {where}' for where, ns in longest)}{each}"
@@ -163,8 +170,13 @@ def times(spans: Sequence[Span]) -> str:
 
 def _whereabouts(who: Owner) -> str:
     if who.plugins:
-        return f"in {' or '.join(who.plugins)}"
-    return f"in {who.index}" if who.index else "between them"
+        return f"in {_all(who.plugins)}"
+    return f"in {who.index}" if who.index else _NO_PLUGIN
+
+
+def _all(plugins: Sequence[str]) -> str:
+    *others, last = plugins
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def chain(diff: RoundDiff) -> list[tuple[str, tuple[str, ...]]]:

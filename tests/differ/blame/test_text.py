@@ -10,11 +10,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.blame import Paper, body, head, legend, lines, view
+from nri_scope.differ.blame import Paper, asked_for, body, head, legend, lines, resolve, view
 from nri_scope.differ.blame.lines import document
 from nri_scope.differ.history import History
 from nri_scope.differ.model import Asked, Evidence
-from nri_scope.differ.owner import REQUEST, UNKNOWN
+from nri_scope.differ.owner import REQUEST, RUNTIME, UNKNOWN
 from nri_scope.oci import Json, Spec, same
 from nri_scope.recorder.escape import columns, safe
 from tests.differ.render.samples import APP, CPU, ENV, RANGE
@@ -149,6 +149,31 @@ def test_failures_remarks_and_vain_wishes_are_told_first() -> None:
         "note: nobody saw what plugins before 50 did",
         "! in vain: 60-cpu-policy asked for /linux/resources/pids/limit = 5: no such field",
     ]
+
+
+def test_what_the_runtime_took_away_does_not_look_as_if_it_were_there() -> None:
+    before: Spec = {"process": {"env": ["PATH=/usr/bin", "A=1", "PATH=/bin"]}}
+    found = turns(before, (RUNTIME, {"process": {"env": ["PATH=/bin", "A=1"]}}))
+    assert text(found, "full")[2:-2] == [
+        "           │process:",
+        "           │  env:",
+        "runtime T  │    - PATH=/bin  # was /usr/bin",
+        "runtime    │    - A=1",
+        "runtime T -│    - PATH=/bin",
+    ]
+    assert "runtime  │# … 2 lines by the runtime" in text(found)
+
+
+def test_a_path_has_its_own_vain_wishes_alone() -> None:
+    found = turns(BEFORE, (ENV, AFTER))
+    for path in ("/linux/resources/pids/limit", "/process/oomScoreAdj"):
+        found.asked.append(Asked(APP, CPU, path, 5, "no such field", Evidence.TAP))
+    path = resolve(found, "pids")
+    said = [*head(found, None, Paper(), asked_for(found, path))]
+    assert said[1:] == [
+        "! in vain: 60-cpu-policy asked for /linux/resources/pids/limit = 5: no such field"
+    ]
+    assert [*head(found, None, Paper(), asked_for(found, "/process/env"))] == said[:1]
 
 
 @pytest.mark.parametrize("kind", ["usual", "changed", "full"])

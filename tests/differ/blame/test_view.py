@@ -37,9 +37,9 @@ def test_nothing_that_was_changed_is_left_out(found: History) -> None:
 def test_folded_lines_are_counted(found: History) -> None:
     told = lines(found)
     rows = view(told, "usual")
-    shown = sum(1 for row in rows if isinstance(row, Line) and not row.heading)
+    shown = sum(1 for row in rows if isinstance(row, Line) and row.there and not row.heading)
     folded = sum(row.hidden for row in rows if isinstance(row, Fold))
-    assert shown + folded == sum(1 for line in told if not line.heading)
+    assert shown + folded == sum(1 for line in told if line.there and not line.heading)
 
 
 def test_what_was_changed_comes_with_what_it_is_part_of() -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.model import Applied, RoundDiff
+from nri_scope.differ.model import Applied, RoundDiff, Span
+from nri_scope.differ.owner import Owner, Who, one_of
 from nri_scope.differ.render import renderer
 from nri_scope.recorder.escape import columns
 from tests.differ.render.samples import (
@@ -78,7 +79,7 @@ x.nriscope.db
     ~ /linux/resources/cpu/cpus  "0-1" → "1"  by 60-cpu-policy (tap)
   ! in vain: 60-cpu-policy asked for /linux/resources/cpu/mems = "0" on
       shop/web/sidecar: it is gone
-  ! SLOW: one of 01–29 (between 00-probe-a and 30-env-injector) took 1.40s,
+  ! SLOW: plugins at 01–29 (between 00-probe-a and 30-env-injector) took 1.40s,
       over half of the deadline of 2.00s
   time: 1.40s in 01–29, 52µs in 30-env-injector; each plugin has 2.00s
     17 22:13:20.000 StartContainer  shop/web/app  no change seen
@@ -156,9 +157,27 @@ def test_ties_are_explained() -> None:
     assert "a second plugin at 00, 30 may be meant too, if there is one" in joined
 
 
+def test_time_between_two_connections_is_that_of_all_plugins_there() -> None:
+    span = CREATION.spans[1]._replace(owner=one_of("10-a", "20-b"))
+    said = "\n".join(text(replace(CREATION, spans=(span,)), width=None))
+    assert "time: 1.40s in 10-a and 20-b; each plugin has 2.00s" in said
+    assert "SLOW: 10-a and 20-b (between 00-probe-a and 30-env-injector) took 1.40s together," in said
+
+
+def test_time_outside_plugins_comes_last_however_long() -> None:
+    spans = (
+        *CREATION.spans,
+        Span(Owner(Who.UNKNOWN), "30-env-injector", "60-cpu-policy", 1_900_000_000, 2 * 10**9),
+    )
+    (said,) = (line for line in text(replace(CREATION, spans=spans), width=None) if "time: " in line)
+    assert said == (
+        "  time: 1.40s in 01–29, 52µs in 30-env-injector, 1.90s outside plugins; each plugin has 2.00s"
+    )
+
+
 def test_only_more_than_half_of_the_deadline_is_slow() -> None:
     assert [line for line in text(CREATION) if "SLOW" in line] == [
-        "  ! SLOW: one of 01–29 (between 00-probe-a and 30-env-injector) took 1.40s,"
+        "  ! SLOW: plugins at 01–29 (between 00-probe-a and 30-env-injector) took 1.40s,"
     ]
     half = replace(CREATION, spans=(CREATION.spans[0]._replace(ns=10**9),))
     assert not [line for line in text(half) if "SLOW" in line]
