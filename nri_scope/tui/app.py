@@ -218,6 +218,8 @@ class ScopeApp(App[None], inherit_bindings=False):
         self._hear_recorder()
         try:
             growth = await self.store.refresh()
+            if growth:
+                await self.events.read_ahead()
         except NriScopeError as error:
             self.show_trouble(error)
             return

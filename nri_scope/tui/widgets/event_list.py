@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
@@ -19,7 +20,7 @@ from nri_scope.tui.bindings import bindings
 from nri_scope.tui.model.columns import place
 from nri_scope.tui.model.filtering import term
 from nri_scope.tui.model.keys import Scope
-from nri_scope.tui.model.listing import Listing
+from nri_scope.tui.model.listing import Listing, State
 from nri_scope.tui.model.order import Key
 from nri_scope.tui.model.rowcache import RowCache
 from nri_scope.tui.model.rows import COLUMNS, Row, Style
@@ -197,6 +198,14 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
             return
         finally:
             self._reading.discard((start, count))
+        self._keep(rows)
+        if view is self.view:
+            self.refresh()
+        self._tell()
+        if rows or view is not self.view:
+            self._want()
+
+    def _keep(self, rows: Sequence[Row]) -> None:
         self._rows.add(rows)
         widest = max((len(str(row.event.id)) for row in rows if row.event), default=0)
         if widest > self._widest_id:
@@ -205,11 +214,18 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         for row in rows:
             for at_cursor in (False, True):
                 self._strips.discard((row.key, at_cursor))
-        if view is self.view:
-            self.refresh()
-        self._tell()
-        if rows or view is not self.view:
-            self._want()
+
+    async def read_ahead(self) -> None:
+        """Read what is on the screen once the list has grown, so that it never shows as missing.
+
+        Raises NriScopeError.
+        """
+        height = self.listing.height
+        following = self.listing.state is State.FOLLOWING
+        first = self.view.length - height if following else self.listing.top
+        stretch = self._rows.missing(self.view, first, first + height)
+        if stretch is not None:
+            self._keep(await self.store.rows(self.view, *stretch))
 
     # -- keeping in step ----------------------------------------------------------------------
 
