@@ -86,9 +86,9 @@ class Marks:
         self._set(key, Mark(event.id, event.at_ns, text[:MAX_COMMENT]))
         return True
 
-    def filter(self) -> Filter:
-        """Lets marked events through, as they are now."""
-        return _Marked(self.all())
+    def filter(self, where: Filter | None = None) -> Filter:
+        """Lets marked events through, as they are now; of these what ``where`` does."""
+        return _Marked(self.all(), where)
 
     def _set(self, key: _Key, mark: Mark | None) -> None:
         with self._lock:
@@ -146,28 +146,30 @@ class Marks:
 class _Marked(Filter):
     """A filter that no text can say."""
 
-    def __init__(self, marks: Sequence[Mark]) -> None:
-        super().__init__("(marked events)", parse("").root)
-        object.__setattr__(self, "marks", frozenset((mark.event, mark.at_ns) for mark in marks))
+    def __init__(self, marks: Sequence[Mark], where: Filter | None) -> None:
+        super().__init__("(marked events)", parse("" if where is None else where.text).root)
+        object.__setattr__(self, "keys", frozenset((mark.event, mark.at_ns) for mark in marks))
 
     def matches(self, event: Event) -> bool:
-        return (event.id, event.at_ns) in self._keys
+        return (event.id, event.at_ns) in self._keys and super().matches(event)
 
     def to_sql(self) -> tuple[str, list[str | int]]:
+        condition, values = super().to_sql()
         # Numbers and times for themselves, as SQLite looks up the first ones by their index. Two
         # events that change them with each other are no marks that anybody made.
         numbers, times = ({key[at] for key in self._keys} for at in (0, 1))
-        return f"id IN ({_listed(numbers)}) AND at_ns IN ({_listed(times)})", []
+        marked = f"id IN ({_listed(numbers)}) AND at_ns IN ({_listed(times)})"
+        return f"{marked} AND ({condition})", values
 
     @property
     def _keys(self) -> frozenset[_Key]:
-        return cast("frozenset[_Key]", self.__dict__["marks"])
+        return cast("frozenset[_Key]", self.__dict__["keys"])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Marked) and other._keys == self._keys
+        return isinstance(other, _Marked) and other._keys == self._keys and other.root == self.root
 
     def __hash__(self) -> int:
-        return hash(self._keys)
+        return hash((self._keys, self.root))
 
     def __str__(self) -> str:
         return self.text

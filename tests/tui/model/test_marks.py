@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.recorder.filter import parse
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model.marks import MAX_MARKS, SCHEMA_VERSION, Mark, Marks
 from nri_scope.tui.model.store import Store
@@ -190,6 +191,10 @@ def test_filters_marked_events(file: Path) -> None:
         assert list(recording.events(where=where)) == [events[2], events[9]]
         assert [event for event in events if where.matches(event)] == [events[2], events[9]]
         assert where == marks.filter()
+        some = marks.filter(parse(f"event:{events[9].event}"))
+        assert list(recording.events(where=some)) == [events[9]]
+        assert [event for event in events if some.matches(event)] == [events[9]]
+        assert some != where
         marks.toggle(events[2])
         assert where != marks.filter()
 
