@@ -242,7 +242,7 @@ def _by(owners: tuple[str, ...]) -> str:
 def _subject(event: Event) -> str:
     names = (event.namespace, event.pod, event.container, event.pod_id, event.container_id)
     if max(map(len, names)) > _WIDTH:
-        namespace, pod, container, pod_id, container_id = (_raw(name, _WIDTH) for name in names)
+        namespace, pod, container, pod_id, container_id = (_cut(name, _WIDTH) for name in names)
         event = replace(
             event,
             namespace=namespace,
@@ -269,7 +269,7 @@ def _style(event: Event) -> Style:
 def _status(event: Event) -> str:
     if event.mark and event.status == Status.OK:
         return _cut(event.mark, 16)
-    return str(event.status)
+    return _cut(event.status, 16)
 
 
 def _deadline(timeout_ns: int) -> str:
