@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import blame, latency, merging, replay, size, startup, sustained
+from benchmarks import blame, latency, merging, replay, size, startup, sustained, tui
 from benchmarks.findings import Finding, findings_table
 from benchmarks.latency import Latency, latency_table
 from benchmarks.machine import Machine, Watch
@@ -34,10 +34,11 @@ class Scale:
     mergers: int
     blames: int
     blame_rounds: int
+    tui_events: int
 
 
-FULL = Scale(7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000, 1000, 5)
-SHORT = Scale(3, 100, 8, 200, 2_000, 5, 5, 200, 300, 200, 1)
+FULL = Scale(7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000, 1000, 5, 1_000_000)
+SHORT = Scale(3, 100, 8, 200, 2_000, 5, 5, 200, 300, 200, 1, 100_000)
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Results:
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-PARTS = ("latency", "sustained", "size", "startup", "replay", "merging", "blame")
+PARTS = ("latency", "sustained", "size", "startup", "replay", "merging", "blame", "tui")
 
 
 async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
@@ -118,6 +119,9 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
     if "blame" in parts:
         say(f"blame: {blame.CONTAINERS:,} containers")
         findings += blame.measure(folder, runs=scale.blames, rounds=scale.blame_rounds)
+    if "tui" in parts:
+        say(f"tui: a recording of {scale.tui_events:,} events")
+        findings += tui.measure(folder, events=scale.tui_events)
     return Results(latencies, findings, watch.machine())
 
 

@@ -199,8 +199,9 @@ def changed_in_short(event: Event) -> str:
     """``env FOO, 3 more by 30-x``; "" where the event tells of no change."""
     if not event.changed:
         return ""
-    more = f", {len(event.changed) - 1:,} more" if len(event.changed) > 1 else ""
-    return f"{path_in_short(event.changed[0])}{more}{_by(event.owners)}"
+    first, *others = event.changed
+    more = f", {len(others):,} more" if others else ""
+    return f"{path_in_short(first)}{more}{_by(event.owners)}"
 
 
 def path_in_short(path: str) -> str:
