@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marks and comments: what ``m``, ``M``, ``*`` and ``d`` do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from nri_scope.errors import NriScopeError
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Event
+from nri_scope.tui.model.marks import MAX_MARKS, Marks
+from nri_scope.tui.model.rows import Row
+from nri_scope.tui.widgets.compare import CompareScreen
+
+if TYPE_CHECKING:
+    from nri_scope.tui.app import ScopeApp
+
+GROUP = "marks"
+
+
+class Marker:
+    """The marks of the recording that the app shows."""
+
+    def __init__(self, app: ScopeApp) -> None:
+        self._app = app
+        self.marks = Marks(app.path)
+        self.only = False
+        """Whether only marked events are shown."""
+        self._told = ""
+        self._commented: int | None = None
+        self._saving = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Find the marks of before."""
+        await asyncio.to_thread(self.marks.load)
+        self._tell()
+        if len(self.marks):
+            self._app.marks_changed()
+
+    def is_marked(self, row: Row) -> bool:
+        """Whether a row's event is marked."""
+        return self.marks.of(row.event) is not None
+
+    def comment_of(self, row: Row | None) -> str:
+        """What was written about a row's event."""
+        mark = self.marks.of(row.event) if row is not None else None
+        return mark.comment if mark is not None else ""
+
+    def where(self, where: Filter | None) -> Filter | None:
+        """The filter, and where only marked events are shown that too."""
+        return self.marks.filter(where) if self.only else where
+
+    async def marked(self) -> list[Event]:
+        """The marked events of this recording, in order. Raises RecordingError."""
+        if not len(self.marks):
+            return []
+        where = self.marks.filter()
+        return await self._app.store.run(lambda recording: list(recording.events(where=where)))
+
+    # -- what keys do -------------------------------------------------------------------------
+
+    def toggle(self) -> None:
+        """Mark the selected event, or unmark it."""
+        self._start(None)
+
+    def begin_comment(self) -> int | None:
+        """Remember which event is to be commented; None where none is selected."""
+        self._commented = self._selected()
+        return self._commented
+
+    def comment(self, text: str) -> None:
+        """Mark the event that was remembered, with a comment."""
+        self._start(text)
+
+    def compare(self) -> None:
+        """Compare two marked events, or one and the selected."""
+        self._app.run_worker(self._compare(), group=GROUP)
+
+    def _selected(self) -> int | None:
+        number = self._app.current.selected_event_id
+        if number is None:
+            self._app.say("no event is selected", problem=True)
+        return number
+
+    def _start(self, comment: str | None) -> None:
+        number = self._selected() if comment is None else self._commented
+        if number is not None:
+            self._app.run_worker(self._mark(number, comment), group=GROUP)
+
+    async def _mark(self, number: int, comment: str | None) -> None:
+        try:
+            event = await self._app.store.run(lambda recording: recording.event(number))
+        except NriScopeError as error:
+            self._app.show_trouble(error)
+            return
+        if event is None:
+            self._app.say(f"event {number} was removed meanwhile", problem=True)
+            return
+        known = self.marks.of(event) is not None
+        if comment is not None:
+            marked = self.marks.comment(event, comment)
+        else:
+            marked = self.marks.toggle(event)
+        if not marked and (comment is not None or not known):
+            self._app.say(f"more than {MAX_MARKS:,} marks are not kept", problem=True)
+            return
+        self._app.marks_changed()
+        self._app.say(f"event {number} is {'marked' if marked else 'not marked any more'}")
+        async with self._saving:
+            await asyncio.to_thread(self.marks.save)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.marks.notice and self.marks.notice != self._told:
+            self._app.say(self.marks.notice, problem=True)
+        self._told = self.marks.notice
+
+    async def _compare(self) -> None:
+        selected = self._app.current.selected_event_id
+        try:
+            found = await self.marked()
+            if len(found) == 1 and selected not in (None, found[0].id):
+                number = selected or 0
+                other = await self._app.store.run(lambda recording: recording.event(number))
+                found += [other] if other is not None else []
+        except NriScopeError as error:
+            self._app.show_trouble(error)
+            return
+        if len(found) != 2:
+            key = self._app.keymap.first("mark")
+            have = f"{len(found):,} events are marked" if len(found) > 2 else "too few are marked"
+            self._app.say(f"{have}: compare takes two; {key} marks and unmarks", problem=True)
+            return
+        await self._app.push_screen(CompareScreen(self._app.store, *found))
