@@ -129,7 +129,7 @@ async def _filter(store: Store, text: str) -> tuple[View, float, float, float]:
 
     view = await store.view(parse(text), on_progress)
     whole = time.perf_counter() - begin
-    return view, *first, whole, await jump[0]
+    return view, first[0], whole, await jump[0]
 
 
 async def _append(path: Path, store: Store) -> list[float]:
