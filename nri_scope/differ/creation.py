@@ -31,19 +31,14 @@ from .findings import (
     value_at,
     version_of,
 )
-from .hidden import Hidden, is_hidden
+from .hidden import BY_CHANCE, IN_VAIN, Hidden, is_back, is_hidden
 from .model import Asked, Claim, Evidence, Step
-from .owner import RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
+from .owner import BEFORE_ALL, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
 from .owners import Owned
 from .rounds import Station
 
 UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
 """What plugins can set without a runtime naming them as owners, in some version."""
-
-BY_CHANCE = "the runtime takes this removal and another plugin's value in random order"
-
-IN_VAIN = "runtimes do not pass on the removal of what no plugin had set"
-"""Of environment variables and devices; read and run, containerd/nri up to 0.12.5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +91,8 @@ class _Creation:
         else:
             container = pairs[0][1].container
             before = self.chain.between(None, first, or_runtime=True)
-            base_owner = RUNTIME if first is None or first.index == LOWEST else before
-            if base_owner is not RUNTIME:
+            base_owner = BEFORE_ALL if first is None or first.index == LOWEST else before
+            if base_owner is not BEFORE_ALL:
                 self.found.note(
                     f"no connection before {pairs[0][0].plugin}: what plugins did before it "
                     "looks like the runtime's own"
@@ -246,7 +241,7 @@ class _Creation:
             if change.kind == "moved":
                 # The merged adjustment does not keep the order in which plugins did things.
                 continue
-            if self._taken_back(change, base):
+            if is_back(change, base, self.found.steps):
                 back = step(self.id, change, RUNTIME, Evidence.VALIDATOR, owned.event, IN_VAIN)
                 self.found.steps.append(back)
                 continue
@@ -258,14 +253,6 @@ class _Creation:
                 owner = one_of(*names) if names else rest
                 self.found.vain(self.id, owner, Evidence.VALIDATOR, one)
         return final
-
-    def _taken_back(self, change: Change, base: Spec) -> bool:
-        """Whether it is there again after a plugin took it away, as the container began with it."""
-        old = oci.value_at(base, change.path)
-        if change.kind != "added" or old is oci.ABSENT or not oci.same(old, change.after):
-            return False
-        newest = [one for one in self.found.steps if one.change.path == change.path][-1:]
-        return any(one.change.kind == "removed" for one in newest)
 
     def _by_owner(self, change: Change, rest: Owner, last: Station | None, owned: Owned) -> Step:
         """A change that the merged adjustment shows and no snapshot did."""

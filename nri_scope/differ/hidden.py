@@ -8,16 +8,32 @@ policies; and what was removed from a map they go on showing (containerd/nri, pk
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.oci import ABSENT, Change, Json, Spec
 
+from .model import Step
+
 PATHS = ("/cdiDevices", "/linux/intelRdt", "/linux/memoryPolicy")
 """Where nothing that a plugin does is shown."""
 MAPS = ("/annotations", "/linux/sysctl", "/linux/netDevices")
 """Where a removal is not shown."""
+
+
+BY_CHANCE = "the runtime takes this removal and another plugin's value in random order"
+IN_VAIN = "runtimes do not pass on the removal of what no plugin had set"
+"""Of environment variables and devices, which later plugins are shown as gone all the same."""
+
+
+def is_back(change: Change, base: Spec, steps: Sequence[Step]) -> bool:
+    """Whether something is there again, as the container began with it, after its removal."""
+    old = oci.value_at(base, change.path)
+    if change.kind != "added" or old is ABSENT or not oci.same(old, change.after):
+        return False
+    newest = [one for one in steps if one.change.path == change.path][-1:]
+    return any(one.change.kind == "removed" for one in newest)
 
 
 def is_hidden(change: Change) -> bool:

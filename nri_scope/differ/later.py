@@ -10,7 +10,7 @@ from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.oci import Change, Spec
 
-from .hidden import is_hidden
+from .hidden import IN_VAIN, is_back, is_hidden
 from .history import History
 from .model import Evidence, Step
 from .owner import Owner, Who
@@ -104,6 +104,8 @@ def drift(
     found = oci.changes(known, now)
     for change in found:
         by, why = _for_device(history, change) or _by(tail, change, now, found)
+        if not why and is_back(change, history.base, history.steps):
+            why = IN_VAIN
         steps.append(Step(history.id, change, by, (Evidence.EVENTS,), event, at_ns, note=why))
     return steps, shown
 

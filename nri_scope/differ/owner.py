@@ -50,10 +50,8 @@ class Owner:
     @property
     def exact(self) -> bool:
         """Whether nobody else can have done it."""
-        return (
-            self.who in (Who.PLUGIN, Who.RUNTIME, Who.REQUEST)
-            and not self.or_runtime
-            and not self.first
+        return self.who in (Who.PLUGIN, Who.RUNTIME, Who.REQUEST) and not (
+            self.or_runtime or self.first or self.ties
         )
 
     def __str__(self) -> str:
@@ -75,6 +73,10 @@ class Owner:
 
 RUNTIME = Owner(Who.RUNTIME)
 REQUEST = Owner(Who.REQUEST)
+BEFORE_ALL = Owner(Who.RUNTIME, ties=("00",))
+"""The runtime, as far as a connection at 00 can tell: a second plugin there may come before it."""
+ASKED_BEFORE_ALL = Owner(Who.REQUEST, ties=("00",))
+"""The request, likewise."""
 UNKNOWN = Owner(Who.UNKNOWN)
 
 

@@ -17,7 +17,7 @@ from .chain import LOWEST, Chain
 from .findings import Findings, Wanted, evidence_of, reply_of, request_of, step, version_of
 from .history import History
 from .model import Asked, Evidence, Step
-from .owner import REQUEST, Owner, Who, plugin
+from .owner import ASKED_BEFORE_ALL, Owner, Who, plugin
 from .rounds import Round, Station
 
 
@@ -70,7 +70,7 @@ class _Updating:
         if after is not None:
             return self.chain.between(after, station), Evidence.PROBES
         if station.index == LOWEST:
-            return REQUEST, Evidence.REQUEST
+            return ASKED_BEFORE_ALL, Evidence.REQUEST
         before = self.chain.between(None, station)
         owner = Owner(Who.REQUEST, first=before.first, last=before.last, ties=before.ties)
         return owner, Evidence.REQUEST

@@ -11,8 +11,7 @@ import pytest
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import Differ, Evidence
-from nri_scope.differ.creation import IN_VAIN
-from nri_scope.differ.hidden import MAPS, PATHS
+from nri_scope.differ.hidden import IN_VAIN, MAPS, PATHS
 from nri_scope.differ.owner import RUNTIME, UNKNOWN
 from nri_scope.nri.versions import NriVersion
 from nri_scope.recorder.model import Role

@@ -13,7 +13,7 @@ import pytest
 
 from nri_scope.differ import Evidence, History, RoundDiff, Step, reading
 from nri_scope.differ.differ import Differ
-from nri_scope.differ.owner import REQUEST, plugin
+from nri_scope.differ.owner import ASKED_BEFORE_ALL, plugin
 from nri_scope.recorder import lookup
 from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.recorder.reader import Recording
@@ -104,7 +104,7 @@ class TestBlame:
         ]
         assert shares == [
             (512, 2048, plugin(POLICY)),
-            (2048, 256, REQUEST),
+            (2048, 256, ASKED_BEFORE_ALL),
         ]
         cpus = history.of("/linux/resources/cpu/cpus")
         assert [step.change.after for step in cpus] == ["0", "1", "0-1", "1"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nri_scope.differ.history import History
 from nri_scope.differ.model import Applied, Asked, Evidence
-from nri_scope.differ.owner import RUNTIME, Owner, Who
+from nri_scope.differ.owner import Owner, Who
 from nri_scope.differ.render import words
 from nri_scope.differ.render.layout import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Layout, Part, broken
 from nri_scope.differ.render.values import clipped, shown
@@ -177,6 +177,6 @@ def _line(line: Line, gutter: Gutter, width: int | None, paper: Paper) -> Iterat
 
 def _fold(fold: Fold, gutter: Gutter, paper: Paper) -> Iterator[str]:
     plural = "" if fold.hidden == 1 else "s"
-    by = " by the runtime" if fold.owner == RUNTIME else ""
+    by = " by the runtime" if fold.owner.who is Who.RUNTIME else ""
     text = f"{' ' * fold.indent}# … {fold.hidden:,} line{plural}{by}"
     yield paper.layout.paint(DIM, f"{gutter.cell(fold.owner, (), ' ')}{text}")
