@@ -27,6 +27,8 @@ from nri_scope.tui.bindings import as_keymap, bindings
 from nri_scope.tui.finding import GROUP as SEARCH_GROUP
 from nri_scope.tui.finding import Finder
 from nri_scope.tui.help import HelpScreen, help_lines
+from nri_scope.tui.marking import GROUP as MARKS_GROUP
+from nri_scope.tui.marking import Marker
 from nri_scope.tui.model.actions import DEFAULT
 from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.filtering import VIEWS, known_values, narrowed
@@ -130,6 +132,7 @@ class ScopeApp(App[None], inherit_bindings=False):
         self._store = store
         self._trouble = ""
         self._finder = Finder(self)
+        self._marker = Marker(self)
         self._searched_in_detail = False
         self._boards: dict[str, Board] = {}
         self._updated = 0.0
@@ -177,7 +180,12 @@ class ScopeApp(App[None], inherit_bindings=False):
             self.exit(return_code=2)
             return
         header = EventHeader()
-        self.events = EventList(self.store, follows=self._follows(), header=header)
+        self.events = EventList(
+            self.store,
+            follows=self._follows(),
+            header=header,
+            is_marked=self._marker.is_marked,
+        )
         self._boards = {
             kind.name: kind.make(self.store, self.context, self.keymap) for kind in BOARDS
         }
@@ -199,6 +207,7 @@ class ScopeApp(App[None], inherit_bindings=False):
             self._show_context()
         self.run_worker(self._look_again(), group="looking", exit_on_error=True)
         self.run_worker(self._learn_values(), group="values", exclusive=True)
+        self.run_worker(self._marker.load(), group=MARKS_GROUP)
 
     def _follows(self) -> bool:
         return self._live or self.store.facts.growing
@@ -284,7 +293,8 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     def _narrowed(self) -> str:
         """What is shown alone, in words."""
-        parts = [self.context.words(), safe(self.context.where_text, 60)]
+        marked = "marked" if self._marker.only else ""
+        parts = [self.context.words(), marked, safe(self.context.where_text, 60)]
         return " · ".join(part for part in parts if part)
 
     @on(EventList.Moved)
@@ -336,13 +346,13 @@ class ScopeApp(App[None], inherit_bindings=False):
     @on(messages.RowChosen)
     def _row_chosen(self, event: messages.RowChosen) -> None:
         if self.detail is not None:
-            self.detail.show(event.row)
+            self.detail.show(event.row, self._marker.comment_of(event.row))
 
     @on(messages.RowOpened)
     def _row_opened(self, event: messages.RowOpened) -> None:
         if self.detail is None:
             return
-        self.detail.show(event.row)
+        self.detail.show(event.row, self._marker.comment_of(event.row))
         if self.detail.is_hidden:
             self.detail.action_toggle_detail()
         self.detail.body.focus()
@@ -428,7 +438,7 @@ class ScopeApp(App[None], inherit_bindings=False):
             case Purpose.SEARCH:
                 self._finder.begin(event.text)
             case Purpose.COMMENT:
-                pass
+                self._marker.comment(event.text)
 
     @on(FilterBar.Closed)
     def _bar_closed(self) -> None:
@@ -470,9 +480,10 @@ class ScopeApp(App[None], inherit_bindings=False):
 
         self.status.hush()
         try:
-            if self.context.where() is not None or self.context.about is not None:
+            where = self._marker.where(self.context.where())
+            if where is not None or self.context.about is not None:
                 self.work_on(part=0.0)
-            view = await self.store.view(self.context.where(), progress, about=self.context.about)
+            view = await self.store.view(where, progress, about=self.context.about)
             self.work_on(part=None)
             self.events.show(view)
         except NriScopeError as error:
@@ -557,6 +568,7 @@ class ScopeApp(App[None], inherit_bindings=False):
     def action_clear_filter(self) -> None:
         """Show everything."""
         self._finder.forget()
+        self._marker.only = False
         self.context.everything()
         self._show_context()
 
@@ -568,6 +580,12 @@ class ScopeApp(App[None], inherit_bindings=False):
         """Only changes, and back."""
         self._toggle_view("changed")
 
+    def action_view_marked(self) -> None:
+        """Only marked events, and back."""
+        self._marker.only = not self._marker.only
+        self.show_mode(EVENTS)
+        self._show_context()
+
     def action_view_slow(self) -> None:
         """Only slow answers, and back."""
         self._toggle_view("slow")
@@ -577,7 +595,9 @@ class ScopeApp(App[None], inherit_bindings=False):
         self._go_back()
 
     def _go_back(self) -> None:
-        if self.context.back():
+        if self._marker.only:
+            self.action_view_marked()
+        elif self.context.back():
             self._show_context()
         else:
             self.say("there is nothing to go back to")
@@ -647,6 +667,33 @@ class ScopeApp(App[None], inherit_bindings=False):
         where = "later" if forwards else "earlier"
         self.say(f"no {where} event of this container is shown here")
 
+    # -- marks --------------------------------------------------------------------------------
+
+    def marks_changed(self) -> None:
+        """Draw what shows marks anew."""
+        self.events.remark()
+        row = self.events.selected_row
+        if self.detail is not None and row is not None and self.mode == EVENTS:
+            self.detail.show(row, self._marker.comment_of(row))
+        if self._marker.only:
+            self._show_context()
+
+    def action_mark(self) -> None:
+        """Mark the selected event, or unmark it."""
+        self._marker.toggle()
+
+    def action_comment(self) -> None:
+        """Write something about the selected event."""
+        if self._marker.begin_comment() is not None:
+            self._searched_in_detail = self.in_detail
+            self.bar.open(Purpose.COMMENT, self._marker.comment_of(self.events.selected_row))
+
+    def action_compare(self) -> None:
+        """Compare two marked events."""
+        self._marker.compare()
+
+    # -- taking away --------------------------------------------------------------------------
+
     def action_copy(self) -> None:
         """Copy the selected event as YAML."""
         self._take(save=False)
@@ -657,13 +704,15 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     def _take(self, *, save: bool) -> None:
         number = self.current.selected_event_id
-        if number is None:
-            self.say("no event is selected", problem=True)
-            return
-        self.run_worker(self._take_now([number], save=save), group="taking", exclusive=True)
+        self.run_worker(self._take_now(number, save=save), group="taking", exclusive=True)
 
-    async def _take_now(self, numbers: list[int], *, save: bool) -> None:
+    async def _take_now(self, selected: int | None, *, save: bool) -> None:
         try:
+            numbers = [event.id for event in await self._marker.marked()]
+            if not numbers and selected is None:
+                self.say("no event is selected", problem=True)
+                return
+            numbers = numbers or [selected or 0]
             text = await self.store.run(lambda recording: taking.as_yaml(recording, numbers))
             if save:
                 path = await asyncio.to_thread(taking.save, text, numbers)
@@ -672,10 +721,14 @@ class ScopeApp(App[None], inherit_bindings=False):
         except NriScopeError as error:
             self.say(str(error), problem=True)
             return
-        self._copy(text, "event " + ", ".join(map(str, numbers)))
+        one = len(numbers) == 1
+        self._copy(text, f"event {numbers[0]}" if one else f"{len(numbers)} marked events")
 
     def action_copy_command(self) -> None:
         """Copy the command line that shows the same."""
+        if self._marker.only:
+            self.say("no command line can say which events are marked", problem=True)
+            return
         self._copy(taking.command_line(self.path, self.context.filter()), "the command line")
 
     def _copy(self, text: str, what: str) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from nri_scope.tui.model.order import Key
 from nri_scope.tui.model.rows import Row
@@ -32,6 +32,11 @@ class RowCache:
         while len(self._rows) > KEPT:
             key, _ = self._rows.popitem(last=False)
             self._stale.discard(key)
+
+    def change(self, change: Callable[[Row], Row]) -> None:
+        """What ``change`` makes of each row, whose key stays the same, is kept instead."""
+        for key, row in self._rows.items():
+            self._rows[key] = change(row)
 
     def get(self, key: Key) -> Row | None:
         """The row of this key, if it is here, even when it may have changed."""

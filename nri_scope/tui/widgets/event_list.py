@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -68,11 +68,20 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
     class Moved(Message):
         """The window, the cursor or the state of following are not what they were."""
 
-    def __init__(self, store: Store, *, follows: bool, header: EventHeader) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        follows: bool,
+        header: EventHeader,
+        is_marked: Callable[[Row], bool] = lambda row: False,
+    ) -> None:
+        """``is_marked`` says which rows have a mark; see `remark`."""
         super().__init__()
         self.store = store
         self.listing = Listing(store.all, follows=follows)
         self._header = header
+        self._is_marked = is_marked
         self._painter = RowPainter(self)
         self._painter.field = "subject"
         self._rows = RowCache()
@@ -134,10 +143,12 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         self.go_to(self.view.position_of(event_id))
         return True
 
-    def forget_rows(self) -> None:
-        """What rows say may have changed (marks): read them again."""
-        self._rows = RowCache()
+    def remark(self) -> None:
+        """Other rows are marked, or comments changed."""
+        self._rows.change(lambda row: row.mark(self._is_marked(row)))
+        self._told = None
         self.restyle()
+        self._tell()
 
     def restyle(self) -> None:
         """Draw everything anew: another theme, other text to highlight."""
@@ -206,7 +217,7 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
             self._want()
 
     def _keep(self, rows: Sequence[Row]) -> None:
-        self._rows.add(rows)
+        self._rows.add(row.mark(self._is_marked(row)) for row in rows)
         widest = max((len(str(row.event.id)) for row in rows if row.event), default=0)
         if widest > self._widest_id:
             self._widest_id = widest
