@@ -11,7 +11,7 @@ from nri_scope.differ.history import History
 from nri_scope.differ.later import may_be_left_out
 from nri_scope.differ.model import Applied, Evidence, Step
 from nri_scope.differ.owner import RUNTIME, UNKNOWN, Owner, Who
-from nri_scope.oci import Json, Spec, apply, same
+from nri_scope.oci import ABSENT, Json, Spec, apply, same, value_at
 
 from .newest import Newest
 from .remarks import Remarks
@@ -97,9 +97,11 @@ class _Lines:
     def _gone(self) -> list[tuple[str, Json]]:
         """What was removed, or never came, with what it was."""
         found: list[tuple[str, Json]] = []
+        spec = document(self._history)
         for step in self._newest.steps():
             change = step.change
-            if change.path in self._nodes:
+            # What is a part of one line, as an array's only member is, has no line of its own.
+            if change.path in self._nodes or value_at(spec, change.path) is not ABSENT:
                 continue
             if change.kind == "removed":
                 found.append((change.path, change.before))
@@ -142,7 +144,7 @@ class _Lines:
             heading=heading,
             there=node.there,
             owner=None if heading and step is None else owner,
-            evidence=evidence,
+            evidence=() if heading and step is None else evidence,
             step=step,
             mark=">" if moved and mark == " " else mark,
             mover=moved if mark == " " else None,
@@ -182,6 +184,9 @@ class _Lines:
             return UNMET if step.applied is Applied.NO else MARKS[step.change.kind]
         if step.owner.who is Who.RUNTIME and not self._newest.by_plugins(step.change.path):
             return " "
+        if step.change.kind == "removed" and node.there:
+            # Something else came in its place.
+            return MARKS["changed"]
         return MARKS[step.change.kind]
 
 
