@@ -7,15 +7,9 @@ from nri_scope.tui.model.keys import Action, Keymap, Scope
 
 _APP = (Scope.APP,)
 _EVENTS = (Scope.EVENTS,)
-_LINES = (
-    Scope.EVENTS,
-    Scope.CONTAINERS,
-    Scope.TIMELINE,
-    Scope.PLUGINS,
-    Scope.SESSIONS,
-    Scope.DETAIL,
-    Scope.COMPARE,
-)
+_ROWS = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE, Scope.PLUGINS, Scope.SESSIONS)
+_READING = (Scope.DETAIL, Scope.COMPARE)
+_LINES = (*_ROWS, *_READING)
 _LIVES = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE)
 _FILTER = (Scope.FILTER,)
 
@@ -50,7 +44,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("page_down", ("pagedown", "ctrl+f"), "one screen down", _LINES, False),
     Action("home", ("home", "g"), "to the beginning", _LINES),
     Action("end", ("end", "G"), "to the end; there, follow what comes", _LINES),
-    Action("open", ("enter",), "open what the cursor is on", _LINES, False),
+    Action("open", ("enter",), "open what the cursor is on", _ROWS, False),
     # -- events
     Action("follow", ("F",), "follow what comes", _EVENTS),
     Action("pause", ("space",), "let the view stand still, and go on; recording goes on", _EVENTS),
@@ -70,6 +64,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("move_detail", ("|",), "the detail pane below or beside", _APP),
     Action("next_tab", ("]",), "next tab of the detail pane", _APP),
     Action("previous_tab", ("[",), "previous tab of the detail pane", _APP),
+    Action("full", ("enter",), "of blame: every line, or what was changed", (Scope.DETAIL,)),
+    Action("wrap", ("W",), "wrap long lines, or scroll to their ends", _READING),
+    Action("shift_left", ("left", "h"), "show what is to the left", _READING, False),
+    Action("shift_right", ("right", "l"), "show what is to the right", _READING, False),
     # -- containers
     Action("expand", ("right", "l"), "unfold", (Scope.CONTAINERS,), False),
     Action(

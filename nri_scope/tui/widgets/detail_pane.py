@@ -75,11 +75,14 @@ class _Title(Widget):
 
 
 class _Body(Lines):
-    """The lines of a tab. Enter is the pane's."""
+    """The lines of a tab."""
 
-    def action_open(self) -> None:
+    class Full(Message):
+        """All lines are wanted, or only those that say something."""
+
+    def action_full(self) -> None:
         """All lines, or only those that say something."""
-        self.post_message(self.Opened(self, 0))
+        self.post_message(self.Full())
 
 
 class DetailPane(Widget):
@@ -245,8 +248,8 @@ class DetailPane(Widget):
         message.stop()
         self.show_tab(message.tab)
 
-    @on(Lines.Opened)
-    def _opened(self, message: Lines.Opened) -> None:
+    @on(_Body.Full)
+    def _toggle_full(self, message: _Body.Full) -> None:
         message.stop()
         if self.tab is Tab.BLAME:
             self._full = not self._full
@@ -302,7 +305,7 @@ class DetailPane(Widget):
             return
         if self._slow is not None:
             self._slow.stop()
-        key = self._keymap.first("open")
+        key = self._keymap.first("full")
         if wanted.tab is Tab.BLAME and wanted.row.event is not None and key:
             rest = "only what was changed" if wanted.full else "all lines"
             lines = [*lines, (), line(f"{key} here shows {rest}", Style.DIM)]

@@ -101,11 +101,9 @@ class TestScrolling:
         lines = Lines([line("0123456789" * 20)])
         async with _App(lines).run_test(size=(40, 5)) as pilot:
             assert _shown(lines)[0] == ("0123456789" * 4)[:39]
-            lines.action_shift_right()
-            await pilot.pause()
+            await _press(pilot, "right")
             assert _shown(lines)[0].startswith("890123")
-            lines.action_shift_left()
-            await pilot.pause()
+            await _press(pilot, "left")
             assert _shown(lines)[0].startswith("012345")
 
     async def test_a_line_far_below_can_be_scrolled_to_its_end(self) -> None:
@@ -129,7 +127,9 @@ class TestTheCursor:
         lines = Lines(_Million(100), cursor=True)
         app = _App(lines)
         async with app.run_test(size=(80, 24)) as pilot:
-            await _press(pilot, "down", "down", "enter")
+            await _press(pilot, "down", "down")
+            lines.action_open()
+            await pilot.pause()
             assert (app.moved, app.opened) == ([1, 2], [2])
             await _press(pilot, "end")
             assert lines.cursor == 99
@@ -169,8 +169,7 @@ class TestWrapping:
     async def test_the_rest_of_a_line_follows_below_it(self) -> None:
         lines = Lines([line("a" * 50), line("b" * 10)])
         async with _App(lines).run_test(size=(21, 10)) as pilot:
-            lines.action_wrap()
-            await pilot.pause()
+            await _press(pilot, "W")
             assert _shown(lines)[:4] == ["a" * 20, "a" * 20, "a" * 10, "b" * 10]
 
     async def test_no_wide_character_is_cut_in_two(self) -> None:
@@ -183,23 +182,20 @@ class TestWrapping:
         async with _App(lines).run_test(size=(41, 10)) as pilot:
             await _press(pilot, "pagedown", "pagedown")
             top = lines.top
-            lines.action_wrap()
-            await pilot.pause()
+            await _press(pilot, "W")
             assert _shown(lines)[0].startswith(f"{top:03}")
 
     async def test_follows_the_cursor_by_lines_and_not_by_rows(self) -> None:
         lines = Lines([line(f"{number:03} " + "x" * 60) for number in range(100)], cursor=True)
         async with _App(lines).run_test(size=(41, 10)) as pilot:
-            lines.action_wrap()
-            await _press(pilot, "end")
+            await _press(pilot, "W", "end")
             assert lines.cursor == 99
             assert _shown(lines)[-2].startswith("099")
 
     async def test_too_many_lines_stay_as_they_are(self) -> None:
         lines = Lines(_Million(MAX_WRAPPED + 1))
         async with _App(lines).run_test() as pilot:
-            lines.action_wrap()
-            await pilot.pause()
+            await _press(pilot, "W")
             assert not lines.wrap
 
 
