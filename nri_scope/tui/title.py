@@ -9,44 +9,53 @@ from textual.widget import Widget
 from nri_scope.recorder.escape import columns, safe
 from nri_scope.tui.model.store import Facts
 
-_KIND = {"live": "live", "recording": "recording", "replay": "replay", "tap": "tap"}
+_LEAST_RUNTIME = 12
+"""Columns that are left to the runtime's name, whatever else there is to say."""
 
 
-def title_parts(facts: Facts) -> list[str]:
-    """The most important first; later ones are left out where there is no room."""
-    kind = _KIND.get(facts.kind, safe(facts.kind))
-    if facts.kind != "live" and facts.growing:
-        kind += ", being written"
-    parts = [facts.runtime or "no runtime yet", kind]
+def needed(facts: Facts) -> list[str]:
+    """What has to be said in any case, behind the runtime."""
+    live = facts.kind == "live"
+    being_recorded = facts.kind == "recording" and facts.growing
+    parts = ["being recorded" if being_recorded else safe(facts.kind)]
     if lost := lost_words(facts):
         parts.append(lost)
     if facts.damage:
         parts.append("! damaged")
-    if (facts.kind == "live" or facts.growing) and facts.sessions and not facts.connected:
+    if (live or facts.growing) and facts.sessions and not facts.connected:
         parts.append("runtime gone, waiting")
-    parts.append(f"{facts.events:,} event{'' if facts.events == 1 else 's'}")
+    return parts
+
+
+def more(facts: Facts) -> list[str]:
+    """What is said where there is room, the most important first."""
+    parts = [f"{facts.events:,} event{'' if facts.events == 1 else 's'}"]
     if facts.sessions > 1:
         parts.append(f"{facts.sessions:,} sessions")
     return parts
 
 
 def lost_words(facts: Facts) -> str:
-    """``! 2 gaps, 12 events lost``; "" where nothing was lost."""
+    """``! 2 gaps, 12 lost``; "" where nothing was lost."""
     if not facts.gaps:
         return ""
     gaps = f"! {facts.gaps:,} gap{'' if facts.gaps == 1 else 's'}"
     if not facts.lost:
         return gaps
-    at_least = "at least " if facts.lost_unknown else ""
-    return f"{gaps}, {at_least}{facts.lost:,} event{'' if facts.lost == 1 else 's'} lost"
+    return f"{gaps}, {'at least ' if facts.lost_unknown else ''}{facts.lost:,} lost"
 
 
 def title(facts: Facts, width: int) -> str:
     """One line of at most ``width`` columns; the file's name at the right, where it fits."""
-    parts = title_parts(facts)
-    while len(parts) > 1 and columns(" · ".join(parts)) > width:
-        parts.pop()
-    text = safe(" · ".join(parts), width)
+    runtime, parts = facts.runtime or "no runtime yet", needed(facts)
+    room = width - columns("".join(f" · {part}" for part in parts))
+    runtime = safe(runtime, max(_LEAST_RUNTIME, room))
+    text = " · ".join([runtime, *parts])
+    for part in more(facts):
+        if columns(text) + columns(f" · {part}") > width:
+            break
+        text += f" · {part}"
+    text = safe(text, width)
     name = safe(facts.path.name)
     spare = width - columns(text) - columns(name)
     return f"{text}{' ' * spare}{name}" if spare >= 2 else text

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The states of a list that grows, and what stands where nothing is, with a real recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.recorder.writer import Recorder
+from tests.replay.recordings import START_NS, container, life, run_pod
+from tests.tui.screen import Shown, showing
+
+SECOND = 10**9
+
+
+class Writing:
+    """A recording that is being made."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.recorder = Recorder.open(path)
+        self.session: int | None = None
+        self.at_ns = START_NS
+
+    def begin(self) -> int:
+        self.session = self.recorder.begin_session(
+            SessionStart(
+                role=Role.LOGGER,
+                plugin_name="nri-scope",
+                plugin_index="00",
+                runtime_name="containerd",
+                runtime_version="2.1.9",
+                nri_version="0.8.0",
+                nri_version_inferred=False,
+                mask=0x7FF,
+                registration_timeout_ms=5000,
+                request_timeout_ms=2000,
+                started_ns=self.at_ns,
+            )
+        )
+        return self.session
+
+    def events(self, count: int = 1) -> None:
+        session = self.session or self.begin()
+        method, message = run_pod()
+        for _ in range(count):
+            self.at_ns += SECOND
+            self.recorder.capture(
+                session,
+                Captured(
+                    wall_ns=self.at_ns,
+                    mono_ns=self.at_ns,
+                    method=method,
+                    request=message.SerializeToString(),
+                    reply=b"",
+                    status_code=0,
+                    status_message="",
+                    took_ns=90_000,
+                    timeout_ns=2 * SECOND,
+                ),
+            )
+
+
+@pytest.fixture(name="writing")
+def _writing(tmp_path: Path) -> Iterator[Writing]:
+    writing = Writing(tmp_path / "a.nriscope.db")
+    yield writing
+    writing.recorder.close()
+
+
+async def grown(screen: Shown, events: int) -> None:
+    """Wait until the list has so many events."""
+    await screen.until(lambda: screen.app.events.view.events == events)
+
+
+async def test_a_recording_that_grows_is_followed(writing: Writing) -> None:
+    writing.events(3)
+    async with showing(writing.path) as screen:
+        await grown(screen, 3)
+        await screen.shows("being recorded", "following · 4 of 4")
+        writing.events(40)
+        await grown(screen, 43)
+        await screen.shows("following · 44 of 44")
+        assert screen.selected == 43
+
+
+async def test_moving_up_leaves_following_and_what_comes_is_counted(writing: Writing) -> None:
+    writing.events(5)
+    async with showing(writing.path) as screen:
+        await grown(screen, 5)
+        await screen.press("up")
+        await screen.shows("scrolled")
+        selected = screen.selected
+        writing.events(30)
+        await screen.shows("scrolled, +17 new")
+        assert screen.selected == selected
+        await screen.press("F")
+        await screen.shows("following")
+        assert screen.selected == 35
+
+
+async def test_end_at_the_end_follows_again(writing: Writing) -> None:
+    writing.events(5)
+    async with showing(writing.path) as screen:
+        await grown(screen, 5)
+        await screen.press("home")
+        await screen.shows("scrolled")
+        await screen.press("end")
+        assert "scrolled" in screen.text()
+        await screen.press("end")
+        await screen.shows("following")
+
+
+async def test_paused_stands_still_while_recording_goes_on(writing: Writing) -> None:
+    writing.events(5)
+    async with showing(writing.path) as screen:
+        await grown(screen, 5)
+        await screen.press("space")
+        await screen.shows("paused")
+        writing.events(10)
+        await screen.shows("paused, +10 new")
+        assert screen.selected == 5 and not screen.line(" 15 22:")
+        await screen.press("space")
+        await screen.shows("following")
+        assert screen.selected == 15
+
+
+async def test_a_filter_has_what_comes_later_too(writing: Writing) -> None:
+    writing.events(2)
+    async with showing(writing.path) as screen:
+        await screen.press("f")
+        await screen.type("event:RunPodSandbox")
+        await screen.press("enter")
+        await screen.shows("2 matches")
+        writing.events(3)
+        await screen.shows("5 matches")
+
+
+async def test_gaps_are_rows_and_counted_in_the_title(writing: Writing) -> None:
+    writing.events(2)
+    writing.recorder.note_gap(
+        writing.session, writing.at_ns, writing.at_ns + SECOND, "queue full", 7
+    )
+    writing.at_ns += SECOND
+    writing.events(2)
+    async with showing(writing.path) as screen:
+        await screen.shows("! 1 gap, 7 lost", "queue full")
+
+
+async def test_an_empty_recording_says_what_it_waits_for(writing: Writing) -> None:
+    async with showing(writing.path) as screen:
+        await screen.shows("No event yet", "Waiting for what is being recorded into this file.")
+        writing.events()
+        await screen.shows("RunPodSandbox")
+        await screen.hides("No event yet")
+
+
+async def test_a_finished_recording_without_events_says_so(writing: Writing) -> None:
+    writing.begin()
+    writing.recorder.close()
+    async with showing(writing.path) as screen:
+        await screen.until(lambda: screen.app.store.facts.sessions)
+        assert "No event yet" not in screen.text()
+
+
+class News:
+    """What a recorder says."""
+
+    def __init__(self, latest: str) -> None:
+        self.latest = latest
+        self.ended = False
+
+    def hear(self) -> None:
+        """Nothing more is said than was."""
+
+
+async def test_live_says_what_the_recorder_waits_for(writing: Writing) -> None:
+    news = News("waiting for a runtime: /run/nri.sock: there is no such file")
+    async with showing(writing.path, live=True, recorder=news) as screen:
+        await screen.shows("No event yet", "waiting for a runtime: /run/nri.sock", " live")
+
+
+async def test_a_runtime_that_is_gone_is_told_in_the_title(writing: Writing) -> None:
+    writing.events(2)
+    async with showing(writing.path, live=True, recorder=News(""), size=(120, 24)) as screen:
+        await screen.shows("live")
+        assert "runtime gone" not in screen.text()
+        assert writing.session is not None
+        writing.recorder.end_session(writing.session, "closed by the runtime", writing.at_ns)
+        await screen.shows("runtime gone, waiting", "closed by the runtime")
+
+
+async def test_a_file_that_is_moved_away_is_told_and_what_was_read_stays(writing: Writing) -> None:
+    writing.events(2)
+    async with showing(writing.path, size=(120, 24)) as screen:
+        await grown(screen, 2)
+        await screen.shows("RunPodSandbox")
+        writing.path.rename(writing.path.with_name("b.nriscope.db"))
+        await screen.shows("it was deleted, moved or replaced", "RunPodSandbox")
+
+
+async def test_a_container_narrows_every_view(writing: Writing) -> None:
+    session = writing.begin()
+    for name in ("app", "other"):
+        for method, message in life(container(name)):
+            writing.at_ns += SECOND
+            writing.recorder.capture(
+                session,
+                Captured(
+                    writing.at_ns,
+                    writing.at_ns,
+                    method,
+                    message.SerializeToString(),
+                    b"",
+                    0,
+                    "",
+                    9,
+                    0,
+                ),
+            )
+    async with showing(writing.path) as screen:
+        await grown(screen, 12)
+        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.press("i", "2")
+        await screen.shows("[2 Containers]", "> shop/web/other")
+        await screen.until(lambda: not screen.line("▸ app"))
+        await screen.press("1", "backspace")
+        await screen.shows("13 of 13")
