@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError
@@ -122,7 +122,7 @@ def place_of(recording: Recording, at_ns: int, first: int, newest: int) -> int:
             # Between the middle and this event there is none.
             high = middle
         else:
-            low = rows[0][0] + 1
+            low = max(middle, rows[0][0]) + 1
     return low
 
 
@@ -239,13 +239,13 @@ def _matches(
     upto = min(until, after + count)
     # To find the end of a range, SQLite reads what follows it, which may be damaged.
     which = "id > ? AND id <= ?" if count > 1 else "id > ? AND id = ?"
-    numbers = _found(recording, question, which, (after, upto))
+    numbers = _found(recording, question, which, (after, upto), (after, upto))
     if not numbers and upto < until:
         # Perhaps there is a large hole: to its end in one step.
         following = _numbers(
             recording, "SELECT id FROM event WHERE id > ? ORDER BY id LIMIT 1", upto
         )
-        upto = min(until, following[0][0] - 1) if following else until
+        upto = min(until, max(upto, following[0][0] - 1)) if following else until
     return Matches(numbers, upto)
 
 
@@ -254,33 +254,48 @@ def _matches_about(
 ) -> Matches:
     column = "pod" if isinstance(about, Pod) else "container"
     limit = _AMONG if question.condition else _STRETCH
-    rows = _numbers(
-        recording,
-        f"SELECT id FROM event WHERE {column} = ? AND id > ? AND id <= ? ORDER BY id LIMIT {limit}",
-        about.key,
-        after,
-        until,
-    )
-    numbers = array("q", (number for (number,) in rows))
+    with sound(recording):
+        rows = _numbers(
+            recording,
+            f"SELECT id FROM event WHERE {column} = ? AND id > ? AND id <= ? "
+            f"ORDER BY id LIMIT {limit}",
+            about.key,
+            after,
+            until,
+        )
+        numbers = _in_order((number for (number,) in rows), (after, until))
     upto = numbers[-1] if len(numbers) == limit else until
     if numbers and question.condition:
-        numbers = _found(recording, question, among(numbers), ())
+        numbers = _found(recording, question, among(numbers), (), (after, upto))
     return Matches(numbers, upto)
 
 
 def _found(
-    recording: Recording, question: Question, which: str, values: tuple[Value, ...]
+    recording: Recording,
+    question: Question,
+    which: str,
+    values: tuple[Value, ...],
+    bounds: tuple[int, int],
 ) -> array[int]:
     condition = f"({question.condition}) AND " if question.condition else ""
     with sound(recording):
-        found = array("q")
         rows = recording.connection.execute(
             f"SELECT id FROM events WHERE {condition}{which} ORDER BY id",
             [*question.values, *values],
         )
-        for row in rows:
-            found.append(number_of(row))
-        return found
+        return _in_order(map(number_of, rows), bounds)
+
+
+def _in_order(numbers: Iterable[int], bounds: tuple[int, int]) -> array[int]:
+    """These numbers, above the one bound and up to the other one. Raises RowError."""
+    after, until = bounds
+    found = array("q")
+    for number in numbers:
+        if not after < number <= until:
+            raise RowError("its rows are out of order")
+        found.append(number)
+        after = number
+    return found
 
 
 def among(numbers: Sequence[int]) -> str:

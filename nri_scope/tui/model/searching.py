@@ -59,7 +59,7 @@ def among_all(
         some = _numbers(
             recording, f"SELECT id FROM event WHERE id {compare} ? ORDER BY id {order} LIMIT 1", at
         )
-        if not some or (end - some[0]) * sign < 0:
+        if not some or (end - some[0]) * sign < 0 or (some[0] - at) * sign < 0:
             return
         at = some[0]
         last = min(end, at + _STEP) if forwards else max(end, at - _STEP)
