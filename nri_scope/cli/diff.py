@@ -156,6 +156,11 @@ def _perform(context: click.Context, options: Options) -> int:
     if len(more) > 1:
         raise UsageError(f"{len(things)} things are too many", "name FILE and WHAT, or two files")
 
+    if more and all(name.endswith(".json") for name in things):
+        raise UsageError(
+            f"{file} and {more[0]} look like OCI specs", "say --json-spec to compare them"
+        )
+
     from nri_scope.cli import diff_files
 
     if more and diff_files.is_recording(more[0]):

@@ -389,6 +389,7 @@ def test_files_that_are_no_recordings(
         (["--live", "--probes", "00,00"], "comes twice"),
         (["--live", "--probes", "00,xx"], "no plugin index"),
         (["--live", "--probes", ""], "no plugin index"),
+        (["x.json", "y.json"], "say --json-spec to compare them"),
         (["--json-spec", "x"], "--json-spec compares two files"),
         (["--json-spec", "x", "y"], "x: no such file or directory"),
         (["--json-spec", "/", "/"], "/: is a directory"),

@@ -63,9 +63,12 @@ class Gutter:
         lines: list[str] = []
         ranges = [owner for owner in self._owners if _is_range(owner)]
         if ranges:
+            # One between two connections explains best; others come from later events.
+            best = min(ranges, key=lambda owner: owner.or_runtime)
+            where = "" if best.or_runtime else ", between two connections that saw it"
+            indices = "this index" if best.first == best.last else "one of these indices"
             lines.append(
-                f"one of {ranges[0].index}: a plugin with one of these indices, between two "
-                "connections that saw it; nothing tells which"
+                f"one of {best.index}: a plugin with {indices}{where}; nothing tells which"
             )
         lines += (f"{safe(short(owner), self._most)}: {owner}" for owner in self._cut())
         if any(owner.who is Who.ONE_OF and owner.plugins for owner in self._owners):

@@ -63,6 +63,8 @@ def _fate(step: Step, *, there: bool) -> list[str]:
     match step.applied:
         case Applied.NO:
             return ["not applied"]
+        case Applied.DIFFERENTLY if there and step.change.kind == "removed":
+            return ["applied differently: its removal was asked for"]
         case Applied.DIFFERENTLY if there:
             return [f"applied differently: {_shown(step.change.after)} was asked for"]
         case Applied.DIFFERENTLY:

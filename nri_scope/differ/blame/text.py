@@ -15,7 +15,7 @@ from nri_scope.differ.render.values import clipped, shown
 from nri_scope.recorder.display import SHORT_ID
 from nri_scope.recorder.escape import columns, safe
 
-from .gutter import Gutter
+from .gutter import Gutter, short
 from .lines import UNMET, Line
 from .view import Fold, Row
 from .yamlvalue import fill, key
@@ -82,13 +82,15 @@ def summary(lines: Sequence[Line]) -> str:
     for line in lines:
         if line.changed and line.mark != UNMET and not line.heading:
             _, owner, _ = doing(line)
-            who = "unknown" if owner is None else str(owner)
+            who = "unknown" if owner is None else short(owner)
             counts[who] = counts.get(who, 0) + 1
     unmet = sum(line.mark == UNMET and not line.heading for line in lines)
     vain = f"; asked for and not applied: {unmet:,}" if unmet else ""
     if not counts:
         return f"no plugin changed any of {total:,} lines, as far as was seen{vain}"
-    listed = ", ".join(f"{who} {count:,}" for who, count in counts.items())
+    # Several plugins that it may have been are a list of their own.
+    separator = "; " if any("," in who for who in counts) else ", "
+    listed = separator.join(f"{who} {count:,}" for who, count in counts.items())
     return f"{total:,} line{'' if total == 1 else 's'}; changed: {listed}{vain}"
 
 

@@ -14,6 +14,8 @@ class Legend:
 
     def __init__(self) -> None:
         self._range = ""
+        self._later = False
+        """Whether nothing lies behind that range."""
         self._choice = ""
         self._ties: set[str] = set()
         self._evidence: set[Evidence] = set()
@@ -36,15 +38,16 @@ class Legend:
         if who.plugins:
             self._choice = self._choice or str(who)
         else:
-            self._range = self._range or f"one of {who.index}"
+            # One between two connections explains best; others come from later events.
+            if not self._range or (self._later and not who.or_runtime):
+                self._range, self._later = f"one of {who.index}", who.or_runtime
 
     def lines(self) -> list[str]:
         """Sentences; [] where nothing needs one."""
         found: list[str] = []
         if self._range:
-            found.append(
-                f"{self._range}: a plugin between two connections that we saw; nothing tells which"
-            )
+            what = "with such an index" if self._later else "between two connections that we saw"
+            found.append(f"{self._range}: a plugin {what}; nothing tells which")
         if self._choice:
             found.append(f"{self._choice}: any one of these or several; nothing tells which")
         if self._ties:

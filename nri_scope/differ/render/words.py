@@ -112,6 +112,8 @@ def asked(one: Asked, diff: RoundDiff, name_of: NameOf) -> str:
     return f"in vain: {owner(one.owner)} asked for{what}{value}{where}: {one.reason}"
 
 
+_BESIDE = ("ContainerStatus",)
+"""What no plugin is asked."""
 _TITLES = {
     "UpdateContainers": "UpdateContainers, asked out of turn",
     "ContainerStatus": "ContainerStatus, told over CRI",
@@ -180,7 +182,9 @@ def _all(plugins: Sequence[str]) -> str:
 
 
 def chain(diff: RoundDiff) -> list[tuple[str, tuple[str, ...]]]:
-    """Who was asked: what to call the list, and the plugins."""
+    """Who was asked: what to call the list, and the plugins; nobody where the CRI told."""
+    if diff.name in _BESIDE:
+        return []
     if diff.chain and set(diff.seen_by) <= set(diff.chain):
         seen = set(diff.seen_by)
         told = (name if name in seen else f"{name} (unseen)" for name in diff.chain)

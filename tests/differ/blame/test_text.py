@@ -164,6 +164,29 @@ def test_what_the_runtime_took_away_does_not_look_as_if_it_were_there() -> None:
     assert "runtime  │# … 2 lines by the runtime" in text(found)
 
 
+def test_what_was_to_be_removed_and_is_there_was_changed() -> None:
+    found = turns({"annotations": {"a": "x"}}, (ENV, {"annotations": {}}))
+    said = text(told(found, {"annotations": {"a": "z"}}))
+    line = next(line for line in said if "  a: " in line)
+    assert line == "30-env-injector T ~│  a: z  # applied differently: its removal was asked for"
+
+
+def test_only_owners_have_evidence() -> None:
+    found = told(history({}), {"linux": {"resources": {"cpu": {"shares": 1}}}})
+    said = [line for line in text(found, "full") if "│" in line]
+    assert [line.partition("│")[0].split() for line in said] == [[], [], [], ["runtime", "C"]]
+
+
+def test_what_may_be_the_runtimes_is_explained_without_a_connection_behind_it() -> None:
+    last = replace(RANGE, first="99", last="99", ties=(), or_runtime=True)
+    late = step("/annotations/a", None, "1", "added", last)
+    said = text(history({}, late), width=None)
+    assert "one of 99: a plugin with this index; nothing tells which" in said
+    assert said[1] == "1 line; changed: 99 or runtime 1"
+    both = text(history({}, late, step("/annotations/b", None, "1", "added", RANGE)), width=None)
+    assert any(line.startswith("one of 01–29: ") and "between two" in line for line in both)
+
+
 def test_a_path_has_its_own_vain_wishes_alone() -> None:
     found = turns(BEFORE, (ENV, AFTER))
     for path in ("/linux/resources/pids/limit", "/process/oomScoreAdj"):
