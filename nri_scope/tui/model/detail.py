@@ -7,7 +7,7 @@ for them any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -24,6 +24,7 @@ from nri_scope.tui.model.line import Line, Style, line
 from nri_scope.tui.model.painted import lines_of
 from nri_scope.tui.model.rows import Row
 from nri_scope.tui.model.stop import Stop
+from nri_scope.tui.model.wrapping import folded
 from nri_scope.tui.model.yamllines import MAX_MEMBERS, MAX_TEXT, clipped_text, yaml_lines
 
 
@@ -66,9 +67,9 @@ def detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[Line]:
     if wanted.tab is not Tab.SUMMARY:
         return _note("Only events have this tab: nothing was exchanged here.")
     if row.gap is not None:
-        return list(summary.of_gap(recording, row.gap))
+        return list(_folded(summary.of_gap(recording, row.gap), wanted))
     if row.session is not None:
-        return list(summary.of_session(row.session))
+        return list(_folded(summary.of_session(row.session), wanted))
     return _note(row.text)
 
 
@@ -76,7 +77,13 @@ def detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[Line]:
 
 
 def _summary(recording: Recording, event: Event, wanted: Wanted, _stop: Stop) -> Iterator[Line]:
-    return summary.of_event(recording, event, wanted.comment)
+    return _folded(summary.of_event(recording, event, wanted.comment), wanted)
+
+
+def _folded(lines: Iterable[Line], wanted: Wanted) -> Iterator[Line]:
+    """Long ones in several, below what they begin with."""
+    for one in lines:
+        yield from folded(one, wanted.width, summary.INDENT)
 
 
 def _container(recording: Recording, event: Event, _wanted: Wanted, stop: Stop) -> Iterator[Line]:

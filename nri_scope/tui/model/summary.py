@@ -13,7 +13,8 @@ from nri_scope.recorder.sound import sound
 from nri_scope.tui.model.line import Line, Part, Style
 from nri_scope.tui.model.yamllines import clipped_text
 
-_KEY_WIDTH = 11
+INDENT = 12
+"""Columns before what is said of something."""
 _LONG = 1_000
 """Characters of a text within a line."""
 _LISTED = 200
@@ -72,8 +73,8 @@ def of_gap(recording: Recording, gap: Gap) -> Iterator[Line]:
     if session is not None:
         yield _fact("session", f"{session.id}: {session.plugin} of {runtime(session)}")
     yield ()
-    yield (Part("Whatever happened in this time may be missing: what follows may", Style.DIM),)
-    yield (Part("look different without any event that shows why.", Style.DIM),)
+    said = "What happened in this time may be missing: what follows may look different without any "
+    yield (Part(f"{said}event that shows why.", Style.DIM),)
 
 
 def of_session(session: Session) -> Iterator[Line]:
@@ -213,7 +214,7 @@ def _ordinal(number: int) -> str:
 
 
 def _fact(key: str, *said: str | tuple[str, Style]) -> Line:
-    parts = [Part(f"{key:<{_KEY_WIDTH}} ", Style.KEY)]
+    parts = [Part(f"{key:<{INDENT}}", Style.KEY)]
     for one in said:
         text, style = (one, Style.PLAIN) if isinstance(one, str) else one
         if text:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from rich.cells import cell_len, get_character_cell_size
 
@@ -32,6 +33,10 @@ def shown(parts: Line) -> Line:
     return tuple(found)
 
 
+_NATURAL = frozenset(" ,;:/=")
+"""A row ends behind one of these where it can."""
+
+
 @lru_cache(maxsize=8)
 def pattern(text: str) -> re.Pattern[str] | None:
     """Finds `text` as it is, in upper or lower case; None for no text."""
@@ -43,20 +48,53 @@ def width(parts: Line) -> int:
     return cell_len(text_of(shown(parts)))
 
 
-def breaks(text: str, room: int) -> Sequence[int]:
+@lru_cache(maxsize=256)
+def breaks(text: str, room: int) -> tuple[int, ...]:
     """The columns at which the rows of a line begin, each row at most `room` columns wide.
 
     A character wider than that has a row of its own.
     """
-    if text.isascii():
-        return range(0, max(len(text), 1), room)
+    cuts = _cuts(text, room, room)
+    return tuple(cuts if text.isascii() else (cell_len(text[:cut]) for cut in cuts))
+
+
+def folded(parts: Line, room: int, indent: int) -> Iterator[Line]:
+    """What is shown of a line, in several where it is too long; all but the first are indented."""
+    parts = shown(parts)
+    text = text_of(parts)
+    indent = min(indent, room // 2)
+    cuts = [*_cuts(text, room, room - indent), len(text)]
+    for begin, end in pairwise(cuts):
+        row = [Part(" " * indent)] if begin else []
+        at = 0
+        for part in parts:
+            piece = part.text[max(0, begin - at) : max(0, end - at)]
+            if piece:
+                row.append(Part(piece, part.style))
+            at += len(part.text)
+        yield tuple(row)
+
+
+def _cuts(text: str, room: int, rest: int) -> list[int]:
+    """Where rows begin, by characters; the first is `room` columns wide, all others `rest`.
+
+    They end at natural places, unless that left half of them empty.
+    """
     found = [0]
-    at = 0
-    for char in text:
+    if len(text) <= room and text.isascii():
+        return found
+    used = natural = left = 0
+    for at, char in enumerate(text):
         size = get_character_cell_size(char)
-        if at + size - found[-1] > room and at > found[-1]:
-            found.append(at)
-        at += size
+        while used and used + size > room:
+            # What is behind the natural place goes on in the next row.
+            at_natural = natural > found[-1] and 2 * left >= room
+            found.append(natural if at_natural else at)
+            used = used - left if at_natural else 0
+            room = rest
+        used += size
+        if char in _NATURAL:
+            natural, left = at + 1, used
     return found
 
 

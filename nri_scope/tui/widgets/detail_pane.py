@@ -260,8 +260,8 @@ class DetailPane(Widget):
     def _wanted(self) -> Wanted | None:
         if self._row is None or self.is_hidden:
             return None
-        # Only these are laid out for a width; all other lines are wrapped as they are.
-        laid_out = self.tab in (Tab.CHANGES, Tab.BLAME)
+        # Only YAML is wrapped as it is; all other lines are laid out for a width.
+        laid_out = self.tab in (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
         width = self._body.scrollable_content_region.width if laid_out else 80
         full = self._full and self.tab is Tab.BLAME
         return Wanted(self._row, self.tab, max(width, 20), full, self._comment)

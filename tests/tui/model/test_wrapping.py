@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from nri_scope.tui.model.line import Line, Part, line, text_of
-from nri_scope.tui.model.wrapping import MAX_CHARACTERS, breaks, pieces, shown
+from nri_scope.tui.model.line import Line, Part, Style, line, text_of
+from nri_scope.tui.model.wrapping import MAX_CHARACTERS, breaks, folded, pieces, shown
 from tests.tui.hostile import NAMES, assert_harmless
 
 _TEXT = st.text(st.sampled_from("ab容🐳é "), max_size=40)
@@ -52,3 +52,23 @@ def test_what_is_long_is_cut_where_its_parts_together_are_too_long() -> None:
     found = text_of(shown((Part(half), Part(half), Part("z"))))
     assert found == f"{half}{half}… ({MAX_CHARACTERS + 1:,} characters in all)"
     assert shown(line("short")) == line("short")
+
+
+@given(_TEXT, st.integers(4, 20), st.integers(0, 12))
+def test_folded_lines_hold_everything_in_the_width_there_is(
+    text: str, room: int, indent: int
+) -> None:
+    found = list(folded((Part(text[:5], Style.KEY), Part(text[5:])), room, indent))
+    assert all(cell_len(text_of(one)) <= room for one in found)
+    margin = " " * min(indent, room // 2)
+    first, *rest = map(text_of, found)
+    assert all(one.startswith(margin) for one in rest)
+    assert "".join([first, *(one[len(margin) :] for one in rest)]) == text
+
+
+def test_rows_end_at_natural_places() -> None:
+    assert [text_of(one) for one in folded(line("one two three four"), 10, 2)] == [
+        "one two ",
+        "  three ",
+        "  four",
+    ]
