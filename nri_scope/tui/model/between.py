@@ -83,21 +83,33 @@ class Places:
             known = (gap.id, gap.from_ns)
             if known not in self._gaps:
                 self._gaps[known] = _place(recording, look, gap.from_ns, look.oldest)
-            yield GapHere(Key(self._gaps[known], 0, gap.from_ns, gap.id), gap)
+            yield GapHere(_key(self._gaps[known], gap.from_ns, _GAP, gap.id), gap)
 
     def _of_sessions(self, recording: Recording, look: Look) -> Iterator[Between]:
         spans = span_of(recording)
         for session in look.sessions:
             first, last = spans.get(session.id, (0, None))
             span = first, _ENDLESS - 1 if last is None else last
-            yield BeganHere(Key(first, 0, session.started_ns, session.id), session, span)
+            # What a ring removed was before it, as in `log`.
+            begin = look.oldest if first < look.oldest <= span[1] else first
+            key = _key(begin, session.started_ns, _BEGAN, session.id)
+            yield BeganHere(key, session, span)
             if session.ended_ns is None:
                 continue
             known = (session.id, session.ended_ns)
             if known not in self._ends:
                 lowest = max(look.oldest, first, span[1] + 1 if last is not None else 0)
                 self._ends[known] = _place(recording, look, session.ended_ns, lowest)
-            yield EndedHere(Key(self._ends[known], 0, session.ended_ns, session.id), session, span)
+            key = _key(self._ends[known], session.ended_ns, _ENDED, session.id)
+            yield EndedHere(key, session, span)
+
+
+# At one moment sessions end first, and begin last.
+_ENDED, _GAP, _BEGAN = range(3)
+
+
+def _key(before: int, at_ns: int, kind: int, number: int) -> Key:
+    return Key(before, 0, at_ns, (kind << 64) + number)
 
 
 def _place(recording: Recording, look: Look, at_ns: int, first: int) -> int:

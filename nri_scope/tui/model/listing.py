@@ -74,6 +74,9 @@ class Listing:
     @property
     def selected(self) -> Key | None:
         """The selected row's key; None in an empty view."""
+        if self.view.revision != self._revision:
+            # Rows have moved, and `grow` will find out where to.
+            return self._here
         return self.view.key_at(self.cursor) if self.cursor < self.length else None
 
     @property

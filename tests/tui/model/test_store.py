@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
@@ -16,9 +17,11 @@ from nri_scope.recorder.filter import parse
 from nri_scope.recorder.log import Log
 from nri_scope.recorder.model import Captured, Event, Gap
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.ring import MIN_SIZE
 from nri_scope.recorder.timeline import Began
-from nri_scope.recorder.writer import Recorder
+from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.tui.model import store as store_module
+from nri_scope.tui.model.listing import Listing, State
 from nri_scope.tui.model.rows import Kind, Row
 from nri_scope.tui.model.store import Growth, Store
 from nri_scope.tui.model.view import View
@@ -259,6 +262,34 @@ async def test_the_oldest_events_go_from_all_views(path: Path) -> None:
         assert events == list(range(31, 71))
         assert told(await everything(store, filtered))[-5:] == log(path, str(filtered.where))[-5:]
         assert store.facts.events == 40
+
+
+async def test_a_ring_that_turns_shows_what_the_log_would(tmp_path: Path) -> None:
+    path, chance = tmp_path / "x.nriscope.db", random.Random(1)
+    recorder = Recorder.open(path, limits=WriterLimits(max_size=MIN_SIZE))
+    session = recorder.begin_session(a_start(started_ns=START))
+    number = 0
+    async with opened(path) as store:
+        filtered = await store.view(parse("event:CreateContainer"))
+        listing, removed = Listing(filtered, 10), False
+        while not removed:
+            for number in range(number, number + 200):
+                reply = chance.randbytes(400)
+                recorder.capture(session, item(number, number / 100)._replace(reply=reply))
+            if listing.new_count > 3:
+                listing.pause()
+            selected = listing.selected
+            removed = (await store.refresh()).removed
+            listing.grow()
+            if listing.state is State.PAUSED and selected is not None:
+                assert listing.selected == selected or not filtered.shows(selected.event)
+            await asyncio.sleep(0.01)
+        recorder.end_session(session, "done", at(number / 100 + 1))
+        recorder.close()
+        while await store.refresh():
+            pass
+        assert told(await everything(store, store.all)) == log(path)
+        assert told(await everything(store, filtered)) == log(path, "event:CreateContainer")
 
 
 async def test_a_refresh_that_is_given_up_loses_nothing(path: Path) -> None:
