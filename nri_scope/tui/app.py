@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import ClassVar, Protocol
 
-from textual import on
+from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container as Box
@@ -17,7 +17,7 @@ from textual.containers import Vertical
 from textual.filter import Monochrome, NoColor
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import ContentSwitcher, Static
+from textual.widgets import ContentSwitcher, Input, Static
 
 from nri_scope.errors import FilterError, NriScopeError
 from nri_scope.recorder.escape import safe
@@ -144,6 +144,20 @@ class ScopeApp(App[None], inherit_bindings=False):
         """The open recording."""
         assert self._store is not None
         return self._store
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys do what they do before the next one is looked at.
+
+        Textual sends a key to the widget with the focus first, and by the time that it comes back
+        the next ones are under way: what somebody types fast after the key that opens a line would
+        not go into that line.
+        """
+        is_key = isinstance(event, events.Key) and not event.is_forwarded
+        if is_key and not isinstance(self.focused, Input):
+            assert isinstance(event, events.Key)
+            if await self._check_bindings(event.key):
+                return
+        await super().on_event(event)
 
     # -- what is on the screen ----------------------------------------------------------------
 
@@ -340,6 +354,18 @@ class ScopeApp(App[None], inherit_bindings=False):
     def action_mode_containers(self) -> None:
         """Show pods and containers."""
         self.show_mode("containers")
+
+    def action_mode_timeline(self) -> None:
+        """Show the timeline."""
+        self.show_mode("timeline")
+
+    def action_mode_plugins(self) -> None:
+        """Show the chain of plugins."""
+        self.show_mode("plugins")
+
+    def action_mode_sessions(self) -> None:
+        """Show the sessions."""
+        self.show_mode("sessions")
 
     # -- details --------------------------------------------------------------------------------
 

@@ -10,6 +10,9 @@ from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.keys import Keymap, Scope
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.widgets.board import Board
+from nri_scope.tui.widgets.chain import Chain
+from nri_scope.tui.widgets.sessions import Sessions
+from nri_scope.tui.widgets.timeline import Timeline
 from nri_scope.tui.widgets.tree import Tree
 
 EVENTS = "events"
@@ -25,5 +28,10 @@ class ViewKind:
     make: Callable[[Store, Context, Keymap], Board]
 
 
-BOARDS: tuple[ViewKind, ...] = (ViewKind("containers", Scope.CONTAINERS, Tree),)
+BOARDS: tuple[ViewKind, ...] = (
+    ViewKind("containers", Scope.CONTAINERS, Tree),
+    ViewKind("timeline", Scope.TIMELINE, Timeline),
+    ViewKind("plugins", Scope.PLUGINS, Chain),
+    ViewKind("sessions", Scope.SESSIONS, Sessions),
+)
 """In the order of their keys."""

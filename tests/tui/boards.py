@@ -22,7 +22,7 @@ from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.widgets.board import Board
-from nri_scope.tui.widgets.messages import Failed, Narrow, OpenEvent, RowChosen, Said
+from nri_scope.tui.widgets.messages import Failed, Narrow, OpenEvent, RowChosen, Said, SetFilter
 from tests.replay.recordings import START_NS, container, life, run_pod
 
 T = TypeVar("T", bound=Message)
@@ -47,6 +47,9 @@ class BoardApp(App[None]):
         self.told.append(message)
 
     def on_row_chosen(self, message: RowChosen) -> None:
+        self.told.append(message)
+
+    def on_set_filter(self, message: SetFilter) -> None:
         self.told.append(message)
 
     def on_said(self, message: Said) -> None:
@@ -85,7 +88,9 @@ class Shown:
 
     def last(self, kind: type[T]) -> T:
         """The newest message of this kind."""
-        return next(message for message in reversed(self.app.told) if isinstance(message, kind))
+        found = [message for message in self.app.told if isinstance(message, kind)]
+        assert found, f"nobody was told {kind.__name__}"
+        return found[-1]
 
     @property
     def screen(self) -> list[str]:

@@ -177,7 +177,7 @@ def place_words(place: Place) -> str:
         case What.OURS:
             return f"{place.name}: our own connection; the time is what we took to answer"
         case What.BETWEEN:
-            return f"{place.name}: {place.between}; with what the runtime itself takes"
+            return f"{place.name}: {place.between}, the runtime included"
         case What.NAMED:
             return f"{place.name}: known from its changes alone; nobody saw how long it takes"
     return f"{place.name}: seen itself; the time is from request to reply"

@@ -167,13 +167,14 @@ class Lives:
             reached = self._stages[stage]
             reached[slot] = reached[slot] or at_ns
 
-    def spans(self) -> Iterator[tuple[int, int, int]]:
-        """For each its key and when it began and ended."""
-        removed = self._stages[Stage.REMOVED]
-        for key, first, last, gone in zip(
-            self.keys, self.first_ns, self.last_ns, removed, strict=False
-        ):
-            yield key, first, max(gone, last) if gone else FOR_EVER
+    def span(self, key: int) -> tuple[int, int]:
+        """When it began and ended, as `Life` has it; zeros for one that is not known."""
+        slot = self._find(key)
+        if slot is None:
+            return 0, 0
+        removed = self._stages[Stage.REMOVED][slot]
+        end = max(removed, self.last_ns[slot]) if removed else FOR_EVER
+        return self.first_ns[slot], end
 
     def _find(self, key: int) -> int | None:
         keys = self.keys

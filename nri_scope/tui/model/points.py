@@ -88,18 +88,19 @@ def _between(
                 most,
             ),
         )
-        return [_point(row) for row in rows]
+        names: dict[str, str] = {}
+        return [_point(row, names) for row in rows]
 
 
-def _point(row: tuple[object, ...]) -> Point:
+def _point(row: tuple[object, ...], names: dict[str, str]) -> Point:
     at_ns, number, event, status, changed = row
     if not (isinstance(at_ns, int) and isinstance(number, int) and isinstance(event, str)):
         raise RowError("an event has values of a wrong type")
     stage = STAGES.get(event)
     did = bool(changed) or event in _UPDATES
-    return Point(
-        at_ns, number, kind_of(stage[0] if stage else None, ok=status == Status.OK, changed=did)
-    )
+    kind = kind_of(stage[0] if stage else None, ok=status == Status.OK, changed=did)
+    # Thousands of events have a handful of names.
+    return Point(at_ns, number, kind, names.setdefault(event, event))
 
 
 def next_point(

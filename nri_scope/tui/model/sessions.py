@@ -6,8 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from nri_scope.nri.events import events_in
 from nri_scope.recorder.display import clock, day, duration, runtime
 from nri_scope.recorder.model import Gap, Session
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rows import number_of
+from nri_scope.recorder.sound import sound
 from nri_scope.tui.model.grid import Field, Grid
 from nri_scope.tui.model.line import Line, Part, Style
 from nri_scope.tui.model.tally import Counts
@@ -146,4 +150,14 @@ def connection_words(entry: Connection) -> str:
         )
         if ms
     ]
-    return "; ".join([f"session {session.id}, mask {session.mask:#06x}", *limits])
+    asked = f"{len(events_in(session.mask))} events" if session.mask else "all events"
+    return "; ".join([f"session {session.id}: subscribed to {asked}", *limits])
+
+
+def event_after(recording: Recording, at_ns: int) -> int | None:
+    """The first event that is not earlier; None where none is. Raises RecordingError."""
+    with sound(recording):
+        row = recording.connection.execute(
+            "SELECT id FROM event WHERE at_ns >= ? ORDER BY id LIMIT 1", (at_ns,)
+        ).fetchone()
+        return number_of(row) if row is not None else None

@@ -61,21 +61,34 @@ class Tally:
         self.counts: dict[int, Counts] = {}
         """By the numbers of sessions; without those that have no event."""
         self.newest = 0
+        self.outdated = False
+        """The oldest events were removed since: it has to be counted anew."""
+        self.in_rounds = 0
+        """The newest event whose time in plugins is counted; 0 where there is no chain to see."""
         self._latency = Latency()
         self._rounds: Rounds | None = None
-        self._in_rounds = 0
+        self._oldest = 0
 
     def step(self, recording: Recording) -> bool:
         """Read on; False where nothing is left. Raises RecordingError."""
+        return self.count_step(recording) or (self._has_chain() and self._follow(recording))
+
+    def count_step(self, recording: Recording) -> bool:
+        """Read on for the counts alone, which takes much less; otherwise as `step`."""
         self.sessions = tuple(recording.sessions())
-        if self._count(recording):
-            return True
-        return self._has_chain() and self._follow(recording)
+        self._look_for_the_oldest(recording)
+        return self._count(recording)
+
+    def finish(self) -> None:
+        """Nothing more comes: the newest round counts, too."""
+        last = self._rounds.flush() if self._rounds is not None else None
+        if last is not None:
+            self._latency.feed(last)
 
     def times(self) -> tuple[TimeIn, ...]:
         """The time in plugins, and between two connections; as `differ.latency.latency`.
 
-        The newest round counts when the next one began.
+        The newest round counts when the next one began, or after `finish`.
         """
         return self._latency.result()
 
@@ -86,6 +99,14 @@ class Tally:
         for one in counts:
             every.extend(one.times)
         return Took.of(every)
+
+    def _look_for_the_oldest(self, recording: Recording) -> None:
+        with sound(recording):
+            (oldest,) = recording.connection.execute(
+                "SELECT coalesce(min(id), 0) FROM event"
+            ).fetchone()
+        self.outdated = self.outdated or (self._oldest != 0 and oldest != self._oldest)
+        self._oldest = self._oldest or oldest
 
     def _count(self, recording: Recording) -> bool:
         with sound(recording):
@@ -117,11 +138,11 @@ class Tally:
         if self._rounds is None:
             self._rounds = Rounds.of(self.sessions)
         self._rounds.sessions = {session.id: session for session in self.sessions}
-        for count, event in enumerate(recording.events(after_id=self._in_rounds), 1):
+        for count, event in enumerate(recording.events(after_id=self.in_rounds), 1):
             over = self._rounds.feed(event)
             if over is not None:
                 self._latency.feed(over)
-            self._in_rounds = event.id
+            self.in_rounds = event.id
             if count == _WHOLE:
                 return True
         return False

@@ -191,6 +191,8 @@ class Point(NamedTuple):
     at_ns: int
     event: int
     kind: Kind
+    name: str = ""
+    """What happened."""
 
 
 def kind_of(stage: Stage | None, *, ok: bool, changed: bool) -> Kind:
@@ -220,14 +222,14 @@ def unobserved(sessions: Iterable[Session], gaps: Iterable[Gap]) -> tuple[Interv
     """When something may have happened that is not recorded, in order and apart from each other.
 
     Gaps, and the times between sessions. What was before the first and after the last is not among
-    it. A session whose recorder was killed counts until the next one begins.
+    it. What a session whose recorder was killed did not see is a gap already, noted by the next.
     """
     found = [Interval(gap.from_ns, max(gap.to_ns, gap.from_ns + 1)) for gap in gaps]
     latest: int | None = None
     for session in sorted(sessions, key=lambda session: session.started_ns):
         if latest is not None and session.started_ns > latest:
             found.append(Interval(latest, session.started_ns))
-        ended = session.started_ns if session.ended_ns is None else session.ended_ns
+        ended = FOR_EVER if session.ended_ns is None else session.ended_ns
         latest = max(latest or ended, ended)
     merged: list[Interval] = []
     for one in sorted(found):
@@ -282,7 +284,7 @@ def lane(
         if begin < end:
             _fill(cells, window, begin, end, Part(*UNOBSERVED))
     drawn: dict[int, Kind] = {}
-    for at_ns, _, kind in points:
+    for at_ns, _, kind, _ in points:
         column = window.column(at_ns, width)
         if 0 <= column < width:
             sign, style = SIGNS[max(kind, drawn.get(column, kind))]

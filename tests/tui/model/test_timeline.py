@@ -198,7 +198,7 @@ def test_lanes_are_as_wide_as_the_window_and_show_every_event_in_it(
     cells = lane(life(*times), points, WINDOW, width, until_ns=NOW + 10 * SECOND)
     assert len(cells) == width and all(len(cell.text) == 1 for cell in cells)
     assert text_of(joined(cells)) == "".join(cell.text for cell in cells)
-    for at_ns, _, kind in points:
+    for at_ns, _, kind, _ in points:
         if WINDOW.shows(at_ns):
             here = [p.kind for p in points if WINDOW.column(p.at_ns, width) == WINDOW.column(
                 at_ns, width) and WINDOW.shows(p.at_ns)]  # fmt: skip

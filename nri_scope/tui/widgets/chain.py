@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chain of plugins in call order: calls, times against the deadline, errors, changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
+from textual.binding import BindingType
+
+from nri_scope.recorder.filter.tree import quote
+from nri_scope.tui.bindings import bindings
+from nri_scope.tui.model.chain import FIELDS, Place, place_line, place_words, places
+from nri_scope.tui.model.grid import Grid
+from nri_scope.tui.model.keys import Scope
+from nri_scope.tui.model.line import Line, line
+from nri_scope.tui.model.store import Store
+from nri_scope.tui.model.tally import Tally
+from nri_scope.tui.widgets.board import Board, BoardLines
+from nri_scope.tui.widgets.lines import Lines
+from nri_scope.tui.widgets.messages import SetFilter
+
+_TALLIES: WeakKeyDictionary[Store, Tally] = WeakKeyDictionary()
+"""One for each recording: the chain and the sessions have it together."""
+_REST = 10
+"""So many times as long as it took to sort all times, they are not sorted again."""
+
+
+def tally_of(store: Store) -> Tally:
+    """What was counted; anew where the oldest events were removed since."""
+    tally = _TALLIES.get(store)
+    if tally is None or tally.outdated:
+        tally = _TALLIES[store] = Tally()
+    return tally
+
+
+class ChainLines(BoardLines, inherit_bindings=False):
+    """The places of the chain."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.PLUGINS)
+
+
+class _Source:
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+
+    def __len__(self) -> int:
+        return len(self._chain.places)
+
+    def __getitem__(self, index: int) -> Line | None:
+        return place_line(self._chain.places[index], self._chain.grid)
+
+
+class Chain(Board):
+    """The chain. Enter shows the events of a plugin connection, or what a plugin changed."""
+
+    FOOT_LINES: ClassVar[int] = 2
+
+    def make_body(self) -> ChainLines:
+        """With a cursor."""
+        return ChainLines(cursor=True)
+
+    def on_mount(self) -> None:
+        """Nothing is known yet."""
+        super().on_mount()
+        self.places: tuple[Place, ...] = ()
+        self.grid = Grid.of(FIELDS, 80)
+        self._counted = -1
+        self._again_at = 0.0
+        self.body.empty = "reading…"
+        self.body.show(_Source(self))
+
+    async def work(self) -> None:
+        """Count what is new; the times are sorted anew, though not all the time."""
+        tally = tally_of(self.store)
+        if await self._count(tally):
+            return
+        known = tally.newest + len(tally.sessions)
+        if known == self._counted:
+            return
+        if time.monotonic() < self._again_at:
+            self.set_timer(max(0.1, self._again_at - time.monotonic()), self.update)
+            return
+        began = time.monotonic()
+        self.places = await self.store.run(lambda _: places(tally))
+        now = time.monotonic()
+        self._again_at = now + _REST * (now - began)
+        self._counted = known
+        self._say_empty()
+        self.body.changed()
+        self.refresh_words()
+
+    async def _count(self, tally: Tally) -> bool:
+        """Read on; True where it has to be done anew."""
+        while await self.store.run(tally.step):
+            self.say_reading(self.part_of(min(tally.newest, tally.in_rounds or tally.newest)))
+        if tally.outdated:
+            await self.update()
+        elif not self.store.facts.growing:
+            tally.finish()
+        return tally.outdated
+
+    def _say_empty(self) -> None:
+        growing = self.store.facts.growing
+        self.body.empty = (
+            "no plugin connection yet: the first one comes when the runtime configures it"
+            if growing
+            else "there is no plugin connection in this recording"
+        )
+
+    def resized(self) -> None:
+        """Other columns."""
+        self.grid = Grid.of(FIELDS, self.room)
+        self.head.show((self.grid.head(),))
+
+    @property
+    def place(self) -> Place | None:
+        """What the cursor is on."""
+        return self.places[self.body.cursor] if self.body.cursor < len(self.places) else None
+
+    @property
+    def selected_event_id(self) -> int | None:
+        """The first event of the newest session of a connection."""
+        return (self.place.first_event or None) if self.place is not None else None
+
+    def words(self) -> Sequence[Line]:
+        """What the place is; and what is not shown here."""
+        place = self.place
+        if place is None:
+            return ()
+        narrowed = self.context.where_text or self.context.about is not None
+        note = "counts the whole recording, whatever it is narrowed to" if narrowed else ""
+        return line(place_words(place)), line(note)
+
+    def on_lines_opened(self, message: Lines.Opened) -> None:
+        """Enter: the events of a connection, or what a plugin changed."""
+        message.stop()
+        place = self.place
+        if place is None:
+            return
+        if place.first_event:
+            self.post_message(SetFilter(f"plugin:{quote(place.name)}"))
+        elif place.changes:
+            self.post_message(SetFilter(f"owner:{quote(place.name)}"))

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runtimes, plugin connections and reconnects, why they ended, and gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from nri_scope.errors import NriScopeError
+from nri_scope.recorder.model import Gap
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.bindings import bindings
+from nri_scope.tui.model.grid import Grid
+from nri_scope.tui.model.keys import Scope
+from nri_scope.tui.model.line import Line, line
+from nri_scope.tui.model.sessions import (
+    FIELDS,
+    Connection,
+    Entry,
+    Runtime,
+    connection_words,
+    entries,
+    entry_line,
+    event_after,
+    gap_words,
+)
+from nri_scope.tui.widgets.board import Board, BoardLines
+from nri_scope.tui.widgets.chain import tally_of
+from nri_scope.tui.widgets.lines import Lines
+from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
+
+
+class SessionLines(BoardLines, inherit_bindings=False):
+    """The lines of the sessions."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.SESSIONS)
+
+
+class _Source:
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def __len__(self) -> int:
+        return len(self._sessions.entries)
+
+    def __getitem__(self, index: int) -> Line | None:
+        sessions = self._sessions
+        growing = sessions.store.facts.growing
+        entry = sessions.entries[index]
+        return entry_line(entry, sessions.grid, sessions.now_ns, growing=growing)
+
+
+class Sessions(Board):
+    """Sessions, with the gaps between. Enter goes to the first event of one, or behind a gap."""
+
+    FOOT_LINES: ClassVar[int] = 2
+
+    def make_body(self) -> SessionLines:
+        """With a cursor."""
+        return SessionLines(cursor=True)
+
+    def on_mount(self) -> None:
+        """Nothing is known yet."""
+        super().on_mount()
+        self.entries: tuple[Entry, ...] = ()
+        self.grid = Grid.of(FIELDS, 80)
+        self.body.empty = "reading…"
+        self.body.show(_Source(self))
+
+    async def work(self) -> None:
+        """Read sessions and gaps, then count the events of each."""
+        tally = tally_of(self.store)
+        more = True
+        while more:
+            more = await self.store.run(tally.count_step)
+            if tally.outdated:
+                await self.update()
+                return
+            gaps = await self.store.run(lambda recording: recording.gaps())
+            self._show(entries(tally.sessions, gaps, tally.counts))
+            self.say_reading(self.part_of(tally.newest) if more else "")
+
+    def _show(self, found: tuple[Entry, ...]) -> None:
+        at = self.entry
+        self.entries = found
+        growing = self.store.facts.growing
+        self.body.empty = (
+            "no session yet: one begins when a runtime accepts the plugin connection"
+            if growing
+            else "there is no session in this recording"
+        )
+        self.body.changed()
+        if at is not None and at != self.entry:
+            keys = [_key(entry) for entry in found]
+            if _key(at) in keys:
+                self.body.go_to(keys.index(_key(at)))
+        self.refresh_words()
+
+    def resized(self) -> None:
+        """Other columns."""
+        self.grid = Grid.of(FIELDS, self.room)
+        self.head.show((self.grid.head(),))
+
+    @property
+    def entry(self) -> Entry | None:
+        """What the cursor is on."""
+        return self.entries[self.body.cursor] if self.body.cursor < len(self.entries) else None
+
+    @property
+    def selected_event_id(self) -> int | None:
+        """The first event of a session."""
+        entry = self.entry
+        return (entry.counts.first_event or None) if isinstance(entry, Connection) else None
+
+    def words(self) -> Sequence[Line]:
+        """What a line has no room for."""
+        narrowed = self.context.where_text or self.context.about is not None
+        note = "shows the whole recording, whatever it is narrowed to" if narrowed else ""
+        match self.entry:
+            case Connection() as entry:
+                return line(connection_words(entry)), line(note)
+            case Gap() as gap:
+                return line(gap_words(gap)), line(note)
+        return line(note), ()
+
+    def on_lines_opened(self, message: Lines.Opened) -> None:
+        """Enter: go there in the list of events."""
+        message.stop()
+        entry = self.entry
+        if isinstance(entry, Gap):
+            self.begin("after", partial(self._open_after, entry.from_ns))
+        elif isinstance(entry, Connection):
+            number = entry.counts.first_event
+            if number:
+                self.post_message(OpenEvent(number))
+            else:
+                self.post_message(Said("this session has no event"))
+
+    async def _open_after(self, at_ns: int) -> None:
+        def find(recording: Recording) -> int | None:
+            return event_after(recording, at_ns)
+
+        try:
+            number = await self.store.run(find)
+        except NriScopeError as error:
+            self.post_message(Failed(error))
+            return
+        if number is None:
+            self.post_message(Said("no event came after this gap"))
+        else:
+            self.post_message(OpenEvent(number))
+
+
+def _key(entry: Entry) -> tuple[str, object]:
+    match entry:
+        case Runtime():
+            return "runtime", entry
+        case Gap():
+            return "gap", entry.id
+        case Connection():
+            return "session", entry.session.id
