@@ -273,9 +273,10 @@ async def test_a_ring_that_turns_shows_what_the_log_would(tmp_path: Path) -> Non
         filtered = await store.view(parse("event:CreateContainer"))
         listing, removed = Listing(filtered, 10), False
         while not removed:
-            for number in range(number, number + 200):
+            for _ in range(200):
                 reply = chance.randbytes(400)
                 recorder.capture(session, item(number, number / 100)._replace(reply=reply))
+                number += 1
             if listing.new_count > 3:
                 listing.pause()
             selected = listing.selected
@@ -330,8 +331,8 @@ async def test_the_newest_events_are_shown_before_all_are_looked_through(
     monkeypatch.setattr(store_module, "_AT_ONCE", 10)
     async with opened(many) as store:
         assert not store.all.complete
-        page = await store.rows(store.all, store.all.length - 20, 20)
-        revision, newest = store.all.revision, page[-1].key
+        revision = store.all.revision
+        newest = (await store.rows(store.all, store.all.length - 20, 20))[-1].key
         found = await until(store, lambda: store.all.complete)
         found.append(await store.refresh())
         assert store.all.revision != revision
