@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from nri_scope.differ import Differ, History, RoundDiff, Step
 from nri_scope.nri.subject import decode_request
 from nri_scope.recorder import assembly, lookup
 from nri_scope.recorder.check import has_effects
-from nri_scope.recorder.model import Container, Event, Role
+from nri_scope.recorder.model import Container, Event, Pod, Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import number_of
 from nri_scope.recorder.sound import sound
@@ -29,8 +29,11 @@ _ANY = "CreateContainer"
 class Excerpt:
     """What the differ makes of the events about some containers."""
 
-    def __init__(self, differ: Differ, rounds: Sequence[RoundDiff]) -> None:
+    def __init__(
+        self, differ: Differ, rounds: Sequence[RoundDiff], names: Mapping[str, str]
+    ) -> None:
         self._differ = differ
+        self._names = names
         self.rounds = rounds
         """In order; where the CRI told what became of the changes, they say so."""
 
@@ -43,8 +46,8 @@ class Excerpt:
         return next((one for one in self.rounds if event_id in one.events), None)
 
     def name_of(self, thing_id: str) -> str:
-        """``ns/pod/container`` of a container, else the beginning of the id."""
-        return self._differ.name_of(thing_id)
+        """``ns/pod/container`` of a container, ``ns/pod`` of a pod; else how the id begins."""
+        return self._names.get(thing_id) or self._differ.name_of(thing_id)
 
 
 def of_container(recording: Recording, container: Container, stop: Stop) -> Excerpt:
@@ -62,11 +65,16 @@ def of_event(recording: Recording, event: Event, stop: Stop) -> Excerpt:
     touched = _touched(recording, event, [one.key for one in own])
     others = [by_key[key] for key in touched[:_BESIDE] if key in by_key]
     containers = list({one.key: one for one in (*own, *others)}.values())
-    return _excerpt(recording, containers, stop, near=_near(recording, event))
+    pods = [pod for pod in recording.pods() if pod.id == event.pod_id]
+    return _excerpt(recording, containers, stop, _near(recording, event), pods)
 
 
 def _excerpt(
-    recording: Recording, containers: Sequence[Container], stop: Stop, near: Iterable[int] = ()
+    recording: Recording,
+    containers: Sequence[Container],
+    stop: Stop,
+    near: Iterable[int] = (),
+    pods: Iterable[Pod] = (),
 ) -> Excerpt:
     sessions = recording.sessions()
     differ = Differ(
@@ -85,7 +93,9 @@ def _excerpt(
     rounds += differ.flush()
     if any(session.role == Role.CRI for session in sessions):
         rounds = _with_outcome(rounds, differ)
-    return Excerpt(differ, rounds)
+    names = {one.id: lookup.container_name(one) for one in containers}
+    names |= {pod.id: lookup.pod_name(pod) for pod in pods}
+    return Excerpt(differ, rounds, names)
 
 
 def _events(

@@ -48,13 +48,18 @@ def width(parts: Line) -> int:
     return cell_len(text_of(shown(parts)))
 
 
+def hanging(text: str, room: int) -> int:
+    """By how many columns all rows of a line but the first are indented: more than that is."""
+    begins = len(text) - len(text.lstrip(" "))
+    return min(begins + 2, room // 2)
+
+
 @lru_cache(maxsize=256)
 def breaks(text: str, room: int) -> tuple[int, ...]:
-    """The columns at which the rows of a line begin, each row at most `room` columns wide.
-
-    A character wider than that has a row of its own.
+    """The columns at which the rows of a line begin, each with its indentation at most `room`
+    columns wide. A character wider than that has a row of its own.
     """
-    cuts = _cuts(text, room, room)
+    cuts = _cuts(text, room, room - hanging(text, room))
     return tuple(cuts if text.isascii() else (cell_len(text[:cut]) for cut in cuts))
 
 

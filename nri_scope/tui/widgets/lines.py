@@ -25,7 +25,7 @@ from textual.strip import Strip
 from nri_scope.tui.bindings import bindings
 from nri_scope.tui.model.keys import Scope
 from nri_scope.tui.model.line import Line, Part, Source, Style, line, text_of
-from nri_scope.tui.model.wrapping import breaks, pattern, pieces, shown, width
+from nri_scope.tui.model.wrapping import breaks, hanging, pattern, pieces, shown, width
 from nri_scope.tui.widgets.messages import Said
 
 MAX_WRAPPED = 20_000
@@ -349,12 +349,13 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             return Strip.blank(room, style)
         index, part = self._at(row)
         strip = self._strip(index)
-        begin, end = self.scroll_offset.x, self.scroll_offset.x + room
+        begin, end, indent = self.scroll_offset.x, self.scroll_offset.x + room, 0
         if self._starts:
             cuts = breaks(strip.text, self._room)
             part = min(part, len(cuts) - 1)
             begin = cuts[part]
             end = cuts[part + 1] if part + 1 < len(cuts) else strip.cell_length
+            indent = hanging(strip.text, self._room) if part else 0
         elif strip.cell_length > self._widest:
             self._widest = strip.cell_length
             self.call_later(self._widen)
@@ -365,7 +366,10 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
                 [Segment(text, (own or style) + over) for text, own, _ in strip],
                 strip.cell_length,
             )
-        return strip.crop(begin, end).adjust_cell_length(room, style)
+        strip = strip.crop(begin, end)
+        if indent:
+            strip = Strip.join([Strip.blank(indent, style), strip])
+        return strip.adjust_cell_length(room, style)
 
     def _widen(self) -> None:
         if not self._starts:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ import RoundDiff, reading
+from nri_scope.recorder.display import subject
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model import excerpt
 from nri_scope.tui.model.stop import Stop
@@ -26,6 +27,10 @@ def test_the_round_of_every_event_is_the_one_of_the_whole_recording(
         for event in recording.events():
             found = excerpt.of_event(recording, event, Stop())
             assert found.round_of(event.id) == whole.get(event.id)
+            if event.container:
+                assert found.name_of(event.container_id) == subject(event)
+            elif event.pod:
+                assert found.name_of(event.pod_id) == subject(event)
 
 
 def test_a_containers_history_is_the_one_of_blame(tmp_path: Path) -> None:

@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from nri_scope.tui.model.line import Line, Part, Style, line, text_of
-from nri_scope.tui.model.wrapping import MAX_CHARACTERS, breaks, folded, pieces, shown
+from nri_scope.tui.model.wrapping import MAX_CHARACTERS, breaks, folded, hanging, pieces, shown
 from tests.tui.hostile import NAMES, assert_harmless
 
 _TEXT = st.text(st.sampled_from("ab容🐳é "), max_size=40)
 
 
-@given(_TEXT, st.integers(2, 12))
+@given(_TEXT, st.integers(4, 12))
 def test_rows_hold_all_of_a_line_and_none_is_too_wide(text: str, room: int) -> None:
     cuts = [*breaks(text, room), cell_len(text)]
     assert cuts[0] == 0
-    assert all(0 <= after - before <= room for before, after in pairwise(cuts))
+    widths = [after - before for before, after in pairwise(cuts)]
+    assert 0 <= widths[0] <= room
+    assert all(0 < one <= room - hanging(text, room) for one in widths[1:])
     # No cut goes through a character.
     edges = {cell_len(text[:at]) for at in range(len(text) + 1)}
     assert edges.issuperset(cuts)

@@ -170,12 +170,12 @@ class TestWrapping:
         lines = Lines([line("a" * 50), line("b" * 10)])
         async with _App(lines).run_test(size=(21, 10)) as pilot:
             await _press(pilot, "W")
-            assert _shown(lines)[:4] == ["a" * 20, "a" * 20, "a" * 10, "b" * 10]
+            assert _shown(lines)[:4] == ["a" * 20, f"  {'a' * 18}", f"  {'a' * 12}", "b" * 10]
 
     async def test_no_wide_character_is_cut_in_two(self) -> None:
         lines = Lines([line(f"a{WIDE * 10}")], wrap=True)
         async with _App(lines).run_test(size=(21, 10)):
-            assert "".join(_shown(lines)[:4]) == f"a{WIDE * 10}"
+            assert "".join(row.strip() for row in _shown(lines)[:5]) == f"a{WIDE * 10}"
 
     async def test_begins_with_the_line_that_was_on_top(self) -> None:
         lines = Lines([line(f"{number:03} " + "x" * 60) for number in range(100)])
@@ -247,6 +247,6 @@ class TestWhatStrangersWrote:
             lines.scroll_to(lines.max_scroll_x, lines.max_scroll_y, animate=False, force=True)
             await pilot.pause()
             # It may be broken between two words.
-            text = text_on(lines).replace("\n", " ").replace("  ", " ")
-            assert "… (10,485,760 characters in all)" in text
+            text = "".join(text_on(lines).split())
+            assert "…(10,485,760charactersinall)" in text
             assert sum(len(part) for part in lines._strip(0).text) < 5_000
