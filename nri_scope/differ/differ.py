@@ -8,10 +8,9 @@ from typing import cast
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.subject import container_of
 from nri_scope.recorder.display import SHORT_ID
-from nri_scope.recorder.model import Event, Gap, Role, Session
+from nri_scope.recorder.model import Event, Gap, Session
 
 from . import applied, creation, later, told, updates
 from .chain import Chain
@@ -35,6 +34,11 @@ from .rounds import (
     Station,
 )
 from .spans import spans
+
+TOLD_MAX = 16 << 20
+"""Bytes of what may wait for a round to be over."""
+_TOLD_BYTES = 1 << 10
+"""For each event that waits."""
 
 
 class Differ:
@@ -76,6 +80,7 @@ class Differ:
         """Who may have changed a container unseen, until an event shows it."""
         self._told: list[Round] = []
         """What came from beside the chain while a round was open."""
+        self._told_bytes = 0
         self._doing: dict[str, bool] = {}
         """Containers that were updated a moment ago: whether it takes an event of their own to
         know that the runtime has done it, or just any."""
@@ -97,7 +102,9 @@ class Differ:
             return found if self._creation is not None else [*found, *self._take_told()]
         # It came while other things were on their way, and may be about what they lead to.
         self._told.append(over)
-        return [] if self._rounds.goes_on or self._awaits_validation else self.flush()
+        self._told_bytes += _TOLD_BYTES + sum(map(len, (request, reply)))
+        awaited = self._rounds.goes_on or self._awaits_validation
+        return [] if awaited and self._told_bytes <= TOLD_MAX else self.flush()
 
     def flush(self) -> list[RoundDiff]:
         """The rounds that are still open, as far as they came."""
@@ -131,16 +138,11 @@ class Differ:
     @property
     def _awaits_validation(self) -> bool:
         """Whether validators may yet be told of the creation that is over."""
-        return self._creation is not None and any(
-            session.ended_ns is None
-            and (session.mask == 0 or session.mask & NriEvent.ValidateContainerAdjustment.bit)
-            for session in self._rounds.sessions.values()
-            if session.role != Role.CRI
-        )
+        return self._creation is not None and self._rounds.awaits_validation(self._creation)
 
     def _take_told(self) -> list[RoundDiff]:
         """What came from beside the chain meanwhile."""
-        told, self._told = self._told, []
+        told, self._told, self._told_bytes = self._told, [], 0
         return [diff for one in told if (diff := self._other(one)) is not None]
 
     def _settle(self, one: Round) -> None:

@@ -8,11 +8,13 @@ rounds: less is known then, and nothing wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recorder.model import Event, Gap, Role, Session
+
+from .presence import Presence, began_before, outlived
 
 CREATE = "CreateContainer"
 UPDATE = "UpdateContainer"
@@ -106,6 +108,7 @@ class Rounds:
     _open: list[Station] = field(default_factory=list)
     _newest: dict[int, int] = field(default_factory=dict)
     """The place in its session of the newest event of each."""
+    _presence: Presence = field(default_factory=Presence)
 
     @classmethod
     def of(cls, sessions: Iterable[Session]) -> Rounds:
@@ -121,6 +124,7 @@ class Rounds:
         session = self.sessions.get(event.session)
         if session is None:
             return None
+        self._presence.hear(event)
         station = Station(event, session, request, reply)
         if event.method in ASIDE:
             self._newest[event.session] = event.seq
@@ -145,29 +149,39 @@ class Rounds:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is an open round that connections have yet to see, as far as is known."""
-        return bool(self._open) and bool(self.missed_by(Round(tuple(self._open))))
+        """Whether something of the open round is yet to be seen, as far as is known."""
+        if not self._open:
+            return False
+        one = Round(tuple(self._open))
+        return bool(self.missed_by(one)) or self.awaits_validation(one)
 
     def missed_by(self, one: Round) -> tuple[Session, ...]:
         """Connections that were there all the time, had subscribed to it, and did not see it.
 
         In call order. Those behind an error did not see it because the chain ended.
         """
-        seen = {station.session.id for station in one.stations}
-        bit = _BITS.get(one.name)
-        if bit is None or one.first.method in _ALONE:
+        if one.first.method in _ALONE:
             return ()
-        began, ended = one.first.at_ns, one.stations[-1].event.at_ns
-        missing = [
-            session
-            for session in self.sessions.values()
-            if session.id not in seen
-            and session.role != Role.CRI
-            and (session.mask == 0 or session.mask & bit)
-            and session.started_ns < began
-            and (session.ended_ns is None or session.ended_ns > ended)
-        ]
+        seen = {station.session.id for station in one.stations}
+        missing = [session for session in self._subscribed(one, one.name) if session.id not in seen]
         return tuple(sorted(missing, key=lambda session: (session.plugin_index, session.id)))
+
+    def awaits_validation(self, one: Round) -> bool:
+        """Whether validators may yet be told of a creation."""
+        return one.name == CREATE and any(True for _ in self._subscribed(one, VALIDATE))
+
+    def _subscribed(self, one: Round, event: str) -> Iterator[Session]:
+        """Connections that were there all the time, and had subscribed to an event."""
+        bit = _BITS.get(event, 0)
+        runtime, last = one.stations[0].session.runtime_name, one.stations[-1].event
+        for session in self._presence.during(self.sessions, one.first, last, self.gaps):
+            if (
+                session.role != Role.CRI
+                and session.runtime_name == runtime
+                and bit
+                and (session.mask == 0 or session.mask & bit)
+            ):
+                yield session
 
     def ended_early(self, one: Round) -> str:
         """Words on a chain that did not get to its end; "" where nothing speaks for that.
@@ -194,7 +208,8 @@ class Rounds:
             # Indices ascend within one chain. Validators are asked all at once.
             and (last.index <= new.index or event.event == VALIDATE)
             # Who joined since then was not part of that chain.
-            and new.session.started_ns <= before.at_ns
+            and began_before(new.session, event, before)
+            and new.session.runtime_name == first.session.runtime_name
             and self._is_no_new_attempt(new)
             and (last.event.mono_ns <= event.mono_ns or event.event == VALIDATE)
             # Of two updates in a row, one connection's first and another's second are no round.
@@ -221,4 +236,4 @@ class Rounds:
     def _was_there(self, station: Station, event: Event) -> bool:
         # What is known of the session by now, not by then.
         session = self.sessions.get(station.session.id, station.session)
-        return session.ended_ns is None or session.ended_ns >= event.at_ns
+        return outlived(session, station.event, event)

@@ -170,7 +170,9 @@ class Logger:
             self._unobserved_why = f"not connected to the runtime: {end.reason}"
             # What one of several connections misses, the others may see.
             self._unobserved_by = self._session if self._role is Role.PROBE else None
-            self._sink.end_session(self._session, end.reason, self._unobserved_since)
+            # On the clock of its events, so that it can be told what it saw the end of.
+            ended = self._wall_offset + monotonic_ns()
+            self._sink.end_session(self._session, end.reason, ended)
             self._session = None
         # A runtime answers an unknown bit of the mask with nothing but a closed connection.
         self._cautious = end.configured and not end.synchronized
@@ -181,9 +183,9 @@ class Logger:
             # No known runtime does that; a session of its own keeps what it said then.
             self._sink.end_session(self._session, "configured again", now)
         if self._unobserved_since:
-            self._sink.note_gap(
-                self._unobserved_by, self._unobserved_since, now, self._unobserved_why, None
-            )
+            # The clock may have been set back meanwhile.
+            since = min(self._unobserved_since, now)
+            self._sink.note_gap(self._unobserved_by, since, now, self._unobserved_why, None)
             self._unobserved_since = 0
         self._wall_offset = wall_offset()
         self._session = self._sink.begin_session(report.start)

@@ -34,6 +34,7 @@ class ListSink:
         self.sessions: list[SessionStart] = []
         self.captured: list[tuple[int, Captured]] = []
         self.ends: list[tuple[int, str]] = []
+        self.ended_ns: list[int] = []
         self.gaps: list[tuple[int | None, str, int | None]] = []
         self.notes: list[tuple[int | None, str]] = []
 
@@ -46,6 +47,7 @@ class ListSink:
 
     def end_session(self, session: int, reason: str, at_ns: int) -> None:
         self.ends.append((session, reason))
+        self.ended_ns.append(at_ns)
 
     def note_gap(
         self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
@@ -341,3 +343,21 @@ def test_sessions_that_begin_together_agree_on_the_time() -> None:
         logger.answered(exchange("Configure"))
     first, second = (item.wall_ns for _, item in sink.captured)
     assert abs(first - second) < 10_000_000
+
+
+def test_a_clock_that_is_set_back_makes_no_session_end_before_its_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sink = ListSink()
+    logger = Logger(sink, IDENTITY)
+    logger.configure(api.ConfigureRequest(runtime_name="containerd", runtime_version="2.1.0"))
+    logger.answered(exchange("Configure"))
+    hour_ago = time.time_ns() - 3600 * 10**9
+    monkeypatch.setattr(logger_module, "time_ns", lambda: hour_ago)
+    logger.ended(SessionEnd("closed", configured=True, synchronized=True))
+    assert sink.ended_ns[0] >= sink.sessions[0].started_ns
+    # The sink refuses a gap that ends before it begins.
+    monkeypatch.setattr(logger_module, "time_ns", lambda: hour_ago - 3600 * 10**9)
+    logger.configure(api.ConfigureRequest(runtime_name="containerd", runtime_version="2.1.0"))
+    logger.answered(exchange("Configure"))
+    assert len(sink.gaps) == 1

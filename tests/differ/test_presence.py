@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who was there: clocks that are set, recorders that were killed, several runtimes in one file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ import Differ, RoundDiff
+from nri_scope.differ.differ import TOLD_MAX
+from nri_scope.nri.events import Event as NriEvent
+from nri_scope.recorder.container_status import METHOD, status_request
+from nri_scope.recorder.model import Event, Gap, Role, Session
+
+from .chains import BEGUN_NS, POD, START_NS, Traffic, session, traffic
+
+HOUR = 3600 * 10**9
+
+
+def container(**env: str) -> api.Container:
+    made = [f"{key}={value}" for key, value in env.items()]
+    return api.Container(id="app-id", name="app", pod_sandbox_id=POD.id, args=["run"], env=made)
+
+
+def create(**env: str) -> api.CreateContainerRequest:
+    return api.CreateContainerRequest(pod=POD, container=container(**env))
+
+
+def updating(shares: int) -> api.UpdateContainerRequest:
+    made = api.UpdateContainerRequest(pod=POD, container=container())
+    made.linux_resources.cpu.shares.value = shares
+    return made
+
+
+def validation() -> api.ValidateContainerAdjustmentRequest:
+    made = api.ValidateContainerAdjustmentRequest(pod=POD, container=container())
+    made.adjust.env.add(key="FOO", value="1")
+    made.owners.owners["app-id"].compound[api.Env].owners["FOO"] = "10-foo"
+    for plugin in ("00-a", "10-foo", "99-c"):
+        made.plugins.add(index=plugin[:2], name=plugin[3:])
+    return made
+
+
+class _Jumping(Differ):
+    """Fed by sessions of which some began after the clock had been set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead: dict[int, int] = {}
+
+    def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> list[RoundDiff]:
+        at_ns = event.at_ns + self.ahead.get(event.session, 0)
+        return super().feed(replace(event, at_ns=at_ns), request, reply)
+
+
+def jumping(*sessions: Session, ahead: dict[int, int]) -> Traffic:
+    differ = _Jumping()
+    differ.ahead = ahead
+    made = Traffic(differ)
+    for one in sessions:
+        made.sessions[one.plugin] = one
+        differ.begin(one)
+    return made
+
+
+class TestClocks:
+    def test_one_that_joined_after_the_clock_was_set_ahead_is_there(self) -> None:
+        made = jumping(
+            session(1, "00-a"),
+            session(2, "99-c"),
+            session(3, "50-b", started_ns=BEGUN_NS + HOUR),
+            ahead={3: HOUR},
+        )
+        made.send("00-a", "CreateContainer", create())
+        made.send("50-b", "CreateContainer", create(FOO="1"))
+        made.send("99-c", "CreateContainer", create(FOO="1"))
+        (one,) = made.end()
+        assert [str(step.owner) for step in one.steps] == ["one of 01–49"]
+        assert not one.failure and not one.missed_by
+
+    def test_one_that_joined_after_the_clock_was_set_back_saw_another_round(self) -> None:
+        # As blame has it: without the Synchronize in between.
+        made = jumping(
+            session(1, "00-a", ended_ns=START_NS + 2 * 10**6 + 1),
+            session(2, "50-b", started_ns=START_NS + 3 * 10**6 - HOUR),
+            ahead={2: -HOUR},
+        )
+        made.send("00-a", "UpdateContainer", updating(100))
+        made.now_ns += 2 * 10**6
+        made.send("50-b", "UpdateContainer", updating(200))
+        assert [one.seen_by for one in made.end()] == [("00-a",), ("50-b",)]
+        owners = [str(step.owner) for one in made.found for step in one.steps]
+        assert owners[0] == "CRI request"
+        assert "one of 01–49" not in owners
+
+    def test_one_that_had_gone_before_the_clock_was_set_back_has_gone(self) -> None:
+        # Who is asked first is asked about a new attempt.
+        made = jumping(
+            session(1, "00-a", ended_ns=START_NS + 10**6 + 1),
+            session(2, "50-b", started_ns=BEGUN_NS - HOUR),
+            ahead={2: -HOUR},
+        )
+        made.send("00-a", "CreateContainer", create())
+        made.send("50-b", "CreateContainer", create(FOO="1"))
+        assert [one.seen_by for one in made.end()] == [("00-a",), ("50-b",)]
+
+
+class TestWhoIsNotMissing:
+    def test_one_whose_recorder_was_killed_before(self) -> None:
+        killed = "killed"
+        gone = replace(session(30, "50-old"), end_reason=killed)
+        gaps = [Gap(1, None, BEGUN_NS + 5, BEGUN_NS + 10, killed, None)]
+        made = Traffic(Differ([gone], gaps=gaps))
+        made.sessions["50-old"] = gone
+        made.connect("00-a")
+        made.connect("40-b")
+        made.send("00-a", "UpdateContainer", updating(100))
+        made.send("40-b", "UpdateContainer", updating(100))
+        (one,) = made.end()
+        assert (one.missed_by, one.failure) == ((), "")
+
+    def test_but_until_its_recorder_was_killed_it_is(self) -> None:
+        killed = "killed"
+        gone = replace(session(30, "50-old"), end_reason=killed)
+        gaps = [Gap(1, None, START_NS + HOUR, START_NS + 2 * HOUR, killed, None)]
+        made = Traffic(Differ([gone], gaps=gaps))
+        made.sessions["50-old"] = gone
+        made.connect("00-a")
+        made.send("00-a", "UpdateContainer", updating(100))
+        (one,) = made.end()
+        assert one.missed_by == ("50-old",)
+        assert "50-old was not asked" in one.failure
+
+    def test_one_of_another_runtime(self) -> None:
+        made = traffic(p00_a=Role.PROBE, p40_b=Role.PROBE)
+        made.differ.begin(replace(session(9, "99-c"), runtime_name="cri-o"))
+        made.send("00-a", "UpdateContainer", updating(100))
+        made.send("40-b", "UpdateContainer", updating(100))
+        (one,) = made.end()
+        assert (one.missed_by, one.failure) == ((), "")
+
+    def test_runtimes_have_no_round_together(self) -> None:
+        made = traffic(p00_a=Role.PROBE, p50_b=Role.PROBE)
+        other = replace(made.sessions["50-b"], runtime_name="cri-o")
+        made.sessions["50-b"] = other
+        made.differ.begin(other)
+        made.send("00-a", "CreateContainer", create())
+        made.send("50-b", "CreateContainer", create(FOO="1"))
+        assert [one.steps for one in made.end()] == [(), ()]
+
+
+class TestBeforeValidatorsAreTold:
+    def creation(self, *, ended: bool) -> Traffic:
+        made = traffic(p00_a=Role.PROBE, p99_c=Role.PROBE, p10_t=Role.TAP)
+        for number, one in enumerate((*made.sessions.values(), session(9, "-cri", Role.CRI))):
+            ended_ns = START_NS + HOUR if ended else None
+            # The tapped plugin is not in the chain.
+            mask = NriEvent.StopPodSandbox.bit if one.role == Role.TAP else one.mask
+            kept = replace(one, ended_ns=ended_ns, mask=mask)
+            made.sessions[one.plugin if number < 3 else "cri"] = kept
+            made.differ.begin(kept)
+        made.send("00-a", "CreateContainer", create())
+        made.send("99-c", "CreateContainer", create(FOO="1"))
+        return made
+
+    def test_the_cri_may_answer_and_plugins_may_ask(self) -> None:
+        for ended in (False, True):
+            made = self.creation(ended=ended)
+            made.send("cri", METHOD, status_request("other"), raw_reply=b"{}")
+            update = api.UpdateContainersRequest()
+            update.update.add(container_id="other").linux.resources.cpu.shares.value = 2
+            made.send("10-t", "UpdateContainers", update, api.UpdateContainersResponse())
+            made.send("00-a", "ValidateContainerAdjustment", validation())
+            creation, beside = made.end()
+            assert [str(step.owner) for step in creation.steps] == ["10-foo"]
+            assert len(creation.events) == 3
+            assert beside.name == "UpdateContainers"
+
+    def test_but_not_for_as_long_as_they_like(self) -> None:
+        made = self.creation(ended=False)
+        answer = b" " * (TOLD_MAX // 4)
+        for _ in range(5):
+            made.send("cri", METHOD, status_request("other"), raw_reply=answer)
+        assert [one.name for one in made.found] == ["CreateContainer"]
