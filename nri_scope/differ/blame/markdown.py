@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from nri_scope.differ.history import History
 from nri_scope.differ.model import Asked
+from nri_scope.differ.render import words
 from nri_scope.differ.render.marks import code, prose
 from nri_scope.recorder.display import SHORT_ID
 
 from .lines import Line
-from .text import in_vain, summary
+from .text import summary
 
 _BACKTICKS = re.compile(r"`+")
 
@@ -37,7 +38,8 @@ def markdown(
     if history.real is not None:
         said.append(f"- the spec that the runtime really used, told by event {history.real_event}")
     said += (f"- {prose(remark)}" for remark in history.remarks)
-    said += (f"- {prose(in_vain(asked))}" for asked in (history.asked if about is None else about))
+    lost = words.lost(history.asked if about is None else about, history.steps)
+    said += (f"- {prose(words.in_vain(asked))}" for asked in lost)
     yield from _listed(said)
     yield ""
     yield from fenced(body)

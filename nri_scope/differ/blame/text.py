@@ -11,7 +11,6 @@ from nri_scope.differ.model import Applied, Asked, Evidence
 from nri_scope.differ.owner import Owner, Who
 from nri_scope.differ.render import words
 from nri_scope.differ.render.layout import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Layout, Part, broken
-from nri_scope.differ.render.values import clipped, shown
 from nri_scope.recorder.display import SHORT_ID
 from nri_scope.recorder.escape import columns, safe
 
@@ -63,16 +62,8 @@ def head(
         yield from layout.sentence(summary(lines), 0)
     for remark in history.remarks:
         yield from layout.sentence(f"note: {remark}", 0, YELLOW)
-    for asked in history.asked if about is None else about:
-        yield from layout.sentence(f"! {in_vain(asked)}", 0, RED)
-
-
-def in_vain(asked: Asked) -> str:
-    """What a plugin asked for and did not get. Not escaped."""
-    value = ""
-    if asked.value is not None:
-        value = f" = {clipped(shown(asked.path, asked.value), 200)}"
-    return f"in vain: {words.owner(asked.owner)} asked for {asked.path}{value}: {asked.reason}"
+    for asked in words.lost(history.asked if about is None else about, history.steps):
+        yield from layout.sentence(f"! {words.in_vain(asked)}", 0, RED)
 
 
 def summary(lines: Sequence[Line]) -> str:

@@ -138,7 +138,8 @@ def _round(diff: RoundDiff, name_of: NameOf) -> list[str]:
     for container, steps in words.by_container(words.fresh(diff, diff.side_effects)):
         beside = "On another container, " if diff.container else "On "
         lines += ["", f"{beside}{code(name_of(container))}:", *_steps(steps)]
-    lines += (f"- {prose(words.asked(one, diff, name_of))}" for one in diff.asked)
+    lost = words.lost(diff.asked, diff.steps)
+    lines += (f"- {prose(words.asked(one, diff, name_of))}" for one in lost)
     for one in filter(words.slow, diff.spans):
         lines.append(f"- **slow**: {prose(words.slow_span(one))}")
     if times := words.times(diff.spans):

@@ -114,7 +114,7 @@ class TextRenderer:
             yield from self._note(f"{beside}{name_of(container)}:", BOLD)
             for step in steps:
                 yield from self._step(step, indent=4)
-        for one in diff.asked:
+        for one in words.lost(diff.asked, diff.steps):
             yield from self._note(f"! {words.asked(one, diff, name_of)}", YELLOW)
         yield from self._spans(diff)
 

@@ -8,7 +8,7 @@ from enum import Enum
 
 from nri_scope.differ.model import Applied, Asked, Claim, Evidence, NameOf, RoundDiff, Span, Step
 from nri_scope.differ.owner import Owner, Who
-from nri_scope.oci import Change, Json
+from nri_scope.oci import Change, Json, split
 from nri_scope.recorder.display import duration
 
 from .values import clipped, shown
@@ -107,9 +107,27 @@ def claim(other: Claim, step: Step) -> str:
 def asked(one: Asked, diff: RoundDiff, name_of: NameOf) -> str:
     """What somebody asked for in vain."""
     where = f" on {name_of(one.container)}" if one.container not in ("", diff.container) else ""
+    return in_vain(one, where)
+
+
+def in_vain(one: Asked, where: str = "") -> str:
+    """The same; `where` is said behind what it was."""
+    return f"in vain: {owner(one.owner)} asked {_wish(one)}{where}: {one.reason}"
+
+
+def _wish(one: Asked) -> str:
+    if one.path and one.value == f"-{split(one.path)[-1]}":
+        # As the protocol has it: a minus before the key.
+        return f"to remove {one.path}"
     what = f" {one.path}" if one.path else ""
     value = f" = {_value(one.path, one.value)}" if one.value is not None else ""
-    return f"in vain: {owner(one.owner)} asked for{what}{value}{where}: {one.reason}"
+    return f"for{what}{value}"
+
+
+def lost(wishes: Iterable[Asked], steps: Iterable[Step]) -> list[Asked]:
+    """Those that came to nothing; not those of `steps`, which have the same to be noted."""
+    noted = {(step.container, step.change.path, step.note) for step in steps if step.note}
+    return [one for one in wishes if (one.container, one.path, one.reason) not in noted]
 
 
 _BESIDE = ("ContainerStatus",)

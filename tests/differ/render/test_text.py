@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.model import Applied, RoundDiff, Span
+from nri_scope.differ.model import Applied, Asked, Evidence, RoundDiff, Span
 from nri_scope.differ.owner import Owner, Who, one_of
 from nri_scope.differ.render import renderer
 from nri_scope.recorder.escape import columns
 from tests.differ.render.samples import (
+    APP,
     CALM,
     CREATION,
+    ENV,
     FAILED,
     JUDGED,
     POD_EVENT,
@@ -190,6 +192,31 @@ def test_only_more_than_half_of_the_deadline_is_slow() -> None:
     ]
     half = replace(CREATION, spans=(CREATION.spans[0]._replace(ns=10**9),))
     assert not [line for line in text(half) if "SLOW" in line]
+
+
+def test_what_is_noted_of_a_change_is_not_told_to_be_in_vain_too() -> None:
+    path, reason = "/cdiDevices/vendor.com~1gpu=0", "only the node's CDI files tell more"
+    change = replace(step(path, None, {"name": "vendor.com/gpu=0"}, "added"), note=reason)
+    wishes = (
+        Asked(APP, ENV, path, "vendor.com/gpu=0", reason, Evidence.TAP),
+        Asked(APP, ENV, "/linux/x", 1, reason, Evidence.TAP),
+    )
+    found = text(replace(with_step(change), asked=wishes), width=None)
+    assert [line for line in found if reason in line] == [
+        f"      note: {reason}",
+        f"  ! in vain: 30-env-injector asked for /linux/x = 1: {reason}",
+    ]
+
+
+def test_a_removal_in_vain_is_told_as_one() -> None:
+    wish = Asked(
+        APP, ENV, "/process/env/PATH", "-PATH", "it never reaches the runtime", Evidence.TAP
+    )
+    found = text(replace(CALM, asked=(wish,)), width=None)
+    assert (
+        "  ! in vain: 30-env-injector asked to remove /process/env/PATH: "
+        "it never reaches the runtime"
+    ) in found
 
 
 def test_the_cri_is_no_plugin_that_sees_events() -> None:
