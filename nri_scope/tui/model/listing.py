@@ -30,10 +30,8 @@ class Listing:
         self.view = view
         self.height = max(1, height)
         self.state = State.FOLLOWING
-        self.top = 0
-        """Position of the first row on the screen."""
-        self.cursor = 0
-        """Position of the selected row; 0 in an empty view."""
+        self._top = 0
+        self._cursor = 0
         self._anchor: Key | None = None
         """The row that was chosen last: where the cursor belongs, if the view has it."""
         self._here: Key | None = None
@@ -50,6 +48,18 @@ class Listing:
         if not follows:
             self._leave()
             self._place(0)
+
+    @property
+    def top(self) -> int:
+        """Position of the first row on the screen."""
+        self._catch_up()
+        return self._top
+
+    @property
+    def cursor(self) -> int:
+        """Position of the selected row; 0 in an empty view."""
+        self._catch_up()
+        return self._cursor
 
     @property
     def length(self) -> int:
@@ -74,9 +84,6 @@ class Listing:
     @property
     def selected(self) -> Key | None:
         """The selected row's key; None in an empty view."""
-        if self.view.revision != self._revision:
-            # Rows have moved, and `grow` will find out where to.
-            return self._here
         return self.view.key_at(self.cursor) if self.cursor < self.length else None
 
     @property
@@ -121,14 +128,14 @@ class Listing:
         """Move by pages."""
         if by < 0:
             self._leave()
-        self.top += by * self.height
+        self._top = self.top + by * self.height
         self._place(self.cursor + by * self.height)
 
     def scroll(self, by: int) -> None:
         """Move the window, as a wheel does; the cursor only where it would be left outside."""
         if by < 0:
             self._leave()
-        self.top = max(0, min(self.top + by, self.length - self.height))
+        self._top = max(0, min(self.top + by, self.length - self.height))
         self._place(max(self.top, min(self.cursor, self.top + self.height - 1)))
 
     def home(self) -> None:
@@ -153,7 +160,7 @@ class Listing:
         if position < self.length - 1:
             self._leave()
         if not self.top <= position < self.top + self.height:
-            self.top = position - self.height // 2
+            self._top = position - self.height // 2
         self._place(position)
 
     def follow(self) -> None:
@@ -181,6 +188,11 @@ class Listing:
 
     # -- how --------------------------------------------------------------------------------
 
+    def _catch_up(self) -> None:
+        # Positions are those of the view as it is, whoever asks for them before `grow` is called.
+        if self.view.revision != self._revision:
+            self.grow()
+
     def _leave(self) -> None:
         self._followed = False
         if self.state is State.FOLLOWING:
@@ -194,22 +206,22 @@ class Listing:
         return self.view.through(key) if key is not None else 0
 
     def _to_end(self) -> None:
-        self.cursor = max(0, self.view.length - 1)
-        self.top = max(0, self.view.length - self.height)
+        self._cursor = max(0, self.view.length - 1)
+        self._top = max(0, self.view.length - self.height)
         self._anchor = self._here = self._last()
 
     def _place(self, position: int) -> None:
         """Put the cursor somewhere because the user wants it."""
         self._asked_for_end = False
-        self.cursor = position
+        self._cursor = position
         self._settle()
         self._anchor = self.selected or self._anchor
 
     def _find_anchor(self) -> None:
         if self._anchor is not None:
             position = self.view.before(self._anchor)
-            self.top += position - self.cursor
-            self.cursor = position
+            self._top += position - self._cursor
+            self._cursor = position
 
     def _settle(self) -> None:
         """Keep cursor and window within the view, and the cursor within the window."""
@@ -217,12 +229,12 @@ class Listing:
             self._to_end()
             return
         length = self.length
-        self.cursor = max(0, min(self.cursor, length - 1))
+        self._cursor = max(0, min(self._cursor, length - 1))
         highest = max(0, length - self.height)
-        self.top = max(0, min(self.top, highest))
-        self.top = max(min(self.top, self.cursor), self.cursor - self.height + 1)
+        self._top = max(0, min(self._top, highest))
+        self._top = max(min(self._top, self._cursor), self._cursor - self.height + 1)
         self._here = self.selected
-        bottom = min(self.top + self.height, length)
+        bottom = min(self._top + self.height, length)
         if bottom > 0:
             newest = self.view.key_at(bottom - 1)
             if self._seen is None or newest > self._seen:

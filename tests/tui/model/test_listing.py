@@ -292,6 +292,16 @@ def test_a_filter_at_work_reaches_the_selected_event_in_the_end() -> None:
     assert shown.selected_event == 15
 
 
+def test_positions_are_right_before_anybody_says_that_rows_have_moved() -> None:
+    rows, shown = listing(30)
+    shown.go_to(14)
+    rows.trim(6)
+    assert (shown.cursor, shown.selected_event) == (9, 15)
+    rows.add_gap(8)
+    shown.move(-1)
+    assert (shown.cursor, shown.selected_event) == (9, 14)
+
+
 def test_a_gap_can_be_selected_and_is_no_event() -> None:
     rows, shown = listing(3)
     rows.add_gap(2)
