@@ -48,8 +48,7 @@ class FilterBar(Vertical, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.FILTER)
     DEFAULT_CSS = """
-    FilterBar { height: auto; display: none; background: $panel; }
-    FilterBar.-open { display: block; }
+    FilterBar { height: auto; background: $panel; }
     FilterBar #line { height: 1; layout: horizontal; }
     FilterBar #purpose { width: auto; padding: 0 1; text-style: bold; color: $text-primary; }
     FilterBar Input { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
@@ -82,6 +81,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         self._option = -1
         self._option_at = (0, 0)
         self._completing = False
+        self.display = False
 
     def compose(self) -> ComposeResult:
         """The line, and the one below it."""
@@ -93,17 +93,18 @@ class FilterBar(Vertical, inherit_bindings=False):
     @property
     def is_open(self) -> bool:
         """Whether it can be seen."""
-        return self.has_class("-open")
+        return self.display
 
     def open(self, purpose: Purpose, text: str = "") -> None:
         """Show it, beginning with ``text``."""
         self.purpose = purpose
         self.query_one("#purpose", Label).update(purpose.value)
-        self.add_class("-open")
+        self.display = True
         line = self.query_one(Input)
         line.value = text
         line.cursor_position = len(text)
-        line.focus()
+        # At once: who types fast, or pastes, has more keys under way.
+        self.screen.set_focus(line)
         self._look()
 
     def remember(self, text: str) -> None:
@@ -113,7 +114,7 @@ class FilterBar(Vertical, inherit_bindings=False):
     def close(self) -> None:
         """Hide it."""
         if self.is_open:
-            self.remove_class("-open")
+            self.display = False
             self.post_message(self.Closed())
 
     # -- while it is typed --------------------------------------------------------------------

@@ -14,7 +14,7 @@ from nri_scope.recorder.escape import columns, safe
 
 
 class ViewTabs(Widget):
-    """``[1 Events] 2 Containers …   ns/pod/container``. A click chooses."""
+    """``[1 Events] 2 Containers …  > ns/pod/container``. A click chooses."""
 
     DEFAULT_CSS = """
     ViewTabs { height: 1; background: $surface; color: $text-muted; padding: 0 1; }
@@ -44,9 +44,9 @@ class ViewTabs(Widget):
         """The line."""
         text = Text(no_wrap=True, end="")
         for name, title, key in self._views:
-            # Brackets, as nothing may depend on colour alone.
-            label = f"[{key} {title}]" if name == self._current else f" {key} {title} "
-            text.append(label, style="bold" if name == self._current else "")
+            text.append(
+                self._label(name, title, key), style="bold" if name == self._current else ""
+            )
             text.append(" ")
         if self._narrowed:
             room = self.size.width - columns(text.plain) - 2
@@ -54,11 +54,16 @@ class ViewTabs(Widget):
                 text.append(f"> {safe(self._narrowed, room)}", style="bold")
         return text
 
+    def _label(self, name: str, title: str, key: str) -> str:
+        # Brackets, as nothing may depend on colour alone.
+        words = f"{key} {title}".strip()
+        return f"[{words}]" if name == self._current else words
+
     def on_click(self, event: events.Click) -> None:
         """Choose the view whose name was clicked."""
         left = self.styles.padding.left
         for name, title, key in self._views:
-            width = columns(f" {key} {title} ") + 1
+            width = columns(self._label(name, title, key)) + 1
             if left <= event.x < left + width:
                 self.post_message(self.Chosen(name))
                 return

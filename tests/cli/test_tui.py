@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command, from the outside: in a real terminal, and where there is none."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.demo import _first_session
+from nri_scope.cli.main import run
+from nri_scope.recorder.reader import Recording
+from nri_scope.runtime import Runtime, play, split_setup
+from tests.cli.command import NRI_SCOPE
+from tests.tui.screen import RECORDING
+from tests.tui.terminal import needs_tmux, terminal
+
+
+def test_without_a_terminal_it_is_log_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["tui", str(RECORDING), "--where", "event:CreateContainer"]) == 0
+    out, errors = capfd.readouterr()
+    assert out.count("CreateContainer") == 4
+    assert errors == f"tui: this is no terminal; this is `log {RECORDING}` instead\n"
+
+
+def test_live_without_a_terminal_is_record(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    result = subprocess.run(
+        [NRI_SCOPE, "tui", "--live", "--socket", tmp_path / "no.sock"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "this is `record --print text` instead" in result.stderr
+    assert "no.sock" in result.stderr and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "there is nothing to show; name a recording, or use --live"),
+        (["--live", "a.db"], "--live makes a recording of its own; use -o a.db to name it"),
+        (["a.db", "--index", "10"], "--index is for recording; add --live and leave out FILE"),
+        (["a.db", "--where", "spod:x"], 'unknown field "spod"'),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    capfd: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert run(["tui", *arguments]) == 2
+    assert words in capfd.readouterr().err
+
+
+def test_keys_are_listed_as_they_are_configured(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "nri-scope" / "keys.toml"
+    path.parent.mkdir()
+    path.write_text('[keys]\nfollow = "f5"\n')
+    assert run(["tui", "--keys"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert "Everywhere:" in lines
+    assert ["F5", "follow", "follow", "what", "comes"] in [line.split() for line in lines]
+    path.write_text('[keys]\nfollow = "q"\n')
+    assert run(["tui", str(RECORDING)]) == 2
+    assert capfd.readouterr().err == (
+        f"nri-scope: {path}: the key q is both quit and follow; give one of them another key\n"
+    )
+
+
+@needs_tmux
+async def test_a_recording_in_a_real_terminal(tmp_path: Path) -> None:
+    async with terminal(tmp_path, f"tui {shlex.quote(str(RECORDING))}", (80, 24)) as window:
+        await window.shows("containerd 2.1.9", "CreateContainer", "1 of 34")
+        await window.press("f", "ns:jobs", "Enter")
+        await window.shows("matches: ns:jobs")
+        await window.press("q")
+        await window.shows(f"recording: {RECORDING}", "ended with 0")
+
+
+@needs_tmux
+@pytest.mark.parametrize(
+    ("size", "term", "words"),
+    [
+        ((39, 20), "tmux-256color", "the terminal is smaller than 40×10"),
+        ((100, 9), "tmux-256color", "the terminal is smaller than 40×10"),
+        ((100, 40), "dumb", "TERM says that this terminal can only print"),
+    ],
+)
+async def test_a_terminal_that_cannot_show_it_gets_a_log(
+    tmp_path: Path, size: tuple[int, int], term: str, words: str
+) -> None:
+    shutil.copy(RECORDING, tmp_path / "a.db")
+    command = "tui a.db --where event:StopPodSandbox"
+    async with terminal(tmp_path, command, size, term) as window:
+        text = await window.shows("ended with 0")
+    # Lines are broken anywhere.
+    assert words.replace(" ", "") in "".join(text.split())
+    assert "shop/web" in text
+
+
+@needs_tmux
+async def test_a_file_that_is_no_recording_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.db").write_text("nothing")
+    async with terminal(tmp_path, "tui a.db") as window:
+        text = await window.shows("ended with 2")
+    assert text.startswith("nri-scope: a.db: ")
+
+
+@needs_tmux
+async def test_live_records_all_that_happens_and_says_where(tmp_path: Path) -> None:
+    with Recording.open(RECORDING) as recording:
+        session, stored = _first_session(recording)
+    setup, events = split_setup(stored)
+    async with Runtime(setup) as runtime:
+        socket = tmp_path / "nri.sock"
+        await runtime.listen(socket)
+        command = f"tui --live --socket {shlex.quote(str(socket))} -o live.nriscope.db"
+        async with terminal(tmp_path, command) as window:
+            await runtime.wait_plugins(1)
+            await window.shows("live", "following")
+            await play(runtime, list(events))
+            await window.shows(f"following · {len(stored) + 1} of {len(stored) + 1}")
+            await window.press("Space")
+            await window.shows("paused")
+            await window.press("q")
+            text = await window.shows("ended with 0")
+    assert session.runtime_name == "containerd"
+    assert "recorded 32 events in 1 session" in text and "0 gaps" in text
+    with Recording.open(tmp_path / "live.nriscope.db") as recording:
+        assert len(list(recording.events())) == len(stored)
+        assert not recording.gaps() and recording.sessions()[0].ended_ns is not None
+
+
+@needs_tmux
+async def test_live_without_a_runtime_says_why_before_the_screen_is_taken(tmp_path: Path) -> None:
+    async with terminal(tmp_path, "tui --live --socket no.sock") as window:
+        text = await window.shows("ended with 2")
+    assert "no.sock" in text and "doctor" in text
+    assert not list(tmp_path.glob("*.db"))
+
+
+@needs_tmux
+async def test_live_waits_for_a_runtime_when_told_to(tmp_path: Path) -> None:
+    async with terminal(tmp_path, "tui --live --wait --socket no.sock") as window:
+        await window.shows("No event yet", "waiting for a runtime")
+        await window.press("q")
+        await window.shows("nothing recorded: no runtime was there", "ended with 0")

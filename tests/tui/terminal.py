@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real terminal: commands run in it, keys are typed, and its screen is read."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 60.0
+"""Seconds for anything that a busy machine may delay."""
+
+needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+
+
+class Terminal:
+    """One window of tmux with a server of its own."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    async def tmux(self, *arguments: str) -> str:
+        """Call tmux; what it prints."""
+        process = await asyncio.create_subprocess_exec(
+            "tmux",
+            *("-S", str(self._socket), "-f", "/dev/null", *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, _ = await process.communicate()
+        return out.decode(errors="replace")
+
+    async def screen(self) -> str:
+        """What is on the screen."""
+        return await self.tmux("capture-pane", "-p")
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, by tmux's names."""
+        await self.tmux("send-keys", *keys)
+
+    async def until(self, condition: Callable[[str], bool]) -> str:
+        """Wait until the screen is so."""
+        text = ""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not condition(text := await self.screen()):
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            raise AssertionError(f"it never came:\n{text}") from None
+        return text
+
+    async def shows(self, *words: str) -> str:
+        """Wait until all of ``words`` are on the screen."""
+        return await self.until(lambda text: all(each in text for each in words))
+
+
+@asynccontextmanager
+async def terminal(
+    folder: Path, command: str, size: tuple[int, int] = (100, 30), term: str = "tmux-256color"
+) -> AsyncIterator[Terminal]:
+    """Run ``nri-scope COMMAND`` in a terminal; what it ends with is printed there."""
+    # A socket's path may have 107 bytes, and a folder of a test more.
+    window = Terminal(Path(f"/tmp/nri-scope-tmux-{abs(hash(folder)):x}"))
+    program = f"TERM={term} {shlex.quote(sys.executable)} -m nri_scope"
+    words = f"{program} {command}; echo ended with $?; exec cat"
+    width, height = map(str, size)
+    await window.tmux(
+        *("new-session", "-d", "-x", width, "-y", height, "-c", str(folder)),
+        *("-e", f"XDG_CONFIG_HOME={folder}", words),
+    )
+    try:
+        yield window
+    finally:
+        await window.tmux("kill-server")
+        window._socket.unlink(missing_ok=True)
