@@ -19,6 +19,7 @@ from nri_scope.recorder.model import Container, Event
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model.line import Line, Part, Style
 from nri_scope.tui.model.stop import Stop
+from nri_scope.tui.model.whom import container_of_event
 
 BESIDE_FROM = 100
 """Columns from which on there is room for two values beside each other."""
@@ -112,8 +113,7 @@ def compare(recording: Recording, a: Event, b: Event, stop: Stop) -> Comparison:
 
 
 def _side(recording: Recording, event: Event) -> Side:
-    found = (one for one in recording.containers() if one.id == event.container_id)
-    container = next(found, None) if event.container_id else None
+    container = container_of_event(recording, event.id)
     told = None
     if not event.mark and container is not None:
         told = decode_request(event.method, recording.request(event.id)).container

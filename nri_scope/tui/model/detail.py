@@ -16,7 +16,7 @@ from nri_scope.differ.render import words
 from nri_scope.oci import Json
 from nri_scope.recorder import lookup
 from nri_scope.recorder.documents import MALFORMED, reply_of, request_of
-from nri_scope.recorder.model import Container, Event
+from nri_scope.recorder.model import Event
 from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model import excerpt, summary
@@ -24,6 +24,7 @@ from nri_scope.tui.model.line import Line, Style, line
 from nri_scope.tui.model.painted import lines_of
 from nri_scope.tui.model.rows import Row
 from nri_scope.tui.model.stop import Stop
+from nri_scope.tui.model.whom import container_of_event
 from nri_scope.tui.model.wrapping import folded
 from nri_scope.tui.model.yamllines import MAX_MEMBERS, MAX_TEXT, clipped_text, yaml_lines
 
@@ -123,7 +124,7 @@ def _changes(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> 
 
 def _blame(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> Iterator[Line]:
     """The container as it is in the end, line by line, with who put it there."""
-    one = _container_of(recording, event)
+    one = container_of_event(recording, event.id)
     if one is None:
         yield from _note("This event is about no container.")
         return
@@ -200,7 +201,7 @@ _HEX_MAX = 64 << 10
 
 def _newest(recording: Recording, event: Event) -> tuple[dict[str, Plain], int] | None:
     """The container as it was told last, with the event that did; None where none has."""
-    one = _container_of(recording, event)
+    one = container_of_event(recording, event.id)
     told = None if one is None else lookup.newest(recording, one)
     if told is None:
         return None
@@ -210,11 +211,6 @@ def _newest(recording: Recording, event: Event) -> tuple[dict[str, Plain], int] 
     request = request_of(teller, recording.request(teller.id))
     message = request.get("container") if isinstance(request, dict) else None
     return (message, teller.id) if isinstance(message, dict) else None
-
-
-def _container_of(recording: Recording, event: Event) -> Container | None:
-    found = (one for one in recording.containers() if one.id == event.container_id)
-    return next(found, None) if event.container_id else None
 
 
 def _short(one: blame.Line) -> blame.Line:

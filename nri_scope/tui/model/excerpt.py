@@ -15,6 +15,7 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import number_of
 from nri_scope.recorder.sound import sound
 from nri_scope.tui.model.stop import Stop
+from nri_scope.tui.model.whom import container_of_event, containers_by_key, pod_of_event
 
 _NEAR = 200
 """Events before and after one of a pod in which the other connections were asked about it."""
@@ -60,12 +61,12 @@ def of_event(recording: Recording, event: Event, stop: Stop) -> Excerpt:
 
     What an event without a container finds of containers is not looked at but for its effects.
     """
-    by_key = {one.key: one for one in recording.containers()}
-    own = [one for one in by_key.values() if event.container_id and one.id == event.container_id]
-    touched = _touched(recording, event, [one.key for one in own])
-    others = [by_key[key] for key in touched[:_BESIDE] if key in by_key]
-    containers = list({one.key: one for one in (*own, *others)}.values())
-    pods = [pod for pod in recording.pods() if pod.id == event.pod_id]
+    own = container_of_event(recording, event.id)
+    touched = _touched(recording, event, [] if own is None else [own.key])
+    others = containers_by_key(recording, touched[:_BESIDE])
+    containers = list({one.key: one for one in ([] if own is None else [own]) + others}.values())
+    pod = pod_of_event(recording, event.id)
+    pods = [] if pod is None else [pod]
     return _excerpt(recording, containers, stop, _near(recording, event), pods)
 
 

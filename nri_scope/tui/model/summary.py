@@ -11,6 +11,7 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import optional_numbers_of
 from nri_scope.recorder.sound import sound
 from nri_scope.tui.model.line import Line, Part, Style
+from nri_scope.tui.model.whom import pod_of_event
 from nri_scope.tui.model.yamllines import clipped_text
 
 INDENT = 12
@@ -132,9 +133,9 @@ def _whom(recording: Recording, event: Event) -> Iterator[Line]:
         name = f"{event.namespace}/{event.pod}" if event.namespace else event.pod
         yield _fact("pod", (name or "(no name)", Style.STRONG))
         yield _fact("", event.pod_id)
-        uid = _uid(recording, event)
-        if uid and uid != event.pod_id:
-            yield _fact("uid", uid)
+        pod = pod_of_event(recording, event.id)
+        if pod is not None and pod.uid not in ("", event.pod_id):
+            yield _fact("uid", pod.uid)
 
 
 def _changed(event: Event) -> Iterator[Line]:
@@ -169,18 +170,6 @@ def _neighbours(recording: Recording, event: Event) -> Iterator[Line]:
         apart = abs(other.at_ns - event.at_ns)
         about = of_same or f"  {subject(other)}"
         yield _fact(name, f"{duration(apart)}: {other.id} {other.event}", (about, Style.DIM))
-
-
-def _uid(recording: Recording, event: Event) -> str:
-    with sound(recording):
-        row = recording.connection.execute(
-            "SELECT pod FROM event WHERE id = ?", (event.id,)
-        ).fetchone()
-        key = None if row is None else optional_numbers_of(row)[0]
-        if key is None:
-            return ""
-        found = recording.connection.execute("SELECT uid FROM pod WHERE key = ?", (key,)).fetchone()
-    return found[0] if found and isinstance(found[0], str) else ""
 
 
 def _session(recording: Recording, number: int) -> Session | None:
