@@ -85,7 +85,8 @@ class Differ:
         """Containers that were updated a moment ago: whether it takes an event of their own to
         know that the runtime has done it, or just any."""
         self._done_ns: dict[str, int] = {}
-        """When the newest update of a container was known to be done."""
+        """When the newest update of a container was known to be done, or it was created anew; on
+        the monotonic clock, which the CRI's answers have too and nobody sets."""
 
     def begin(self, session: Session) -> None:
         """A session that began meanwhile, or the newest state of one that is known."""
@@ -151,11 +152,10 @@ class Differ:
         It does what plugins want of other containers before it tells them of anything else, and
         of the container itself before the next event about that.
         """
-        at_ns = one.first.at_ns
         for container, by_its_own in list(self._doing.items()):
             if not by_its_own or container == one.first.container_id:
                 del self._doing[container]
-                self._done_ns[container] = at_ns
+                self._done_ns[container] = one.first.mono_ns
 
     # -- rounds -----------------------------------------------------------------------------
 
@@ -220,6 +220,7 @@ class Differ:
             remarks=list(found.remarks),
         )
         self.histories[history.id] = history
+        self._done_ns[history.id] = whole.first.mono_ns
         self._shown.pop(history.id, None)
         self._tails[history.id] = made.tail
         version = version_of(whole.stations[0])
@@ -349,7 +350,7 @@ class Differ:
         history = self.histories.get(one.first.container_id)
         if real is None or history is None:
             return None
-        if history.id in self._doing or one.first.at_ns < self._done_ns.get(history.id, 0):
+        if history.id in self._doing or one.first.mono_ns < self._done_ns.get(history.id, 0):
             # It was asked before the runtime can have done the newest update.
             return None
         history.real, history.real_event = real, station.event.id
@@ -412,7 +413,8 @@ class Differ:
             cast("dict[str, object]", known).pop(container_id, None)
 
     def _learn_name(self, event: Event) -> None:
-        if event.container_id and event.container and event.container_id not in self._names:
+        known = event.container_id in self._names and event.event != CREATE
+        if event.container_id and event.container and not known:
             where = f"{event.namespace}/{event.pod}/" if event.pod else ""
             self._names[event.container_id] = f"{where}{event.container}"
 

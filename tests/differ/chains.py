@@ -88,8 +88,9 @@ class Traffic:
         took_ns: int = 50_000,
         mark: str = "",
         raw_reply: bytes = b"",
+        about: str = "",
     ) -> int:
-        """One event; returns its number."""
+        """One event, about a container that the request names unless `about` does; its number."""
         self.number += 1
         self.now_ns += 10**6
         self.skip(plugin)
@@ -110,7 +111,7 @@ class Traffic:
             pod=pod.name if pod is not None else "",
             container=container.name if container is not None else "",
             pod_id=pod.id if pod is not None else "",
-            container_id=container.id if container is not None else "",
+            container_id=about or (container.id if container is not None else ""),
             took_ns=took_ns,
             timeout_ns=2 * 10**9,
             size=len(content),

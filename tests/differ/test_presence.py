@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from nri_scope._gen.nri import api_pb2 as api
@@ -182,3 +183,55 @@ class TestBeforeValidatorsAreTold:
         for _ in range(5):
             made.send("cri", METHOD, status_request("other"), raw_reply=answer)
         assert [one.name for one in made.found] == ["CreateContainer"]
+
+
+class TestAnswersOfTheCri:
+    def answer(self, made: Traffic, *, asked: int, shares: int) -> None:
+        """The CRI's word on the container, asked for so many milliseconds ago."""
+        spec = {"process": {"args": ["run"]}, "linux": {"resources": {"cpu": {"shares": shares}}}}
+        now_ns, made.now_ns = made.now_ns, made.now_ns - asked * 10**6
+        content = json.dumps({"runtimeSpec": spec}).encode()
+        made.send("cri", METHOD, status_request("app-id"), raw_reply=content, about="app-id")
+        made.now_ns = now_ns
+
+    def test_asked_for_before_an_update_says_nothing_of_it_though_the_clock_was_set(self) -> None:
+        cri = replace(session(9, "-cri", Role.CRI), mask=0)
+        made = jumping(session(1, "00-a"), session(2, "99-b"), cri, ahead={9: HOUR})
+        made.sessions["cri"] = cri
+        made.send("00-a", "CreateContainer", create())
+        made.send("99-b", "CreateContainer", create())
+        for plugin in ("00-a", "99-b"):
+            made.send(plugin, "UpdateContainer", updating(200))
+        for plugin in ("00-a", "99-b"):
+            done = api.PostUpdateContainerRequest(pod=POD, container=container())
+            made.send(plugin, "PostUpdateContainer", done)
+        made.differ.flush()
+        self.answer(made, asked=5, shares=100)
+        made.end()
+        history = made.differ.histories["app-id"]
+        assert history.real is None
+        self.answer(made, asked=0, shares=200)
+        made.end()
+        assert history.real is not None
+
+    def test_of_an_earlier_container_with_the_same_id_say_nothing_of_this_one(self) -> None:
+        made = traffic(p00_a=Role.PROBE, p99_b=Role.PROBE)
+        made.sessions["cri"] = session(9, "-cri", Role.CRI)
+        made.differ.begin(made.sessions["cri"])
+        for plugin in ("00-a", "99-b", "00-a", "99-b"):
+            made.send(plugin, "CreateContainer", create())
+        made.differ.flush()
+        self.answer(made, asked=4, shares=100)
+        made.end()
+        assert made.differ.histories["app-id"].real is None
+
+
+def test_a_container_that_takes_over_an_id_has_a_name_of_its_own() -> None:
+    made = traffic(p00_a=Role.PROBE, p99_b=Role.PROBE)
+    for name in ("app", "next"):
+        request = create()
+        request.container.name = name
+        for plugin in ("00-a", "99-b"):
+            made.send(plugin, "CreateContainer", request)
+    made.end()
+    assert made.differ.histories["app-id"].name == "shop/web/next"
