@@ -21,7 +21,7 @@ class Actions(Provider):
     async def discover(self) -> Hits:
         """All of them, in the order of the table."""
         for action, label in self._labels():
-            yield DiscoveryHit(label, partial(self._do, action), text=label, help=action.name)
+            yield DiscoveryHit(label, partial(self._do, action), text=label)
 
     async def search(self, query: str) -> Hits:
         """Those that are like ``query``."""

@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollTo
 from textual.strip import Strip
+from textual.widget import Widget
 
 from nri_scope.errors import NriScopeError
 from nri_scope.tui.bindings import bindings
@@ -246,8 +247,7 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
             self.virtual_size = size
         if round(self.scroll_y) != self.listing.top:
             # Not through validation: the new height is known to the layout only later.
-            self.set_reactive(ScrollView.scroll_y, float(self.listing.top))
-            self.set_reactive(ScrollView.scroll_target_y, float(self.listing.top))
+            self.set_reactive(Widget.scroll_y, float(self.listing.top))
             if self.show_vertical_scrollbar:
                 self.vertical_scrollbar.position = self.listing.top
         self.refresh()

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No key without an action, and no action without a key in help."""
+
+from __future__ import annotations
+
+from textual.widget import Widget
+
+from nri_scope.tui.app import ScopeApp
+from nri_scope.tui.model.actions import ACTIONS, DEFAULT
+from nri_scope.tui.model.keys import Scope
+from nri_scope.tui.widgets.board import Board
+from tests.tui.screen import showing
+
+
+async def test_every_action_is_one_that_something_can_do() -> None:
+    async with showing() as screen:
+        missing = [
+            action.name
+            for action in ACTIONS
+            if action.name not in screen.app.available() and action.scopes != (Scope.COMPARE,)
+        ]
+    assert missing == []
+
+
+async def test_what_counts_everywhere_the_app_can_do() -> None:
+    for action in DEFAULT.of(Scope.APP):
+        assert hasattr(ScopeApp, f"action_{action.name}"), action.name
+
+
+async def test_each_view_can_do_what_its_keys_say() -> None:
+    async with showing() as screen:
+        for number, scope in enumerate(
+            (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE, Scope.PLUGINS, Scope.SESSIONS), 1
+        ):
+            await screen.press(str(number))
+            await screen.until(lambda scope=scope: f"{scope.value}]" in screen.text())  # type: ignore[misc]
+            current = screen.app.current
+            target: Widget = current.body if isinstance(current, Board) else current
+            for action in DEFAULT.of(scope):
+                assert hasattr(target, f"action_{action.name}"), (scope, action.name)
