@@ -9,6 +9,7 @@ from typing import cast
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.subject import container_of
+from nri_scope.nri.versions import NriVersion
 from nri_scope.recorder.display import SHORT_ID
 from nri_scope.recorder.model import Event, Gap, Session
 
@@ -227,7 +228,7 @@ class Differ:
         wanted = [*found.updates]
         if owned is not None and not found.failure:
             wanted += told.updates_of_validation(owned, made.chain)
-        updates.beside(wanted, found, self._history, version=version)
+        self._beside(wanted, found, version)
         if one is not None and not found.failure and validation is None:
             history.failure = self._rounds.ended_early(one)
             found.fail(history.failure)
@@ -244,8 +245,20 @@ class Differ:
         wanted = told.updates_of_replies(stations)
         if owned is not None:
             wanted += told.updates_of_validation(owned, Chain.of(stations, owned.plugins))
-        updates.beside(wanted, found, self._history, version=version_of(whole.stations[0]))
+        self._beside(wanted, found, version_of(whole.stations[0]))
         return self._plain(whole, found)
+
+    def _beside(
+        self,
+        wanted: Iterable[Wanted],
+        found: Findings,
+        version: NriVersion | None,
+        failed: Iterable[str] = (),
+    ) -> None:
+        """Do what plugins want of containers beside the one that an event is about."""
+        if self._only is not None:
+            wanted = [one for one in wanted if one.update.container_id in self._only]
+        updates.beside(wanted, found, self._history, version=version, failed=failed)
 
     def _other(self, one: Round) -> RoundDiff | None:
         match one.name:
@@ -268,14 +281,14 @@ class Differ:
             history.add(seen.steps, spec)
             _join(found, seen)
             self._doing[history.id] = True
-            updates.beside(seen.updates, found, self._history, version=version_of(one.stations[0]))
+            self._beside(seen.updates, found, version_of(one.stations[0]))
             # What the runtime makes of it shows in the next event.
             self._tails[history.id] = Chain.of(one.stations).between(
                 one.stations[-1], None, or_runtime=True
             )
         elif one.name == STOP:
             wanted = told.updates_of_replies(one.stations)
-            updates.beside(wanted, found, self._history, version=version_of(one.stations[0]))
+            self._beside(wanted, found, version_of(one.stations[0]))
         elif one.stopped_at is not None:
             at = one.stopped_at
             found.fail(f"{at.plugin} answered: {at.event.status_message or 'an error'}")
@@ -322,7 +335,7 @@ class Differ:
             wanted = [Wanted(owner, evidence, station.event, each) for each in request.update]
             if reply is None:
                 found.fail(station.event.status_message or "the runtime answered with an error")
-            updates.beside(wanted, found, self._history, version=version_of(station), failed=failed)
+            self._beside(wanted, found, version_of(station), failed)
         return self._plain(one, found)
 
     def _synchronized(self, one: Round) -> RoundDiff:
@@ -340,7 +353,7 @@ class Differ:
                 pod_name = self._pods.get(container.pod_sandbox_id)
                 self.know(container, f"{pod_name}/{container.name}" if pod_name else "")
         wanted = told.updates_of_replies(one.stations)
-        updates.beside(wanted, found, self._history, version=version_of(station))
+        self._beside(wanted, found, version_of(station))
         return self._plain(one, found)
 
     def _status(self, one: Round) -> RoundDiff | None:
