@@ -147,6 +147,10 @@ def _details(sessions: list[Session], gaps: int) -> list[str]:
     found = [f"passive connections: {_listed(passive)}"] if passive else []
     found += [f"plugins with their answers: {_listed(answering)}"] if answering else []
     found += [f"runtime: {'; '.join(runtimes[:_RUNTIMES])}"] if runtimes else []
+    if len({*passive}) == 1 and len(plugins) == len(sessions) and not answering:
+        found.append(
+            "only one connection: changes by plugins are seen where later events show them"
+        )
     if len(plugins) < len(sessions):
         found.append("CRI: the runtime was asked which specs it really used")
     if gaps:

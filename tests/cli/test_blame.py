@@ -157,7 +157,7 @@ def test_a_pod_with_one_container_stands_for_it(
     said = Said(capsys, made, "shop/web")
     assert said.status == 0
     assert said.lines[0].startswith(f"{APP} ")
-    assert "no plugin changed any of" in said.out
+    assert "no plugin changed its only line" in said.out
 
 
 def test_the_bundled_recordings_can_be_blamed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -160,6 +160,16 @@ def test_filters_choose_what_is_shown_and_not_what_is_known(
     assert none.status == 0
 
 
+def test_what_a_single_connection_cannot_see_is_said(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = Said(capsys, BUNDLED["containerd-2.1"])
+    at = next(at for at, line in enumerate(alone.lines) if "only one connection" in line)
+    # The head stands apart from events, also from those that changed nothing.
+    assert [line[:2] for line in alone.lines[at + 1 : at + 3]] == ["", "──"]
+    assert "only one connection" not in whole(Said(capsys, path))
+
+
 def test_times_choose_too(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = Said(capsys, path, "--since", "2100-01-01")
     assert (said.status, whole(said).endswith("plugins can change something")) == (0, True)

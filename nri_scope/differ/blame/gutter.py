@@ -76,8 +76,8 @@ class Gutter:
         ties = sorted({index for owner in self._owners for index in owner.ties})
         if ties:
             lines.append(
-                f"a second plugin at {', '.join(ties)} may be meant too, if there is one: the same "
-                "index has no order"
+                f"another plugin at {' or '.join(ties)} may have done it instead, if there is one: "
+                "equal indices have no order"
             )
         if any(owner.or_runtime for owner in self._owners):
             lines.append("or runtime: it may have been no plugin, but the runtime itself")

@@ -78,7 +78,8 @@ def summary(lines: Sequence[Line]) -> str:
     unmet = sum(line.mark == UNMET and not line.heading for line in lines)
     vain = f"; asked for and not applied: {unmet:,}" if unmet else ""
     if not counts:
-        return f"no plugin changed any of {total:,} lines, as far as was seen{vain}"
+        what = "its only line" if total == 1 else f"any of {total:,} lines"
+        return f"no plugin changed {what}, as far as was seen{vain}"
     # Several plugins that it may have been are a list of their own.
     separator = "; " if any("," in who for who in counts) else ", "
     listed = separator.join(f"{who} {count:,}" for who, count in counts.items())

@@ -32,9 +32,9 @@ class Legend:
     def see(self, who: Owner, evidence: Iterable[Evidence]) -> None:
         """Look at one owner, and how it is known."""
         self._evidence.update(evidence)
+        self._ties.update(who.ties)
         if who.who is not Who.ONE_OF:
             return
-        self._ties.update(who.ties)
         if who.plugins:
             self._choice = self._choice or str(who)
         else:
@@ -51,10 +51,10 @@ class Legend:
         if self._choice:
             found.append(f"{self._choice}: any one of these or several; nothing tells which")
         if self._ties:
-            indices = ", ".join(sorted(self._ties))
+            indices = " or ".join(sorted(self._ties))
             found.append(
-                f"a second plugin at {indices} may be meant too, if there is one: "
-                "the same index has no order"
+                f"another plugin at {indices} may have done it instead, if there is one: "
+                "equal indices have no order"
             )
         if self._evidence:
             known = [f"{one}: {one.meaning}" for one in Evidence if one in self._evidence]

@@ -50,6 +50,8 @@ class TextRenderer:
         self._tally.count(diff)
         if words.calm(diff):
             if not self._quiet:
+                if not self._day:
+                    yield ""
                 yield from self._new_day(diff)
                 yield from self._calm(diff, name_of)
                 self._apart = True

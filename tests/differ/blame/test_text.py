@@ -110,7 +110,7 @@ def test_the_legend_explains_what_is_there() -> None:
     said = "\n".join(text(found, width=None))
     for words in (
         "one of 01–29: a plugin with one of these indices",
-        "a second plugin at 00, 30 may be meant too",
+        "another plugin at 00 or 30 may have done it instead",
         "unknown: it was not seen",
         "CRI request: whoever asked",
         "P: two connections of the chain saw it differently (probes)",

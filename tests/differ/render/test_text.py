@@ -90,8 +90,8 @@ x.nriscope.db
 one of 01–29: a plugin between two connections that we saw; nothing tells which
 one of 30-env-injector, 60-cpu-policy: any one of these or several; nothing
   tells which
-a second plugin at 00, 30 may be meant too, if there is one: the same index has
-  no order
+another plugin at 00 or 30 may have done it instead, if there is one: equal
+  indices have no order
 evidence: tap: the plugin's own answer; validator: the runtime's list of last
   owners; probes: two connections of the chain saw it differently; events: a
   later event shows it; cri: the spec that the runtime really used; request:
@@ -164,7 +164,7 @@ def test_a_range_behind_the_last_connection_is_not_between_two() -> None:
 
 def test_ties_are_explained() -> None:
     joined = " ".join(" ".join(text(CREATION)).split())
-    assert "a second plugin at 00, 30 may be meant too, if there is one" in joined
+    assert "another plugin at 00 or 30 may have done it instead, if there is one" in joined
 
 
 def test_time_between_two_connections_is_that_of_all_plugins_there() -> None:
