@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Searching: in the list of events, or in the details where they have the focus."""
+"""Searching: in the view that is shown, or in the details where they have the focus."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
+from nri_scope.tui.widgets.board import Board
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
@@ -36,6 +37,8 @@ class Finder:
         """Search for nothing any more."""
         self.text = ""
         self._app.events.search_text = ""
+        for board in self._app.query(Board):
+            board.body.highlight = ""
         if self._app.detail is not None:
             self._app.detail.body.highlight = ""
 
@@ -49,8 +52,11 @@ class Finder:
 
     def _start(self, *, forwards: bool, here: bool) -> None:
         detail = self._app.detail
+        current = self._app.current
         if detail is not None and self._app.in_detail:
             work = self._in_detail(forwards)
+        elif isinstance(current, Board):
+            work = self._in_board(current, forwards, here)
         else:
             work = self._in_list(forwards, here)
         self._app.run_worker(work, group=GROUP, exclusive=True)
@@ -60,6 +66,19 @@ class Finder:
         assert detail is not None
         if not await detail.find(self.text, forwards=forwards):
             self._app.say(f"not found in these details: {safe(self.text, _SHOWN)}", problem=True)
+
+    async def _in_board(self, board: Board, forwards: bool, here: bool) -> None:
+        app, text = self._app, self.text
+        app.work_on(searching=text)
+        try:
+            found = await board.find(text, forwards=forwards, here=here)
+        except NriScopeError as error:
+            app.show_trouble(error)
+            return
+        finally:
+            app.work_on(searching="")
+        if not found:
+            app.say(f"not found: {safe(text, _SHOWN)}", problem=True)
 
     async def _in_list(self, forwards: bool, here: bool) -> None:
         app, events, text = self._app, self._app.events, self.text

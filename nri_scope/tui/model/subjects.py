@@ -91,6 +91,40 @@ def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[No
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The pods and containers, by key, whose name or id has some text."""
+
+    pods: frozenset[int]
+    containers: frozenset[int]
+
+    def has(self, node: Node) -> bool:
+        """Whether a line is one of them."""
+        if node.event:
+            return False
+        return node.container in self.containers if node.container else node.pod in self.pods
+
+
+def named(recording: Recording, text: str) -> Named:
+    """Those with ``text`` in their names or ids, ASCII in upper or lower case.
+
+    Raises RecordingError.
+    """
+    with sound(recording):
+        pods, containers = (
+            frozenset(
+                key
+                for (key,) in recording.connection.execute(
+                    f"SELECT key FROM {table} WHERE instr(lower({name}), lower(?)) "
+                    "OR instr(id, lower(?))",
+                    (text, text),
+                )
+            )
+            for table, name in (("pod", "namespace || '/' || name"), ("container", "name"))
+        )
+    return Named(pods, containers)
+
+
 def _pods(recording: Recording, keys: Iterable[int]) -> dict[int, Pod]:
     with sound(recording):
         rows = recording.connection.execute(

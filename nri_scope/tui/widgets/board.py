@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -21,11 +22,31 @@ from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.model.line import Line, Style, line
 from nri_scope.tui.model.store import Store
+from nri_scope.tui.model.subjects import named
+from nri_scope.tui.model.tree import Node
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import Failed, RowChosen
 
+_AT_ONCE = 1_000
+"""Lines that a search looks at before others get their turn."""
 _CENSUSES: WeakKeyDictionary[Store, Census] = WeakKeyDictionary()
 """One for each recording: the tree and the timeline have it together."""
+
+
+async def find_named(
+    store: Store, text: str, steps: range, node_at: Callable[[int], Node | None]
+) -> int | None:
+    """The first line of ``steps`` that is a pod or container with ``text`` in its name or id."""
+    wanted = await store.run(lambda recording: named(recording, text))
+    if not wanted.pods and not wanted.containers:
+        return None
+    for count, index in enumerate(steps):
+        node = node_at(index)
+        if node is not None and wanted.has(node):
+            return index
+        if count % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
+    return None
 
 
 def census_of(store: Store) -> Census:
@@ -127,7 +148,29 @@ class Board(Widget, can_focus=False):
         """The event that the line under the cursor stands for."""
         return None
 
+    async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
+        """The next line with ``text`` from ``start`` on (included); None: none to the end.
+
+        Raises NriScopeError.
+        """
+        return await self.body.find(text, start, forwards=forwards)
+
     # -- for all --------------------------------------------------------------------------
+
+    async def find(self, text: str, *, forwards: bool = True, here: bool = False) -> bool:
+        """To the next line with ``text``, highlighted; from the other end on where need be.
+
+        ``here``: the line under the cursor may be it. Raises NriScopeError.
+        """
+        self.body.highlight = text
+        start = self.body.cursor + (0 if here else 1 if forwards else -1)
+        found = await self.find_line(text, start, forwards=forwards)
+        if found is None:
+            end = 0 if forwards else len(self.body.source) - 1
+            found = await self.find_line(text, end, forwards=forwards)
+        if found is not None:
+            self.body.go_to(found)
+        return found is not None
 
     def compose(self) -> ComposeResult:
         """Heading, lines, and words."""
@@ -196,6 +239,11 @@ class Board(Widget, can_focus=False):
         if self._reading:
             told = [line(self._reading, Style.WARN), *told]
         self.foot.show(tuple(told[: self.FOOT_LINES]), keep_position=True)
+
+    def on_descendant_focus(self) -> None:
+        """It is used again: the details are of its line."""
+        self._told_event = -1
+        self.tell_row()
 
     def on_resize(self, _: events.Resize) -> None:
         """Lines as wide as there is room, once the lines have theirs."""

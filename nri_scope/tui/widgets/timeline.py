@@ -34,7 +34,7 @@ from nri_scope.tui.model.subjects import Subject, read
 from nri_scope.tui.model.timeline import Interval, Point, Window, joined, lane, pack, unobserved
 from nri_scope.tui.model.tree import Node
 from nri_scope.tui.model.treelines import life_of
-from nri_scope.tui.widgets.board import Board, BoardLines, census_of
+from nri_scope.tui.widgets.board import Board, BoardLines, census_of, find_named
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
 
@@ -305,6 +305,17 @@ class Timeline(Board):
             life_line(subject, life_of(self.census, node), self.now_ns),
             legend(),
         )
+
+    async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
+        """By names and ids of pods and containers, of those that have lanes now."""
+        end = len(self.packed) if forwards else -1
+        steps = range(start, end, 1 if forwards else -1)
+        return await find_named(self.store, text, steps, self._node_at)
+
+    def _node_at(self, index: int) -> Node | None:
+        if not 0 <= index < len(self.packed):
+            return None
+        return self._lanes.node(self.packed[index])
 
     # -- the cursor -----------------------------------------------------------------------
 

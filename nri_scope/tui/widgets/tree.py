@@ -22,7 +22,7 @@ from nri_scope.tui.model.line import Line
 from nri_scope.tui.model.subjects import Subject, read
 from nri_scope.tui.model.tree import Level, Node, Outline, events_of
 from nri_scope.tui.model.treelines import FIELDS, life_of, node_line, node_words
-from nri_scope.tui.widgets.board import Board, BoardLines, census_of
+from nri_scope.tui.widgets.board import Board, BoardLines, census_of, find_named
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import Failed, Narrow, OpenEvent, Said
 
@@ -216,6 +216,15 @@ class Tree(Board):
         self.body.changed()
         self.refresh_words()
         self.tell_row()
+
+    async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
+        """By names and ids of pods and containers, whether they were read before or not."""
+        end = len(self.outline) if forwards else -1
+        steps = range(start, end, 1 if forwards else -1)
+        return await find_named(self.store, text, steps, self._node_at)
+
+    def _node_at(self, index: int) -> Node | None:
+        return self.outline.node_at(index) if 0 <= index < len(self.outline) else None
 
     # -- the cursor -----------------------------------------------------------------------
 

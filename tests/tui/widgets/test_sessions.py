@@ -78,6 +78,12 @@ async def test_enter_goes_to_the_first_event_of_a_session_or_behind_a_gap(path: 
         assert shown.last(Said).text == "this session has no event"
 
 
+async def test_finds_words(path: Path) -> None:
+    async with showing(path, Sessions) as shown:
+        assert await shown.board.find("queue") and shown.board.body.cursor == 2
+        assert await shown.board.find("cri-o") and shown.board.body.cursor == 4
+
+
 async def test_a_session_that_goes_on_is_connected(tmp_path: Path) -> None:
     with growing(tmp_path / "r.nriscope.db") as recorder:
         async with showing(recorder.path, Sessions) as shown:

@@ -132,6 +132,12 @@ async def test_shows_what_the_context_is_narrowed_to() -> None:
         assert shown.board.selected_event_id is None
 
 
+async def test_finds_lanes_by_name() -> None:
+    async with showing(RECORDING, Timeline) as shown:
+        assert await shown.board.find("sidecar") and shown.board.body.cursor == 4
+        assert not await shown.board.find("nobody")
+
+
 async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [])
     async with showing(path, Timeline) as shown:

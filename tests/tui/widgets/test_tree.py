@@ -111,6 +111,18 @@ async def test_shows_what_the_context_is_narrowed_to() -> None:
         assert names(shown.screen) == ["the filter matched no event of a pod"[:36]]
 
 
+async def test_finds_by_name_and_id_and_goes_round() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        board = shown.board
+        assert await board.find("SIDEcar") and board.body.cursor == 4
+        assert await board.find("jobs/") and board.body.cursor == 5
+        assert await board.find("jobs/", here=True) and board.body.cursor == 5
+        # The beginning of an id; it is before the cursor.
+        assert await board.find("c61408") and board.body.cursor == 3
+        assert await board.find("agent", forwards=False) and board.body.cursor == 1
+        assert not await board.find("nobody") and board.body.cursor == 1
+
+
 async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [])
     async with showing(path, Tree) as shown:

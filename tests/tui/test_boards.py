@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The views beside the list of events, in the app."""
+
+from __future__ import annotations
+
+from tests.tui.screen import showing
+
+
+async def test_searching_goes_on_in_the_view_that_is_shown() -> None:
+    async with showing() as shown:
+        await shown.press("2")
+        await shown.shows("▾ shop/web", "▸ broken")
+        await shown.press("/")
+        await shown.type("sidecar")
+        await shown.press("enter")
+        await shown.shows("[2 Containers]", "shop/web/sidecar  created")
+        await shown.press("/")
+        await shown.type("nobody")
+        await shown.press("enter")
+        await shown.shows("[2 Containers]", "not found: nobody")
+
+
+async def test_narrowing_stays_when_the_view_changes_and_backspace_goes_back() -> None:
+    async with showing() as shown:
+        await shown.press("2")
+        await shown.shows("▾ shop/web", "▸ broken")
+        await shown.press("down", "down", "down", "enter")
+        await shown.shows("> shop/web/app")
+        await shown.hides("broken")
+        await shown.press("3")
+        await shown.shows("[3 Timeline]", "■ stopped", "shop/web")
+        await shown.hides("jobs/batch")
+        await shown.press("1")
+        await shown.shows("[1 Events]", "shop/web/app")
+        await shown.hides("jobs/batch")
+        await shown.press("backspace")
+        await shown.shows("jobs/batch")
+        await shown.press("2")
+        await shown.shows("▸ broken")
+
+
+async def test_every_view_has_a_key_and_shows_something() -> None:
+    async with showing() as shown:
+        for key, words in {
+            "2": "▸ sidecar",
+            "3": "► started",
+            "4": "our own connection",
+            "5": "interrupted",
+        }.items():
+            await shown.press(key)
+            await shown.shows(words)
+
+
+async def test_an_event_of_the_timeline_opens_in_the_list() -> None:
+    async with showing() as shown:
+        await shown.press("3")
+        await shown.shows("■ stopped", "shop/web")
+        await shown.press("down", "down", "down", "o")
+        await shown.shows("PostCreateContainer  event 6")
+        await shown.press("enter")
+        await shown.shows("[1 Events]")
+        await shown.until(lambda: shown.selected == 6)
