@@ -19,11 +19,12 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Input, Static
 
-from nri_scope.errors import FilterError, NriScopeError
+from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.filter import Filter
 from nri_scope.tui import taking
 from nri_scope.tui.bindings import as_keymap, bindings
+from nri_scope.tui.copying import Copier
 from nri_scope.tui.finding import GROUP as SEARCH_GROUP
 from nri_scope.tui.finding import Finder
 from nri_scope.tui.help import HelpScreen, help_lines
@@ -31,11 +32,10 @@ from nri_scope.tui.marking import GROUP as MARKS_GROUP
 from nri_scope.tui.marking import Marker
 from nri_scope.tui.model.actions import DEFAULT
 from nri_scope.tui.model.context import Context
-from nri_scope.tui.model.filtering import VIEWS, known_values, narrowed
+from nri_scope.tui.model.filtering import known_values
 from nri_scope.tui.model.keys import Action, Keymap, Scope
-from nri_scope.tui.model.rows import Row
 from nri_scope.tui.model.store import Store
-from nri_scope.tui.model.view import View
+from nri_scope.tui.narrowing import FILTER_GROUP, Narrower
 from nri_scope.tui.palette import Actions
 from nri_scope.tui.states import Work, in_place_of_rows, status_words
 from nri_scope.tui.theme import DEFAULT as DEFAULT_THEME
@@ -132,7 +132,9 @@ class ScopeApp(App[None], inherit_bindings=False):
         self._store = store
         self._trouble = ""
         self._finder = Finder(self)
-        self._marker = Marker(self)
+        self.marker = Marker(self)
+        self._narrower = Narrower(self)
+        self._copier = Copier(self)
         self._searched_in_detail = False
         self._boards: dict[str, Board] = {}
         self._updated = 0.0
@@ -198,7 +200,7 @@ class ScopeApp(App[None], inherit_bindings=False):
             self.store,
             follows=self._follows(),
             header=header,
-            is_marked=self._marker.is_marked,
+            is_marked=self.marker.is_marked,
         )
         self._boards = {
             kind.name: kind.make(self.store, self.context, self.keymap) for kind in BOARDS
@@ -218,10 +220,10 @@ class ScopeApp(App[None], inherit_bindings=False):
         self.events.focus()
         self._show_facts()
         if self.context.where() is not None:
-            self._show_context()
+            self._narrower.show()
         self.run_worker(self._look_again(), group="looking", exit_on_error=True)
         self.run_worker(self._learn_values(), group="values", exclusive=True)
-        self.run_worker(self._marker.load(), group=MARKS_GROUP)
+        self.run_worker(self.marker.load(), group=MARKS_GROUP)
 
     def _follows(self) -> bool:
         return self._live or self.store.facts.growing
@@ -252,10 +254,11 @@ class ScopeApp(App[None], inherit_bindings=False):
         now = monotonic()
         if now - self._updated > BOARD_SECONDS:
             self._updated = now
-            await self._update_board()
+            await self.update_board()
         self._show_facts()
 
-    async def _update_board(self) -> None:
+    async def update_board(self) -> None:
+        """Have another view than the list of events show what there is now."""
         board = self._boards.get(self.mode)
         if board is not None:
             await board.update()
@@ -307,7 +310,7 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     def _narrowed(self) -> str:
         """What is shown alone, in words."""
-        marked = "marked" if self._marker.only else ""
+        marked = "marked" if self.marker.only else ""
         parts = [self.context.words(), marked, safe(self.context.where_text, 60)]
         return " · ".join(part for part in parts if part)
 
@@ -372,13 +375,13 @@ class ScopeApp(App[None], inherit_bindings=False):
     @on(messages.RowChosen)
     def _row_chosen(self, event: messages.RowChosen) -> None:
         if self.detail is not None:
-            self.detail.show(event.row, self._marker.comment_of(event.row))
+            self.detail.show(event.row, self.marker.comment_of(event.row))
 
     @on(messages.RowOpened)
     def _row_opened(self, event: messages.RowOpened) -> None:
         if self.detail is None:
             return
-        self.detail.show(event.row, self._marker.comment_of(event.row))
+        self.detail.show(event.row, self.marker.comment_of(event.row))
         if self.detail.is_hidden:
             self.detail.action_toggle_detail()
         self.detail.body.focus()
@@ -434,20 +437,23 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     @on(messages.Narrow)
     def _narrow(self, event: messages.Narrow) -> None:
-        self.context.narrow(event.what)
-        self._show_context()
+        self._narrower.narrow(event.what)
 
     @on(messages.Back)
     def _back(self, event: messages.Back) -> None:
-        self._go_back()
+        self._narrower.back()
 
     @on(messages.SetFilter)
     def _set_filter(self, event: messages.SetFilter) -> None:
-        self.set_filter(event.text)
+        self._narrower.filter_by(event.text)
 
     @on(messages.Narrowed)
     def _narrowed_by(self, event: messages.Narrowed) -> None:
-        self.set_filter(narrowed(self.context.where_text, event.term, out=event.out))
+        self._narrower.add(event.term, out=event.out)
+
+    @on(EventList.SameContainer)
+    def _same_container(self, event: EventList.SameContainer) -> None:
+        self._narrower.go_to_same(forwards=event.forwards)
 
     @on(messages.OpenEvent)
     def _open_event(self, event: messages.OpenEvent) -> None:
@@ -460,11 +466,11 @@ class ScopeApp(App[None], inherit_bindings=False):
     def _typed(self, event: FilterBar.Accepted) -> None:
         match event.purpose:
             case Purpose.FILTER:
-                self.set_filter(event.text)
+                self._narrower.filter_by(event.text)
             case Purpose.SEARCH:
                 self._finder.begin(event.text)
             case Purpose.COMMENT:
-                self._marker.comment(event.text)
+                self.marker.comment(event.text)
 
     @on(FilterBar.Closed)
     def _bar_closed(self) -> None:
@@ -477,46 +483,7 @@ class ScopeApp(App[None], inherit_bindings=False):
         """Tell the user one line."""
         self.status.say(text, problem=problem)
 
-    # -- filters ------------------------------------------------------------------------------
-
-    def set_filter(self, text: str) -> None:
-        """Show what passes this filter."""
-        try:
-            self.context.filter_by(text)
-        except FilterError as error:
-            self.say(str(error), problem=True)
-            return
-        self.bar.remember(text)
-        self._show_context()
-
-    def _show_context(self) -> None:
-        self.run_worker(self._look_through(), group="filter", exclusive=True)
-
-    async def _look_through(self) -> None:
-        shown: View | None = None
-
-        def progress(view: View, part: float) -> None:
-            nonlocal shown
-            self.work_on(part=part)
-            if view is shown:
-                self.events.grow()
-            else:
-                shown = view
-                self.events.show(view)
-
-        self.status.hush()
-        try:
-            where = self._marker.where(self.context.where())
-            if where is not None or self.context.about is not None:
-                self.work_on(part=0.0)
-            view = await self.store.view(where, progress, about=self.context.about)
-            self.work_on(part=None)
-            self.events.show(view)
-        except NriScopeError as error:
-            self.show_trouble(error)
-        finally:
-            self.work_on(part=None)
-        await self._update_board()
+    # -- work that is going on ----------------------------------------------------------------
 
     def work_on(self, *, part: float | str | None = "", searching: str | None = None) -> None:
         """Say what goes on: a filter (how far it is; None: none is), or a search ("": none is)."""
@@ -525,13 +492,6 @@ class ScopeApp(App[None], inherit_bindings=False):
         if searching is not None:
             self.work = replace(self.work, searching=searching)
         self._show_status()
-
-    def _toggle_view(self, name: str) -> None:
-        text = VIEWS[name]
-        if self.context.where_text == text:
-            self._go_back()
-        else:
-            self.set_filter(text)
 
     # -- actions ------------------------------------------------------------------------------
 
@@ -594,39 +554,27 @@ class ScopeApp(App[None], inherit_bindings=False):
     def action_clear_filter(self) -> None:
         """Show everything."""
         self._finder.forget()
-        self._marker.only = False
-        self.context.everything()
-        self._show_context()
+        self._narrower.everything()
 
     def action_view_errors(self) -> None:
         """Only errors, and back."""
-        self._toggle_view("errors")
+        self._narrower.toggle("errors")
 
     def action_view_changed(self) -> None:
         """Only changes, and back."""
-        self._toggle_view("changed")
+        self._narrower.toggle("changed")
 
     def action_view_marked(self) -> None:
         """Only marked events, and back."""
-        self._marker.only = not self._marker.only
-        self.show_mode(EVENTS)
-        self._show_context()
+        self._narrower.only_marked()
 
     def action_view_slow(self) -> None:
         """Only slow answers, and back."""
-        self._toggle_view("slow")
+        self._narrower.toggle("slow")
 
     async def action_back(self) -> None:
         """What was shown before."""
-        self._go_back()
-
-    def _go_back(self) -> None:
-        if self._marker.only:
-            self.action_view_marked()
-        elif self.context.back():
-            self._show_context()
-        else:
-            self.say("there is nothing to go back to")
+        self._narrower.back()
 
     def action_stop(self) -> None:
         """Stop a filter or a search that is at work."""
@@ -634,8 +582,8 @@ class ScopeApp(App[None], inherit_bindings=False):
             self.workers.cancel_group(self, SEARCH_GROUP)
             self.say("search stopped")
         elif self.work.part is not None:
-            self.workers.cancel_group(self, "filter")
-            self._go_back()
+            self.workers.cancel_group(self, FILTER_GROUP)
+            self._narrower.back()
         elif self.in_detail:
             self.current.focus()
         else:
@@ -644,54 +592,11 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     def action_narrow_container(self) -> None:
         """Only the container of the selected event."""
-        self._narrow_to(taking.container_of, "container")
+        self._narrower.narrow_to_selected(taking.container_of, "container")
 
     def action_narrow_pod(self) -> None:
         """Only the pod of the selected event."""
-        self._narrow_to(taking.pod_of, "pod")
-
-    def _narrow_to(self, find: taking.Find, what: str) -> None:
-        number = self.current.selected_event_id
-        if number is None:
-            self.say("no event is selected", problem=True)
-            return
-        self.run_worker(self._narrow_now(number, find, what), group="narrow", exclusive=True)
-
-    async def _narrow_now(self, number: int, find: taking.Find, what: str) -> None:
-        try:
-            found = await self.store.run(lambda recording: find(recording, number))
-        except NriScopeError as error:
-            self.show_trouble(error)
-            return
-        if found is None:
-            self.say(f"this event is about no {what}", problem=True)
-            return
-        self.context.narrow(found)
-        self._show_context()
-
-    @on(EventList.SameContainer)
-    def _same_container(self, event: EventList.SameContainer) -> None:
-        row = self.events.selected_row
-        if row is None or row.event is None or not row.event.container_id:
-            self.say("this event is about no container", problem=True)
-            return
-        self.run_worker(self._go_to_same(row, event.forwards), group="narrow", exclusive=True)
-
-    async def _go_to_same(self, row: Row, forwards: bool) -> None:
-        event = row.event
-        assert event is not None
-        try:
-            numbers = await self.store.run(
-                lambda recording: taking.others_of_container(recording, event, forwards=forwards)
-            )
-        except NriScopeError as error:
-            self.show_trouble(error)
-            return
-        for number in numbers:
-            if self.events.go_to_event(number):
-                return
-        where = "later" if forwards else "earlier"
-        self.say(f"no {where} event of this container is shown here")
+        self._narrower.narrow_to_selected(taking.pod_of, "pod")
 
     # -- marks --------------------------------------------------------------------------------
 
@@ -700,72 +605,37 @@ class ScopeApp(App[None], inherit_bindings=False):
         self.events.remark()
         row = self.events.selected_row
         if self.detail is not None and row is not None and self.mode == EVENTS:
-            self.detail.show(row, self._marker.comment_of(row))
-        if self._marker.only:
-            self._show_context()
+            self.detail.show(row, self.marker.comment_of(row))
+        if self.marker.only:
+            self._narrower.show()
 
     def action_mark(self) -> None:
         """Mark the selected event, or unmark it."""
-        self._marker.toggle()
+        self.marker.toggle()
 
     def action_comment(self) -> None:
         """Write something about the selected event."""
-        if self._marker.begin_comment() is not None:
+        if self.marker.begin_comment() is not None:
             self._searched_in_detail = self.in_detail
-            self.bar.open(Purpose.COMMENT, self._marker.comment_of(self.events.selected_row))
+            self.bar.open(Purpose.COMMENT, self.marker.comment_of(self.events.selected_row))
 
     def action_compare(self) -> None:
         """Compare two marked events."""
-        self._marker.compare()
+        self.marker.compare()
 
     # -- taking away --------------------------------------------------------------------------
 
     def action_copy(self) -> None:
         """Copy the selected event as YAML."""
-        self._take(save=False)
+        self._copier.copy()
 
     def action_save_text(self) -> None:
         """Save the selected event as YAML."""
-        self._take(save=True)
-
-    def _take(self, *, save: bool) -> None:
-        number = self.current.selected_event_id
-        self.run_worker(self._take_now(number, save=save), group="taking", exclusive=True)
-
-    async def _take_now(self, selected: int | None, *, save: bool) -> None:
-        try:
-            numbers = [event.id for event in await self._marker.marked()]
-            if not numbers and selected is None:
-                self.say("no event is selected", problem=True)
-                return
-            numbers = numbers or [selected or 0]
-            text = await self.store.run(lambda recording: taking.as_yaml(recording, numbers))
-            if save:
-                path = await asyncio.to_thread(taking.save, text, numbers)
-                self.say(f"saved to {path} (only you can read it)")
-                return
-        except NriScopeError as error:
-            self.say(str(error), problem=True)
-            return
-        one = len(numbers) == 1
-        self._copy(text, f"event {numbers[0]}" if one else f"{len(numbers)} marked events")
+        self._copier.save()
 
     def action_copy_command(self) -> None:
         """Copy the command line that shows the same."""
-        if self._marker.only:
-            self.say("no command line can say which events are marked", problem=True)
-            return
-        self._copy(taking.command_line(self.path, self.context.filter()), "the command line")
-
-    def _copy(self, text: str, what: str) -> None:
-        if len(text.encode()) > taking.CLIPBOARD_MAX:
-            key = self.keymap.first("save_text")
-            self.say(
-                f"too long for the terminal's clipboard; {key} saves it to a file", problem=True
-            )
-            return
-        self.copy_to_clipboard(text)
-        self.say(f"copied {what}, if your terminal allows it (OSC 52)")
+        self._copier.copy_command()
 
     def action_theme(self) -> None:
         """Next theme."""
