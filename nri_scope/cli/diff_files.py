@@ -59,7 +59,8 @@ def one_recording(file: Path, what: str | None, wishes: Shown) -> bool:
         sessions = recording.sessions()
         # What became of changes is told later, perhaps when their container is gone.
         told_later = any(session.role == Role.CRI for session in sessions)
-        differ = Differ(sessions, keep=told_later)
+        gaps = recording.gaps()
+        differ = Differ(sessions, keep=told_later, gaps=gaps)
         render = renderer(
             wishes.output_format,
             width=output.width,
@@ -72,7 +73,7 @@ def one_recording(file: Path, what: str | None, wishes: Shown) -> bool:
         for diff in rounds(recording, thing, differ=differ):
             if not begun:
                 begun = True
-                for line in render.head(file.name, _details(sessions, len(recording.gaps()))):
+                for line in render.head(file.name, _details(sessions, len(gaps))):
                     output.line(line)
             if chosen is None or not chosen.isdisjoint(diff.events):
                 for line in render.round(diff, name_of):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from nri_scope._gen.cri.runtime.v1 import ContainerStatusRequest
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.recorder.lookup import container_name
 from nri_scope.recorder.model import Captured, Role
@@ -20,7 +21,16 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
 from tests.cli.command import NRI_SCOPE
 from tests.recorder.recordings import a_start
-from tests.replay.recordings import BUNDLED, START_NS, life, of_capture, recording, run_pod
+from tests.replay.recordings import (
+    BUNDLED,
+    POD,
+    START_NS,
+    life,
+    of_capture,
+    recording,
+    run_pod,
+    write_session,
+)
 from tests.replay.recordings import container as a_container
 
 CAPTURES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")
@@ -158,6 +168,22 @@ def test_filters_choose_what_is_shown_and_not_what_is_known(
     assert '"1" → "0-1"' in said.out
     none = Said(capsys, path, "--where", "event:RemoveContainer", "--quiet-unchanged")
     assert none.status == 0
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_a_gap_may_have_lost_is_no_failure(
+    tmp_path: Path, lost: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = tmp_path / "gap.nriscope.db"
+    recorder = Recorder.open(made)
+    create = api.CreateContainerRequest(pod=POD, container=a_container(args=["sh"]))
+    write_session(recorder, [], plugin="50-silent")
+    write_session(recorder, [("CreateContainer", create)], plugin="00-probe")
+    if lost:
+        recorder.note_gap(None, START_NS, START_NS + 10**10, "overflow", 1)
+    recorder.close()
+    told = whole(Said(capsys, made))
+    assert ("FAILED" in told, "gaps: 1" in told) == (not lost, lost)
 
 
 def test_what_a_single_connection_cannot_see_is_said(
