@@ -31,7 +31,7 @@ from .findings import (
     value_at,
     version_of,
 )
-from .hidden import BY_CHANCE, IN_VAIN, Hidden, is_back, is_hidden
+from .hidden import BY_CHANCE, IN_VAIN, Hidden, is_back, is_hidden, newest_steps
 from .model import Asked, Claim, Evidence, Step
 from .owner import BEFORE_ALL, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
 from .owners import Owned
@@ -210,8 +210,9 @@ class _Creation:
         if not failure or self.found.failure:
             return spec
         self.found.fail(failure)
-        refused = [one for one in self.found.steps if one.owner == plugin(culprit)]
-        self.found.steps = [one for one in self.found.steps if one not in refused]
+        by_it = plugin(culprit)
+        refused = [one for one in self.found.steps if one.owner == by_it]
+        self.found.steps = [one for one in self.found.steps if one.owner != by_it]
         for one in refused:
             change = one.change
             self.found.asked.append(
@@ -237,11 +238,12 @@ class _Creation:
         self.hidden.take(request.adjust, shown)
         final = self._with_hidden(shown)
         rest = self.chain.between(last, None)
+        newest = newest_steps(self.found.steps)
         for change in oci.changes(spec, final):
             if change.kind == "moved":
                 # The merged adjustment does not keep the order in which plugins did things.
                 continue
-            if is_back(change, base, self.found.steps):
+            if is_back(change, base, newest):
                 back = step(self.id, change, RUNTIME, Evidence.VALIDATOR, owned.event, IN_VAIN)
                 self.found.steps.append(back)
                 continue

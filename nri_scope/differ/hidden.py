@@ -8,7 +8,7 @@ policies; and what was removed from a map they go on showing (containerd/nri, pk
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
@@ -27,13 +27,21 @@ IN_VAIN = "runtimes do not pass on the removal of what no plugin had set"
 """Of environment variables and devices, which later plugins are shown as gone all the same."""
 
 
-def is_back(change: Change, base: Spec, steps: Sequence[Step]) -> bool:
-    """Whether something is there again, as the container began with it, after its removal."""
-    old = oci.value_at(base, change.path)
-    if change.kind != "added" or old is ABSENT or not oci.same(old, change.after):
+def newest_steps(steps: Iterable[Step]) -> dict[str, Step]:
+    """The newest step at each path."""
+    return {one.change.path: one for one in steps}
+
+
+def is_back(change: Change, base: Spec, newest: Mapping[str, Step]) -> bool:
+    """Whether something is there again, as the container began with it, after its removal.
+
+    `newest`: see `newest_steps`.
+    """
+    step = newest.get(change.path)
+    if change.kind != "added" or step is None or step.change.kind != "removed":
         return False
-    newest = [one for one in steps if one.change.path == change.path][-1:]
-    return any(one.change.kind == "removed" for one in newest)
+    old = oci.value_at(base, change.path)
+    return old is not ABSENT and oci.same(old, change.after)
 
 
 def is_hidden(change: Change) -> bool:

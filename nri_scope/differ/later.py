@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, get_args
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias, get_args
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.oci import Change, Spec
 
-from .hidden import IN_VAIN, is_back, is_hidden
+from .hidden import IN_VAIN, is_back, is_hidden, newest_steps
 from .history import History
 from .model import Evidence, Step
 from .owner import Owner, Who
@@ -55,6 +55,7 @@ ANYBODY = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
 NOT_SEEN = "not seen being asked for: out of turn, or beside another event"
 NOT_SHOWN = "no connection of a chain is shown it before"
 
+_Device: TypeAlias = tuple[str, str, str]
 _RULES, _DEVICES = "/linux/resources/devices/", "/linux/devices/"
 _LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
 _UPDATABLE = (
@@ -102,9 +103,13 @@ def drift(
         known, now = oci.sort_mounts(known), oci.sort_mounts(shown)
     steps: list[Step] = []
     found = oci.changes(known, now)
+    has_rules = any(change.path.startswith(_RULES) for change in found)
+    devices = _devices(history.steps) if has_rules else {}
+    newest = newest_steps(history.steps) if found else {}
     for change in found:
-        by, why = _for_device(history, change) or _by(tail, change, now, found)
-        if not why and is_back(change, history.base, history.steps):
+        ruled = _for_device(devices, change) if change.path.startswith(_RULES) else None
+        by, why = ruled or _by(tail, change, now, found)
+        if not why and is_back(change, history.base, newest):
             why = IN_VAIN
         steps.append(Step(history.id, change, by, (Evidence.EVENTS,), event, at_ns, note=why))
     return steps, shown
@@ -127,23 +132,32 @@ def _by(
     return (ANYBODY, NOT_SEEN) if change.path.startswith(_UPDATABLE) else (tail, "")
 
 
-def _for_device(history: History, change: Change) -> tuple[Owner, str] | None:
+def _for_device(devices: Mapping[_Device, Step], change: Change) -> tuple[Owner, str] | None:
     """Who had a device added for which the runtime then adds a rule to the cgroup's list.
 
     Every runtime does, by upstream's generator: the rule follows from the device.
     """
     rule = change.after
-    if not change.path.startswith(_RULES) or change.kind != "added" or not isinstance(rule, dict):
+    if change.kind != "added" or not isinstance(rule, dict):
         return None
-    for step in reversed(history.steps):
-        device = step.change.after
-        if (
-            step.change.path.startswith(_DEVICES)
-            and isinstance(device, dict)
-            and all(device.get(name) == rule.get(name) for name in ("type", "major", "minor"))
-        ):
-            return step.owner, f"the runtime's rule for the device {device.get('path')}"
-    return None
+    step = devices.get(_device(rule))
+    if step is None or not isinstance(step.change.after, dict):
+        return None
+    return step.owner, f"the runtime's rule for the device {step.change.after.get('path')}"
+
+
+def _devices(steps: Iterable[Step]) -> dict[_Device, Step]:
+    """The newest step that set a device, by what a rule for it has of it."""
+    return {
+        _device(step.change.after): step
+        for step in steps
+        if step.change.path.startswith(_DEVICES) and isinstance(step.change.after, dict)
+    }
+
+
+def _device(device: Spec) -> _Device:
+    # Whatever these are in a hostile recording.
+    return repr(device.get("type")), repr(device.get("major")), repr(device.get("minor"))
 
 
 def _carry_over(known: Spec, shown: Spec, path: tuple[str, ...]) -> None:

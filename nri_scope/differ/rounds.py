@@ -28,6 +28,8 @@ _BITS = {event.name: event.bit for event in NriEvent}
 SEEMS = "the chain seems to have ended"
 _AT_MOST = 10 * 10**9
 """ns that a chain may take: a few plugins, each with its deadline."""
+MISSED_MAX = 100
+"""Connections that are told as having missed one event, with every event."""
 
 ASIDE = frozenset({"Configure", UNSOLICITED, CONTAINER_STATUS, "Shutdown"})
 """Between the runtime and one connection, at any time: also while a chain is being asked."""
@@ -158,13 +160,16 @@ class Rounds:
     def missed_by(self, one: Round) -> tuple[Session, ...]:
         """Connections that were there all the time, had subscribed to it, and did not see it.
 
-        In call order. Those behind an error did not see it because the chain ended.
+        In call order, and the last `MISSED_MAX` of them. Those behind an error did not see it
+        because the chain ended.
         """
         if one.first.method in _ALONE:
             return ()
         seen = {station.session.id for station in one.stations}
         missing = [session for session in self._subscribed(one, one.name) if session.id not in seen]
-        return tuple(sorted(missing, key=lambda session: (session.plugin_index, session.id)))
+        missing.sort(key=lambda session: (session.plugin_index, session.id))
+        # The last ones tell whether the chain came to its end.
+        return tuple(missing[-MISSED_MAX:])
 
     def awaits_validation(self, one: Round) -> bool:
         """Whether validators may yet be told of a creation."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import cast
 
 from nri_scope import oci
@@ -19,6 +20,9 @@ from .history import History
 from .model import Asked, Evidence, Step
 from .owner import ASKED_BEFORE_ALL, Owner, Who, plugin
 from .rounds import Round, Station
+
+UPDATES_MAX = 5_000
+"""Updates of other containers that are looked at in one round: far more than a node has."""
 
 
 def updating(one: Round, chain: Chain, before: Spec, *, failure: str = "") -> tuple[Findings, Spec]:
@@ -160,7 +164,8 @@ def beside(
     or the runtime says so of a container (`failed`: ids).
     """
     not_done = frozenset(failed)
-    for one in wanted:
+    updates = iter(wanted)
+    for one in islice(updates, UPDATES_MAX):
         target = one.update.container_id
         if not target:
             continue
@@ -183,6 +188,9 @@ def beside(
             found.vain(target, one.owner_of(remark.path), one.evidence, remark)
         found.steps += steps
         history.add(steps, after)
+    left_out = sum(1 for _ in updates)
+    if left_out:
+        found.note(f"{left_out:,} more updates of other containers are left out")
 
 
 def _in_vain(steps: Iterable[Step], failure: str) -> list[Asked]:

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages that no runtime sends: what they cost grows with their size and no faster.
+
+The sizes are such that a loop in a loop is noticed by whoever waits for these tests.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ import Differ, updates
+from nri_scope.differ.rounds import MISSED_MAX
+from nri_scope.recorder.model import Role
+
+from .chains import POD, Traffic, traffic
+
+MANY = 20_000
+
+
+def container(*env: str) -> api.Container:
+    return api.Container(id="app-id", name="app", pod_sandbox_id=POD.id, args=["run"], env=env)
+
+
+def create(*env: str) -> api.CreateContainerRequest:
+    return api.CreateContainerRequest(pod=POD, container=container(*env))
+
+
+def test_a_conflict_after_a_great_many_changes() -> None:
+    made = traffic(p10_a=Role.TAP, p15_b=Role.PROBE, p20_c=Role.TAP)
+    reply = api.CreateContainerResponse()
+    reply.adjust.env.add(key="FOO", value="1")
+    made.send("10-a", "CreateContainer", create(), reply)
+    made.send("15-b", "CreateContainer", create("FOO=1"))
+    other = api.CreateContainerResponse()
+    for number in range(MANY):
+        other.adjust.env.add(key=f"E{number}", value="1")
+    other.adjust.env.add(key="FOO", value="2")
+    made.send("20-c", "CreateContainer", create("FOO=1"), other)
+    (one,) = made.end()
+    assert [str(step.owner) for step in one.steps] == ["10-a"]
+    assert len(one.asked) == MANY + 1
+
+
+def test_rules_for_a_great_many_devices() -> None:
+    made = traffic(p10_a=Role.TAP)
+    reply, shown = api.CreateContainerResponse(), container()
+    for number in range(MANY):
+        device = reply.adjust.linux.devices.add(path=f"/dev/{number}", type="c", major=number)
+        shown.linux.devices.append(device)
+        rule = shown.linux.resources.devices.add(allow=True, type="c", access="rwm")
+        rule.major.value, rule.minor.value = number, 0
+    made.send("10-a", "CreateContainer", create(), reply)
+    start = api.StartContainerRequest(pod=POD, container=shown)
+    made.send("10-a", "StartContainer", start)
+    rules = made.end()[1].steps
+    assert len(rules) == MANY
+    assert {str(step.owner) for step in rules} == {"10-a"}
+
+
+def test_what_is_left_of_a_great_many_updates_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(updates, "UPDATES_MAX", 10)
+    made = traffic(p10_a=Role.TAP)
+    reply = api.StopContainerResponse()
+    for number in range(1_234):
+        reply.update.add(container_id=f"c{number}").linux.resources.cpu.shares.value = 5
+    request = api.StopContainerRequest(pod=POD, container=container())
+    made.send("10-a", "StopContainer", request, reply)
+    (one,) = made.end()
+    assert len(one.side_effects) == 10
+    assert one.remarks == ("1,224 more updates of other containers are left out",)
+
+
+def test_a_great_many_connections_that_miss_every_event() -> None:
+    made = Traffic(Differ())
+    made.connect("00-a")
+    for number in range(3 * MISSED_MAX):
+        made.connect(f"50-{number}")
+    made.send("00-a", "StopPodSandbox", api.StopPodSandboxRequest(pod=POD))
+    (one,) = made.end()
+    assert len(one.missed_by) == MISSED_MAX
