@@ -468,7 +468,7 @@ class ScopeApp(App[None], inherit_bindings=False):
             case Purpose.FILTER:
                 self._narrower.filter_by(event.text)
             case Purpose.SEARCH:
-                self._finder.begin(event.text)
+                self._finder.begin(event.text, in_detail=self._searched_in_detail)
             case Purpose.COMMENT:
                 self.marker.comment(event.text)
 

@@ -25,13 +25,16 @@ class Finder:
         self.text = ""
         """What is searched for; "" for nothing."""
 
-    def begin(self, text: str) -> None:
-        """Go to the next place that has ``text``, and highlight it wherever it is."""
+    def begin(self, text: str, *, in_detail: bool = False) -> None:
+        """Go to the next place that has ``text``, and highlight it wherever it is.
+
+        ``in_detail``: the details had the focus before the text was typed.
+        """
         self.text = text
         if not text:
             self.forget()
         else:
-            self._start(forwards=True, here=True)
+            self._start(forwards=True, here=True, in_detail=in_detail)
 
     def forget(self) -> None:
         """Search for nothing any more."""
@@ -45,15 +48,15 @@ class Finder:
     def go_on(self, *, forwards: bool) -> None:
         """To the next or previous place."""
         if self.text:
-            self._start(forwards=forwards, here=False)
+            self._start(forwards=forwards, here=False, in_detail=self._app.in_detail)
         else:
             key = self._app.keymap.first("search")
             self._app.say(f"nothing to search for yet: {key} begins", problem=True)
 
-    def _start(self, *, forwards: bool, here: bool) -> None:
+    def _start(self, *, forwards: bool, here: bool, in_detail: bool) -> None:
         detail = self._app.detail
         current = self._app.current
-        if detail is not None and self._app.in_detail:
+        if detail is not None and in_detail:
             work = self._in_detail(forwards)
         elif isinstance(current, Board):
             work = self._in_board(current, forwards, here)

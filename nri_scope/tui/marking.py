@@ -109,12 +109,16 @@ class Marker:
         self._app.say(f"event {number} is {'marked' if marked else 'not marked any more'}")
         async with self._saving:
             await asyncio.to_thread(self.marks.save)
-        self._tell()
+        if not self._tell() and self.marks.notice:
+            self._app.say(f"event {number}: marks are lost when you leave", problem=True)
 
-    def _tell(self) -> None:
-        if self.marks.notice and self.marks.notice != self._told:
-            self._app.say(self.marks.notice, problem=True)
+    def _tell(self) -> bool:
+        """Say in full why marks are not kept, unless that was said before."""
+        is_new = self.marks.notice != self._told
         self._told = self.marks.notice
+        if is_new and self.marks.notice:
+            self._app.say(self.marks.notice, problem=True)
+        return is_new
 
     async def _compare(self) -> None:
         selected = self._app.current.selected_event_id

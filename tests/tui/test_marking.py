@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marks, comments, comparing and details, by their keys in the whole app."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.widgets.compare import CompareScreen
+from tests.tui.hostile import assert_harmless, hostile_recording
+from tests.tui.screen import RECORDING, Shown, showing
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return Path(shutil.copy(RECORDING, tmp_path / "r.nriscope.db"))
+
+
+def _marks(path: Path) -> list[dict[str, object]]:
+    file = path.with_name(f"{path.name}.marks.json")
+    found: list[dict[str, object]] = json.loads(file.read_text())["marks"] if file.exists() else []
+    return found
+
+
+async def _go_to(screen: Shown, event: int) -> None:
+    await screen.until(lambda: screen.app.events.go_to_event(event))
+    await screen.until(lambda: screen.app.events.selected_row is not None)
+
+
+async def test_a_mark_is_shown_kept_and_found_by_the_next_who_looks(path: Path) -> None:
+    async with showing(path) as screen:
+        await _go_to(screen, 5)
+        await screen.press("m")
+        await screen.shows("event 5 is marked")
+        assert "* " in screen.line("22:17:21.228 Create")[:4]
+        await screen.until(lambda: len(_marks(path)) == 1)
+    async with showing(path) as screen:
+        await screen.until(lambda: "*" in screen.line("22:17:21.228 Create")[:4])
+        await _go_to(screen, 5)
+        await screen.press("m")
+        await screen.shows("event 5 is not marked any more")
+        await screen.until(lambda: not _marks(path))
+
+
+async def test_a_comment_is_in_the_summary_and_can_be_changed(path: Path) -> None:
+    async with showing(path, size=(160, 50)) as screen:
+        await _go_to(screen, 7)
+        await screen.press("M")
+        await screen.shows("comment")
+        await screen.type("why here")
+        await screen.press("enter")
+        await screen.shows("comment     why here")
+        await screen.press("M")
+        await screen.type(" x")
+        await screen.press("enter")
+        await screen.shows("comment     why here x")
+        await screen.until(lambda: [mark["comment"] for mark in _marks(path)] == ["why here x"])
+
+
+async def test_only_marked_events_and_back(path: Path) -> None:
+    async with showing(path) as screen:
+        for event in (5, 9):
+            await _go_to(screen, event)
+            await screen.press("m")
+            await screen.shows(f"event {event} is marked")
+        await screen.press("*")
+        await screen.shows("2 matches: marked")
+        await screen.hides("PostStartContainer")
+        await screen.press("*")
+        await screen.shows("PostStartContainer")
+
+
+async def test_two_marked_events_are_compared(path: Path) -> None:
+    async with showing(path, size=(120, 40)) as screen:
+        await _go_to(screen, 5)
+        await screen.press("d")
+        await screen.shows("compare takes two")
+        await screen.press("m")
+        await screen.shows("event 5 is marked")
+        # One marked, and the one under the cursor.
+        await _go_to(screen, 14)
+        await screen.press("d")
+        await screen.shows("A  #5 CreateContainer", "B  #14 PostUpdateContainer", "3 differences")
+        await screen.press("escape")
+        await screen.until(lambda: not isinstance(screen.app.screen, CompareScreen))
+        for event in (9, 12):
+            await _go_to(screen, event)
+            await screen.press("m")
+            await screen.shows(f"event {event} is marked")
+        await screen.press("d")
+        await screen.shows("3 events are marked: compare takes two")
+
+
+async def test_marks_that_cannot_be_kept_are_said_to_be_lost(path: Path) -> None:
+    file = path.with_name(f"{path.name}.marks.json")
+    file.write_text("[]")
+    async with showing(path, size=(200, 40)) as screen:
+        await screen.shows("is damaged: it holds no marks; it is left as it is")
+        await _go_to(screen, 5)
+        await screen.press("m")
+        await screen.shows("event 5: marks are lost when you leave")
+        assert "*" in screen.line("22:17:21.228 Create")[:4]
+    assert file.read_text() == "[]"
+
+
+async def test_details_follow_the_cursor_and_their_keys_work(path: Path) -> None:
+    async with showing(path, size=(100, 28)) as screen:
+        await _go_to(screen, 5)
+        await screen.hides("[Summary]")
+        await screen.press("p")
+        await screen.shows("[Summary]", "container   app")
+        await screen.press("]")
+        await screen.shows("[Container]", "pod_sandbox_id")
+        await screen.press("[", "[")
+        await screen.shows("[Raw]", "request:")
+        await screen.press("|")
+        await screen.until(lambda: screen.app.detail is not None and screen.app.detail.region.x > 0)
+        await screen.press("z")
+        await screen.hides("Pod/container")
+        await screen.press("end")
+        await screen.shows("reply: empty")
+        await screen.press("z", "p")
+        await screen.shows("Pod/container")
+        await screen.hides("reply:")
+
+
+async def test_enter_goes_to_the_details_and_escape_back(path: Path) -> None:
+    async with showing(path) as screen:
+        await _go_to(screen, 5)
+        await screen.press("enter")
+        await screen.until(lambda: screen.app.in_detail)
+        await screen.shows("container   app")
+        await screen.press("escape")
+        await screen.until(lambda: not screen.app.in_detail)
+
+
+async def test_a_search_in_the_details_stays_there(path: Path) -> None:
+    async with showing(path, size=(100, 40)) as screen:
+        await _go_to(screen, 5)
+        await screen.press("enter", "]")
+        await screen.shows("pod_sandbox_id")
+        await screen.press("/")
+        await screen.type("DESTINATION")
+        await screen.press("enter")
+        detail = screen.app.detail
+        assert detail is not None
+        await screen.until(lambda: detail.body.found > 0)
+        first = detail.body.found
+        await screen.press("n")
+        await screen.until(lambda: detail.body.found > first)
+        assert screen.selected == 5
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+async def test_a_hostile_recording_is_harmless_in_details_marks_and_comparison(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    path = hostile_recording(tmp_path / "r.nriscope.db")
+    with Recording.open(path) as recording:
+        created = [one.id for one in recording.events() if one.event == "CreateContainer"]
+    async with showing(path, size=size) as screen:
+        for event in created[:3]:
+            await _go_to(screen, event)
+            await screen.press("enter", "m")
+            for _ in range(5):
+                await screen.press("]")
+                await screen.pilot.pause(0.05)
+                assert_harmless(screen.text())
+            await screen.press("tab")
+        await screen.press("m")
+        await screen.shows("is not marked any more")
+        await screen.press("d")
+        await screen.shows("differences")
+        assert_harmless(screen.text())
