@@ -19,6 +19,7 @@ from nri_scope.recorder.escape import safe
 from nri_scope.tui.bindings import bindings
 from nri_scope.tui.model.filtering import History, Values, check, complete
 from nri_scope.tui.model.keys import Keymap, Scope
+from nri_scope.tui.widgets.text_line import TextLine
 
 _SHOWN_OPTIONS = 12
 """Completions that are shown; Tab goes through all of them."""
@@ -87,7 +88,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         """The line, and the one below it."""
         with Vertical(id="line"):
             yield Label("", id="purpose", markup=False)
-            yield Input(highlighter=self._problem, select_on_focus=False)
+            yield TextLine(highlighter=self._problem, select_on_focus=False)
         yield Label("", id="said", markup=False)
 
     @property

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A line to type into that shows nothing a terminal would obey, whatever gets into it."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from rich.text import Text
+from textual.widgets import Input
+
+from nri_scope.recorder.escape import MAX_MARKS, safe
+
+HIDDEN = "·"
+"""Stands for a character that cannot be shown; one for one, so that the cursor is where it is."""
+
+
+def shown(text: str) -> str:
+    """``text``, as long as it is, with what must not reach a terminal replaced."""
+    marks = 0
+    parts: list[str] = []
+    for char in text:
+        marks = marks + 1 if unicodedata.combining(char) else 0
+        parts.append(char if safe(char) == char and marks <= MAX_MARKS else HIDDEN)
+    return "".join(parts)
+
+
+class TextLine(Input):
+    """Its value may be from a recording, by way of a filter, or pasted from anywhere."""
+
+    @property
+    def _value(self) -> Text:
+        # Textual draws what this gives, and would draw the value as it is.
+        text = Text(shown(self.value), no_wrap=True, overflow="ignore", end="")
+        return text if self.highlighter is None else self.highlighter(text)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording made by somebody who means harm shows harmlessly in every view."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.tui.hostile import assert_harmless, hostile_recording
+from tests.tui.screen import showing
+
+
+async def test_every_view_shows_it_harmlessly(tmp_path: Path) -> None:
+    path = hostile_recording(tmp_path / "h.nriscope.db", huge=False)
+    async with showing(path, size=(160, 50)) as screen:
+        await screen.until(lambda: screen.app.events.selected_row)
+        for key in ("1", "2", "3", "4", "5"):
+            await screen.press(key)
+            await screen.pilot.pause()
+            assert_harmless(screen.text())
+        await screen.press("1", "end")
+        for _ in range(6):
+            await screen.until(lambda: screen.app.events.selected_row)
+            for _ in range(5):
+                await screen.press("]")
+                await screen.pilot.pause()
+                assert_harmless(screen.text())
+            await screen.press("up")
+
+
+async def test_names_are_searched_filtered_and_completed_harmlessly(tmp_path: Path) -> None:
+    path = hostile_recording(tmp_path / "h.nriscope.db", huge=False)
+    async with showing(path) as screen:
+        await screen.until(lambda: screen.app.bar.values)
+        await screen.press("f")
+        await screen.type("pod:")
+        for _ in range(8):
+            await screen.press("tab")
+            await screen.pilot.pause()
+            assert_harmless(screen.text())
+        await screen.press("enter")
+        await screen.pilot.pause()
+        assert_harmless(screen.text())
