@@ -11,7 +11,7 @@ import pytest
 
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.widgets.compare import CompareScreen
-from tests.tui.hostile import assert_harmless, hostile_recording
+from tests.tui.hostile import HUGE_NAME, NAMES, assert_harmless, hostile_recording
 from tests.tui.screen import RECORDING, Shown, showing
 
 
@@ -163,7 +163,7 @@ async def test_a_hostile_recording_is_harmless_in_details_marks_and_comparison(
     with Recording.open(path) as recording:
         created = [one.id for one in recording.events() if one.event == "CreateContainer"]
     async with showing(path, size=size) as screen:
-        for event in created[:3]:
+        for event in (created[0], created[1], created[list(NAMES).index(HUGE_NAME)]):
             await _go_to(screen, event)
             await screen.press("enter", "m")
             for _ in range(5):

@@ -76,6 +76,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         background: $block-cursor-background;
         color: $block-cursor-foreground;
     }
+    Lines:nocolor > .lines--cursor { text-style: reverse; }
     """
 
     wrap: reactive[bool] = reactive(False, init=False)
