@@ -12,7 +12,6 @@ from time import time_ns
 
 from nri_scope.cri import RuntimeVersion
 from nri_scope.cri import connect as connect_cri
-from nri_scope.errors import NriScopeError
 
 from .asking import Asker
 from .channel import Answer, Asked, CriBegan, CriEnded, WatcherEnd
@@ -32,9 +31,7 @@ class CriThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._finished: asyncio.Event | None = None
         started: Future[None] = Future()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._main(started)), name="cri", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, args=(started,), name="cri", daemon=True)
         self._thread.start()
         started.result()
 
@@ -55,13 +52,17 @@ class CriThread:
             self._loop.call_soon_threadsafe(self._finished.set)
             self._thread.join()
 
-    async def _main(self, started: Future[None]) -> None:
+    def _run(self, started: Future[None]) -> None:
         try:
-            client = await connect_cri(self._path)
-        except NriScopeError as error:
+            asyncio.run(self._main(started))
+        except BaseException as error:
+            # Whatever it is, nobody shall wait for ever.
+            if started.done():
+                raise
             started.set_exception(error)
-            return
-        async with client:
+
+    async def _main(self, started: Future[None]) -> None:
+        async with await connect_cri(self._path) as client:
             self._loop = asyncio.get_running_loop()
             self._finished = asyncio.Event()
             asker = self._asker = Asker(client, self)

@@ -44,6 +44,9 @@ class WatcherProcess:
         the first process: the second one ends when its work is done, and has to do so when the
         first one has gone.
         """
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            # So some who start programs leave it; then nobody could learn how this one ended.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if not pid:

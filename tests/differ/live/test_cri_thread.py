@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The thread that asks the CRI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope.differ.live import cri_thread
+from nri_scope.differ.live.channel import WatcherEnd
+from nri_scope.differ.live.cri_thread import CriThread
+
+
+class Nobody(WatcherEnd):
+    """Hears nothing."""
+
+    def __init__(self) -> None:
+        pass
+
+
+def test_whatever_goes_wrong_in_the_beginning_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(path: Path) -> None:
+        raise ZeroDivisionError(path)
+
+    monkeypatch.setattr(cri_thread, "connect_cri", fail)
+    with pytest.raises(ZeroDivisionError):
+        CriThread(tmp_path, Nobody())
