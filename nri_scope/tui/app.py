@@ -22,7 +22,6 @@ from textual.widgets import ContentSwitcher, Input, Static
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.filter import Filter
-from nri_scope.tui import taking
 from nri_scope.tui.bindings import as_keymap, bindings
 from nri_scope.tui.copying import Copier
 from nri_scope.tui.finding import GROUP as SEARCH_GROUP
@@ -35,6 +34,7 @@ from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.filtering import known_values
 from nri_scope.tui.model.keys import Action, Keymap, Scope
 from nri_scope.tui.model.store import Store
+from nri_scope.tui.model.whom import container_of_event, pod_of_event
 from nri_scope.tui.narrowing import FILTER_GROUP, Narrower
 from nri_scope.tui.palette import Actions
 from nri_scope.tui.states import Work, in_place_of_rows, status_words
@@ -592,11 +592,11 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     def action_narrow_container(self) -> None:
         """Only the container of the selected event."""
-        self._narrower.narrow_to_selected(taking.container_of, "container")
+        self._narrower.narrow_to_selected(container_of_event, "container")
 
     def action_narrow_pod(self) -> None:
         """Only the pod of the selected event."""
-        self._narrower.narrow_to_selected(taking.pod_of, "pod")
+        self._narrower.narrow_to_selected(pod_of_event, "pod")
 
     # -- marks --------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.yamltext import to_yaml
+from nri_scope.tui.model.whom import container_of_event
 
 CLIPBOARD_MAX = 48 << 10
 """Bytes of text. Some terminals silently drop what is longer than 74,994 bytes in base64."""
@@ -23,25 +24,9 @@ CLIPBOARD_MAX = 48 << 10
 Find = Callable[[Recording, int], Pod | Container | None]
 
 
-def container_of(recording: Recording, number: int) -> Container | None:
-    """The container that an event is about; None where it is about none, or is gone."""
-    event = recording.event(number)
-    if event is None or not event.container_id:
-        return None
-    return next((each for each in recording.containers() if each.id == event.container_id), None)
-
-
-def pod_of(recording: Recording, number: int) -> Pod | None:
-    """The pod that an event is about, likewise."""
-    event = recording.event(number)
-    if event is None or not event.pod_id:
-        return None
-    return next((each for each in recording.pods() if each.id == event.pod_id), None)
-
-
 def others_of_container(recording: Recording, event: Event, *, forwards: bool) -> list[int]:
     """The events of the same container after or before this one, the nearest first."""
-    container = container_of(recording, event.id)
+    container = container_of_event(recording, event.id)
     numbers = lookup.events_about(recording, container) if container is not None else []
     if forwards:
         return [number for number in numbers if number > event.id]
