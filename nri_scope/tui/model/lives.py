@@ -78,6 +78,9 @@ class Life(NamedTuple):
         return max(self.removed_ns, self.last_ns) if self.removed_ns else FOR_EVER
 
 
+_UNKNOWN = Life()
+
+
 class Lives:
     """Lives by key, in the order of the keys, which is the order in which they appeared."""
 
@@ -119,10 +122,10 @@ class Lives:
         self.keys.append(key)
 
     def __getitem__(self, key: int) -> Life:
-        """Raises KeyError."""
+        """One without any event where the key is not known, or not any more."""
         slot = self._find(key)
         if slot is None:
-            raise KeyError(key)
+            return _UNKNOWN
         return Life(
             self._stages[Stage.CREATED][slot],
             self._stages[Stage.STARTED][slot],

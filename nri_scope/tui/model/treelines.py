@@ -23,7 +23,6 @@ FIELDS = (
     Field("Changed by", 12, grows=True, rank=1),
 )
 _OPEN = {True: "▾ ", False: "▸ ", None: "  "}
-_NO_LIFE = Life()
 _STATE_STYLES = {
     Stage.STARTED: Style.GOOD,
     Stage.STOPPED: Style.WARN,
@@ -33,9 +32,7 @@ _STATE_STYLES = {
 
 def life_of(census: Census, node: Node) -> Life:
     """What became of a pod or container; nothing is known of a pod that nobody told."""
-    if node.container:
-        return census.containers[node.container]
-    return _NO_LIFE if node.pod == NO_POD else census.pods[node.pod]
+    return census.containers[node.container] if node.container else census.pods[node.pod]
 
 
 def node_line(

@@ -120,6 +120,7 @@ class Board(Widget, can_focus=False):
         self._wanted = False
         self._working: Worker[None] | None = None
         self._reading = ""
+        self._is_looking = False
         self._told_event: int | None = None
 
     # -- of each view ---------------------------------------------------------------------
@@ -136,8 +137,16 @@ class Board(Widget, can_focus=False):
         """There is another width to fill."""
         raise NotImplementedError
 
-    def sight(self) -> None:
-        """Other lines are on the screen."""
+    async def look(self) -> bool:
+        """Read what is not known of the lines on the screen; False where nothing was missing.
+
+        Raises NriScopeError.
+        """
+        return False
+
+    def needs_look(self) -> bool:
+        """Whether something is not known of the lines on the screen."""
+        return False
 
     def words(self) -> Sequence[Line]:
         """About the line under the cursor."""
@@ -210,6 +219,21 @@ class Board(Widget, can_focus=False):
     def begin(self, what: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
         """Work in the background, in the place of older work for the same."""
         _: Worker[None] = self.run_worker(work, group=f"{what}-{id(self)}", exclusive=True)
+
+    def sight(self) -> None:
+        """Other lines are on the screen. One look at a time: the next is at what is there then."""
+        if not self._is_looking and self.needs_look():
+            self._is_looking = True
+            self.begin("look", self._look)
+
+    async def _look(self) -> None:
+        try:
+            while await self.look():
+                pass
+        except NriScopeError as error:
+            self.post_message(Failed(error))
+        finally:
+            self._is_looking = False
 
     async def _work(self) -> None:
         while self._wanted:

@@ -216,35 +216,35 @@ class Timeline(Board):
             self.body.empty = words
             self.body.changed()
 
-    def sight(self) -> None:
-        """Read names and events of the lanes that are seen, unless they are known."""
-        seen = [self._lanes.node(self.packed[index]) for index in self.body.seen]
-        if any(node not in self._subjects or node not in self._current for node in seen):
-            self.begin("sight", partial(self._read_seen, seen))
+    def _seen(self) -> list[Node]:
+        return [self._lanes.node(self.packed[index]) for index in self.body.seen]
 
-    async def _read_seen(self, seen: list[Node]) -> None:
+    def needs_look(self) -> bool:
+        """Whether names are missing, or events of this window."""
+        return any(node not in self._subjects or node not in self._current for node in self._seen())
+
+    async def look(self) -> bool:
+        """Read names and events of the lanes that are seen."""
         census, window, width, where = self.census, self.window, self.width, self._chosen.where
+        seen = self._seen()
         unnamed = [node for node in seen if node not in self._subjects]
         old = [node for node in seen if node not in self._current]
-        try:
-            names = await self.store.run(lambda recording: read(recording, census, unnamed))
-            points = await self.store.run(
-                lambda recording: read_points(recording, census, old, window, width, where)
-            )
-        except NriScopeError as error:
-            self.post_message(Failed(error))
-            return
+        if not unnamed and not old:
+            return False
+        names = await self.store.run(lambda recording: read(recording, census, unnamed))
         for node, subject in names.items():
             self._subjects[node] = subject
-        if window != self.window:
-            self._redraw()
-            return
-        # Only those that are seen: others would be of another window soon.
-        kept = {node: known for node, known in self._points.items() if node in self._current}
-        self._points = {**kept, **points} if len(kept) < _KEPT else points
-        self._current = set(self._points)
+        points = await self.store.run(
+            lambda recording: read_points(recording, census, old, window, width, where)
+        )
+        if window == self.window and width == self.width and where is self._chosen.where:
+            # Only those of this window: others would be wrong soon.
+            kept = {node: known for node, known in self._points.items() if node in self._current}
+            self._points = {**kept, **points} if len(kept) < _KEPT else points
+            self._current = set(self._points)
         self._redraw()
         self.tell_row()
+        return True
 
     # -- drawing --------------------------------------------------------------------------
 

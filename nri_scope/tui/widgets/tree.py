@@ -86,6 +86,8 @@ class Tree(Board):
         self._chosen = Chosen()
         self._shown_for: tuple[str, Pod | Container | None] | None = None
         self._subjects: LRUCache[Node, Subject] = LRUCache(_KEPT)
+        self._fresh: set[Node] = set()
+        """The lines whose names were read since the recording grew."""
         self._grid = Grid.of(FIELDS, 80)
         self._source = _Source(self)
         self._at: Node | None = None
@@ -141,7 +143,7 @@ class Tree(Board):
             self.outline = outline
         else:
             await self._extend(old, old.opened())
-        self._subjects.clear()
+        self._fresh.clear()
         self._replace()
 
     async def _extend(self, outline: Outline, opened: list[tuple[Node, int]]) -> None:
@@ -196,26 +198,28 @@ class Tree(Board):
         self._grid = Grid.of(FIELDS, self.room)
         self.head.show((self._grid.head(),))
 
-    def sight(self) -> None:
-        """Read the names of what is seen, unless they are known."""
+    def _unread(self) -> list[Node]:
         nodes = [self.outline.node_at(index) for index in self.body.seen]
-        missing = [node for node in nodes if node not in self._subjects]
-        if missing:
-            self.begin("names", partial(self._read_names, missing))
+        return [node for node in nodes if node not in self._fresh or node not in self._subjects]
 
-    async def _read_names(self, nodes: list[Node]) -> None:
-        census = self.census
-        try:
-            found = await self.store.run(lambda recording: read(recording, census, nodes))
-        except NriScopeError as error:
-            self.post_message(Failed(error))
-            return
+    def needs_look(self) -> bool:
+        """Whether names are missing, or were read before the recording grew."""
+        return bool(self._unread())
+
+    async def look(self) -> bool:
+        """Read the names of what is seen."""
+        census, nodes = self.census, self._unread()
+        if not nodes:
+            return False
+        found = await self.store.run(lambda recording: read(recording, census, nodes))
         for node, subject in found.items():
             self._subjects[node] = subject
+        self._fresh.update(found)
         # Not only those lines: they may be elsewhere by now.
         self.body.changed()
         self.refresh_words()
         self.tell_row()
+        return True
 
     async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
         """By names and ids of pods and containers, whether they were read before or not."""

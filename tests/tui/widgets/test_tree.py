@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,19 @@ async def _grows(recorder: Growing) -> None:
         await shown.update()
         assert names(shown.screen)[-2:] == ["▾ shop/later", "  ▸ new"]
         assert shown.board.selected_event_id == before
+
+
+async def test_a_ring_that_removed_the_oldest_events_is_read_anew(tmp_path: Path) -> None:
+    with growing(tmp_path / "r.nriscope.db") as recorder:
+        async with showing(recorder.path, Tree) as shown:
+            assert "      7 " in shown.screen[1]
+            with sqlite3.connect(recorder.path) as connection:
+                connection.execute("DELETE FROM event WHERE id < 3")
+            connection.close()
+            recorder.grow()
+            await shown.update()
+            assert names(shown.screen) == ["▾ shop/web", "  ▸ app", "▾ shop/later", "  ▸ new"]
+            assert "      5 " in shown.screen[1]
 
 
 async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
