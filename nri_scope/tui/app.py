@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -57,6 +58,10 @@ BOARD_SECONDS = 0.5
 """Between two updates of another view than the list of events."""
 DETAIL_FROM = (140, 30)
 """Columns or lines of the screen from which on there is room for details from the beginning."""
+
+
+_END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""What ends it as a key would: the terminal is left as it was, and a recording in good order."""
 
 
 class RecorderNews(Protocol):
@@ -221,6 +226,8 @@ class ScopeApp(App[None], inherit_bindings=False):
         self._show_facts()
         if self.context.where() is not None:
             self._narrower.show()
+        for number in _END_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self.exit)
         self.run_worker(self._look_again(), group="looking", exit_on_error=True)
         self.run_worker(self._learn_values(), group="values", exclusive=True)
         self.run_worker(self.marker.load(), group=MARKS_GROUP)
@@ -230,6 +237,8 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     async def on_unmount(self) -> None:
         """Close the recording."""
+        for number in _END_SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
         if self._store is not None:
             await self._store.close()
 
