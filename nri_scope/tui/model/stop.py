@@ -17,6 +17,11 @@ class Stop:
         """The work is not wanted any more."""
         self._event.set()
 
+    @property
+    def is_set(self) -> bool:
+        """Whether the work is over, or not wanted any more."""
+        return self._event.is_set()
+
     def check(self) -> None:
         """To be called often. Raises CancelledError once the work is not wanted any more."""
         if self._event.is_set():

@@ -28,8 +28,12 @@ _SETTLED = 0.06
 """Seconds for which the cursor has to stay on a row: who scrolls fast asks for nothing."""
 _PATIENCE = 0.15
 """Seconds after which what is shown is not of this row, and makes place for "…"."""
+_RENEWED = 2.0
+"""Seconds after which what is shown is read again while the recording grows."""
 _BESIDE_FROM = 140
 """Columns of the screen from which on the pane stands beside the list unless told otherwise."""
+_GROWING = (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
+"""Tabs that say something of other events, too."""
 _LOADING: tuple[Line, ...] = (line("…", Style.DIM),)
 
 
@@ -129,6 +133,7 @@ class DetailPane(Widget):
         """What the lines are of, or are going to be."""
         self._timer: Timer | None = None
         self._slow: Timer | None = None
+        self._renewal: Timer | None = None
         self._stop = Stop()
         self.set_class(hidden, "-hidden")
 
@@ -173,6 +178,16 @@ class DetailPane(Widget):
         if tab is not self.tab:
             self._title.tab = tab
             self._title.refresh()
+            self._load()
+
+    def grown(self) -> None:
+        """The recording has more: what came later, and what became of changes, may show."""
+        if self._renewal is None and self._shown is not None and self.tab in _GROWING:
+            self._renewal = self.set_timer(_RENEWED, self._renew)
+
+    def _renew(self) -> None:
+        self._renewal = None
+        if self._shown is not None and self._stop.is_set:
             self._load()
 
     async def find(self, text: str, *, forwards: bool = True) -> bool:
@@ -309,6 +324,8 @@ class DetailPane(Widget):
         if wanted.tab is Tab.BLAME and wanted.row.event is not None and key:
             rest = "only what was changed" if wanted.full else "all lines"
             lines = [*lines, (), line(f"{key} here shows {rest}", Style.DIM)]
+        if before == wanted and lines == self._body.source:
+            return
         self._body.show(lines, keep_position=before is not None and _alike(before, wanted))
 
 

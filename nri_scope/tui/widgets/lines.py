@@ -135,8 +135,8 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         """Show other lines: from the beginning, or where the old ones were scrolled to."""
         self._source = source
         self._widest = 0
-        self.found = -1
         if not keep_position:
+            self.found = -1
             self.set_reactive(Lines.cursor, 0)
             self._scroll(0, 0)
         self.changed()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -15,11 +16,14 @@ from textual.pilot import Pilot
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.model.detail import Tab
 from nri_scope.tui.model.rows import Row
 from nri_scope.tui.model.store import Store
+from nri_scope.tui.widgets import detail_pane
 from nri_scope.tui.widgets.detail_pane import DetailPane
 from nri_scope.tui.widgets.lines import Lines
+from tests.recorder.traffic import NOW, a_start, an_item
 from tests.replay.recordings import RECORDING
 from tests.tui.hostile import assert_harmless, hostile_recording
 from tests.tui.widgets.drawn import text_on
@@ -264,3 +268,33 @@ async def test_a_hostile_recording_is_harmless_in_every_tab(tmp_path: Path) -> N
                     assert_harmless(text_on(app).replace("▁", ""))
     finally:
         await store.close()
+
+
+async def test_what_came_later_shows_while_the_recording_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detail_pane, "_RENEWED", 0.01)
+    path = tmp_path / "r.nriscope.db"
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(a_start())
+    recorder.capture(session, an_item(wall_ns=NOW))
+    store = await Store.open(path)
+
+    async def until(events: int) -> None:
+        while store.all.events < events:
+            await store.refresh()
+            await asyncio.sleep(0.01)
+
+    try:
+        app = _App(store)
+        async with app.run_test(size=(100, 40)) as pilot:
+            await until(1)
+            app.pane.show((await _rows(store))[0])
+            await _shows(pilot, "after       nothing")
+            recorder.capture(session, an_item("Configure", wall_ns=NOW + 10**9))
+            await until(2)
+            app.pane.grown()
+            await _shows(pilot, "after       1.00s: 2 Configure")
+    finally:
+        await store.close()
+        recorder.close()
