@@ -111,12 +111,13 @@ def entry_line(entry: Entry, grid: Grid, now_ns: int, *, growing: bool) -> Line:
                     Part(
                         f"{counts.problems:,}", Style.BAD if counts.problems else Style.PLAIN
                     ),
-                    _end(entry, growing=growing),
+                    end_words(entry, growing=growing),
                 )
             )  # fmt: skip
 
 
-def _end(entry: Connection, *, growing: bool) -> Part:
+def end_words(entry: Connection, *, growing: bool) -> Part:
+    """Why it ended, or that it did not, and whether it was a reconnect."""
     again = "" if entry.before is None else "reconnected"
     if entry.away_ns is not None:
         again = f"reconnected after {duration(entry.away_ns)}"

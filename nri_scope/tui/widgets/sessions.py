@@ -22,6 +22,7 @@ from nri_scope.tui.model.sessions import (
     Entry,
     Runtime,
     connection_words,
+    end_words,
     entries,
     entry_line,
     event_after,
@@ -118,13 +119,14 @@ class Sessions(Board):
     def words(self) -> Sequence[Line]:
         """What a line has no room for."""
         narrowed = self.context.where_text or self.context.about is not None
-        note = "shows the whole recording, whatever it is narrowed to" if narrowed else ""
+        note = line("shows the whole recording, whatever it is narrowed to") if narrowed else ()
         match self.entry:
             case Connection() as entry:
-                return line(connection_words(entry)), line(note)
+                end = end_words(entry, growing=self.store.facts.growing)
+                return (end,), note or line(connection_words(entry))
             case Gap() as gap:
-                return line(gap_words(gap)), line(note)
-        return line(note), ()
+                return line(gap_words(gap)), note
+        return note, ()
 
     def on_lines_opened(self, message: Lines.Opened) -> None:
         """Enter: go there in the list of events."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections.abc import Sequence
 from functools import partial
@@ -40,6 +41,8 @@ from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
 
 _KEPT = 4_096
 """Lanes whose names stay in memory."""
+_REST = 10
+"""So many times as long as it took to put all lanes together, they are not put together again."""
 _NEWEST = (1 << 63) - 1
 
 
@@ -133,6 +136,7 @@ class Timeline(Board):
         """Those that are drawn, and those that will be once it is known which are in the window."""
         self._chosen = Chosen()
         self._shown_for: tuple[str, Pod | Container | None] | None = None
+        self._again_at = 0.0
         self._is_whole = True
         self._blind: tuple[Interval, ...] = ()
         self._subjects: LRUCache[Node, Subject] = LRUCache(_KEPT)
@@ -149,7 +153,8 @@ class Timeline(Board):
         """Read events that are new, then what of it is to be seen."""
         key = (self.context.where_text, self.context.about)
         census = census_of(self.store)
-        if census is not self.census or key != self._shown_for:
+        anew = census is not self.census or key != self._shown_for
+        if anew:
             self.census, self._shown_for = census, key
             self._chosen = Chosen(self.context.where(), self.context.about)
             self._is_whole = True
@@ -165,7 +170,12 @@ class Timeline(Board):
         chosen = self._chosen
         while await self.store.run(lambda recording: chosen.step(recording, census.newest)):
             self.say_reading(f"filtering: {100 * chosen.newest // max(1, census.newest)} %")
+        if not anew and time.monotonic() < self._again_at:
+            self.set_timer(max(0.1, self._again_at - time.monotonic()), self.update)
+            return
+        began = time.monotonic()
         lanes = self._known = await self.store.run(lambda _: Lanes.of(census, chosen))
+        self._again_at = began + _REST * (time.monotonic() - began)
         whole = lanes.whole(self.now_ns)
         if whole is not None:
             self.whole = whole
@@ -206,10 +216,11 @@ class Timeline(Board):
 
     def _say_empty(self) -> None:
         words = "no pod or container yet: they appear with the first event that is about one"
-        if self.context.where_text:
+        if len(self._known):
+            key = self.keymap.first("zoom_all")
+            words = f"nothing was there at this time; {key} shows the whole time"
+        elif self.context.where_text:
             words = "the filter matched no event of a pod or container"
-        elif len(self._lanes):
-            words = "nothing was there at this time; 0 shows the whole time"
         elif not self.store.facts.growing:
             words = "nothing in this recording is about a pod or container"
         if self.body.empty != words:

@@ -63,7 +63,8 @@ async def test_shows_runtimes_sessions_reconnects_and_gaps(path: Path) -> None:
 async def test_says_more_of_what_the_cursor_is_on(path: Path) -> None:
     async with showing(path, Sessions) as shown:
         await shown.press("down")
-        assert shown.screen[-2].startswith("session 1: subscribed to 11 events; registration")
+        assert shown.screen[-2] == "the runtime closed the connection"
+        assert shown.screen[-1].startswith("session 1: subscribed to 11 events; registration")
         await shown.press("down")
         assert shown.screen[-2] == "queue full; 7 events lost"
 
@@ -92,7 +93,7 @@ async def test_a_session_that_goes_on_is_connected(tmp_path: Path) -> None:
             recorder.grow()
             await shown.update()
             assert " 9 " in shown.screen[2]
-            assert shown.screen[-2].startswith("session 1:")
+            assert shown.screen[-1].startswith("session 1:")
 
 
 async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
