@@ -260,6 +260,8 @@ class ScopeApp(App[None], inherit_bindings=False):
         self._trouble = ""
         if growth:
             self.events.grow(between=growth.between)
+            if self.detail is not None:
+                self.detail.grown()
         now = monotonic()
         if now - self._updated > BOARD_SECONDS:
             self._updated = now
