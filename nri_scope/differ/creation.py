@@ -112,7 +112,10 @@ class _Creation:
         last = before_this
         tail = RUNTIME
         if self.owned is not None:
-            spec = self._end(spec, base, last, self.owned)
+            end = self._end(spec, base, last, self.owned)
+            if end is None:
+                tail = self.chain.between(last, None, or_runtime=True)
+            spec = spec if end is None else end
             self._compare(spec, self.owned)
         elif last is not None and not self.found.failure:
             tail = self.chain.between(last, None, or_runtime=True)
@@ -220,8 +223,10 @@ class _Creation:
             )
         return self.before_reply.get(culprit, spec)
 
-    def _end(self, spec: Spec, base: Spec, last: Station | None, owned: Owned) -> Spec:
-        """What happened after the last station, by what validators are told."""
+    def _end(self, spec: Spec, base: Spec, last: Station | None, owned: Owned) -> Spec | None:
+        """What happened after the last station, by what validators are told; None where that
+        cannot be made out.
+        """
         request = owned.request
         turn = merging.Creation(
             api.CreateContainerRequest(pod=request.pod, container=request.container),
@@ -232,7 +237,7 @@ class _Creation:
             turn.apply(merged, "")
         except AdjustmentRefused as error:
             self.found.note(f"what validators were told cannot be made out: {error.problem}")
-            return spec
+            return None
         shown = oci.spec_of(turn.request.container)
         self.hidden = Hidden(base)
         self.hidden.take(request.adjust, shown)

@@ -185,6 +185,23 @@ class TestBeforeValidatorsAreTold:
         assert [one.name for one in made.found] == ["CreateContainer"]
 
 
+def test_validators_that_were_told_nonsense_clear_nobody_of_what_shows_later() -> None:
+    made = traffic(p00_a=Role.PROBE, p50_b=Role.PROBE)
+    for plugin in ("00-a", "50-b"):
+        made.send(plugin, "CreateContainer", create())
+    told = api.ValidateContainerAdjustmentRequest(pod=POD, container=container())
+    for plugin in ("00-a", "50-b", "60-c"):
+        told.plugins.add(index=plugin[:2], name=plugin[3:])
+    for _ in range(2):
+        told.adjust.mounts.add(destination="/data")
+    made.send("00-a", "ValidateContainerAdjustment", told)
+    start = api.StartContainerRequest(pod=POD, container=container(FOO="1"))
+    made.send("00-a", "StartContainer", start)
+    creation, started = made.end()
+    assert "cannot be made out" in creation.remarks[0]
+    assert [str(step.owner) for step in started.steps] == ["one of 60-c, or the runtime"]
+
+
 class TestAnswersOfTheCri:
     def answer(self, made: Traffic, *, asked: int, shares: int) -> None:
         """The CRI's word on the container, asked for so many milliseconds ago."""
