@@ -28,6 +28,8 @@ _BITS = {event.name: event.bit for event in NriEvent}
 SEEMS = "the chain seems to have ended"
 _AT_MOST = 10 * 10**9
 """ns that a chain may take: a few plugins, each with its deadline."""
+ROUND_MAX = 256 << 20
+"""Bytes of one round's messages: sixteen probes at a runtime's largest come to a quarter of it."""
 MISSED_MAX = 100
 """Connections that are told as having missed one event, with every event."""
 
@@ -108,6 +110,7 @@ class Rounds:
     """Whether the event before it in its session was recorded. None: told by what is fed, which
     then has to be everything that there is."""
     _open: list[Station] = field(default_factory=list)
+    _bytes: int = 0
     _newest: dict[int, int] = field(default_factory=dict)
     """The place in its session of the newest event of each."""
     _presence: Presence = field(default_factory=Presence)
@@ -127,12 +130,16 @@ class Rounds:
         if session is None:
             return None
         self._presence.hear(event)
+        if self._open and request == self._open[-1].request:
+            # So it is for all connections between two that change something.
+            request = self._open[-1].request
         station = Station(event, session, request, reply)
         if event.method in ASIDE:
             self._newest[event.session] = event.seq
             return Round((station,))
         over = None if self._open and self._belongs(station) else self.flush()
         self._open.append(station)
+        self._bytes += len(request) + len(reply)
         self._newest[event.session] = event.seq
         return over
 
@@ -142,6 +149,7 @@ class Rounds:
             return None
         over = Round(tuple(self._open))
         self._open.clear()
+        self._bytes = 0
         return over
 
     @property
@@ -212,6 +220,7 @@ class Rounds:
             and all(station.session.id != event.session for station in self._open)
             # Indices ascend within one chain. Validators are asked all at once.
             and (last.index <= new.index or event.event == VALIDATE)
+            and self._bytes <= ROUND_MAX
             # Who joined since then was not part of that chain.
             and began_before(new.session, event, before)
             and new.session.runtime_name == first.session.runtime_name

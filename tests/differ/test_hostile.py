@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ import Differ, updates
+from nri_scope.differ import Differ, rounds, updates
 from nri_scope.differ.rounds import MISSED_MAX
 from nri_scope.recorder.model import Role
 
@@ -79,3 +79,16 @@ def test_a_great_many_connections_that_miss_every_event() -> None:
     made.send("00-a", "StopPodSandbox", api.StopPodSandboxRequest(pod=POD))
     (one,) = made.end()
     assert len(one.missed_by) == MISSED_MAX
+
+
+def test_a_round_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "ROUND_MAX", 1_000)
+    made = Traffic(Differ())
+    for number in range(20):
+        made.connect(f"{number:02}-p")
+    for plugin in made.sessions:
+        request = api.StopContainerRequest(pod=POD, container=container(f"FOO={'1' * 100}"))
+        made.send(plugin, "StopContainer", request)
+    found = made.end()
+    assert len(found) > 1
+    assert [plugin for one in found for plugin in one.seen_by] == list(made.sessions)
