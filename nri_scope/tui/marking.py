@@ -11,7 +11,6 @@ from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Event
 from nri_scope.tui.model.marks import MAX_MARKS, Marks
 from nri_scope.tui.model.rows import Row
-from nri_scope.tui.widgets.compare import CompareScreen
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
@@ -136,4 +135,7 @@ class Marker:
             have = f"{len(found):,} events are marked" if len(found) > 2 else "too few are marked"
             self._app.say(f"{have}: compare takes two; {key} marks and unmarks", problem=True)
             return
+        # With the differ, which takes long to import: not before the first screen.
+        from nri_scope.tui.widgets.compare import CompareScreen
+
         await self._app.push_screen(CompareScreen(self._app.store, *found))

@@ -8,8 +8,7 @@ for them any more.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from nri_scope.differ import blame, render
 from nri_scope.differ.render import words
@@ -22,35 +21,11 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model import excerpt, summary
 from nri_scope.tui.model.line import Line, Style, line
 from nri_scope.tui.model.painted import lines_of
-from nri_scope.tui.model.rows import Row
 from nri_scope.tui.model.stop import Stop
+from nri_scope.tui.model.tabs import Tab, Wanted
 from nri_scope.tui.model.whom import container_of_event
 from nri_scope.tui.model.wrapping import folded
 from nri_scope.tui.model.yamllines import MAX_MEMBERS, MAX_TEXT, clipped_text, yaml_lines
-
-
-class Tab(StrEnum):
-    """The tabs, in their order."""
-
-    SUMMARY = "Summary"
-    CONTAINER = "Container"
-    CHANGES = "Changes"
-    BLAME = "Blame"
-    RAW = "Raw"
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be shown."""
-
-    row: Row
-    tab: Tab
-    width: int
-    """Columns there are; longer lines are broken where the renderer can."""
-    full: bool = False
-    """Of the blame tab: every line, not only what was changed."""
-    comment: str = ""
-    """What the user wrote about the event."""
 
 
 def detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[Line]:

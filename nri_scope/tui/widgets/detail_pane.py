@@ -15,13 +15,14 @@ from textual.widget import Widget
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.display import subject
 from nri_scope.recorder.escape import columns, safe
+from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model.actions import DEFAULT
-from nri_scope.tui.model.detail import Tab, Wanted, detail
 from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.model.line import Line, Style, line
 from nri_scope.tui.model.rows import Row
 from nri_scope.tui.model.stop import Stop
 from nri_scope.tui.model.store import Store
+from nri_scope.tui.model.tabs import Tab, Wanted
 from nri_scope.tui.widgets.lines import Lines
 
 _SETTLED = 0.06
@@ -310,7 +311,7 @@ class DetailPane(Widget):
 
     async def _read(self, wanted: Wanted, before: Wanted | None, stop: Stop) -> None:
         try:
-            lines = await self._store.run(lambda recording: detail(recording, wanted, stop))
+            lines = await self._store.run(lambda recording: _detail(recording, wanted, stop))
         except NriScopeError as error:
             lines = [line(str(error), Style.BAD)]
         finally:
@@ -327,6 +328,13 @@ class DetailPane(Widget):
         if before == wanted and lines == self._body.source:
             return
         self._body.show(lines, keep_position=before is not None and _alike(before, wanted))
+
+
+def _detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[Line]:
+    # With the differ, which takes long to import: not before the first screen, nor while drawing.
+    from nri_scope.tui.model.detail import detail
+
+    return detail(recording, wanted, stop)
 
 
 def _title_of(row: Row | None) -> str:

@@ -13,11 +13,12 @@ import pytest
 
 from nri_scope.recorder.model import Event, Gap, Session
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.model.detail import Tab, Wanted, detail
+from nri_scope.tui.model.detail import detail
 from nri_scope.tui.model.line import Line, text_of
 from nri_scope.tui.model.order import Key
 from nri_scope.tui.model.rows import COLUMNS, Kind, Row, Style
 from nri_scope.tui.model.stop import Stop
+from nri_scope.tui.model.tabs import Tab, Wanted
 from nri_scope.tui.model.wrapping import shown
 from tests.recorder.made import a_gap, a_session
 from tests.replay.recordings import RECORDING, of_capture

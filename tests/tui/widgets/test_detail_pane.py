@@ -17,9 +17,9 @@ from textual.pilot import Pilot
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
-from nri_scope.tui.model.detail import Tab
 from nri_scope.tui.model.rows import Row
 from nri_scope.tui.model.store import Store
+from nri_scope.tui.model.tabs import Tab
 from nri_scope.tui.widgets import detail_pane
 from nri_scope.tui.widgets.detail_pane import DetailPane
 from nri_scope.tui.widgets.lines import Lines
