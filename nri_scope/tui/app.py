@@ -547,6 +547,8 @@ class ScopeApp(App[None], inherit_bindings=False):
     def action_filter(self) -> None:
         """Type a filter."""
         self._searched_in_detail = False
+        # Whatever came since.
+        self.run_worker(self._learn_values(), group="values", exclusive=True)
         self.bar.open(Purpose.FILTER, self.context.where_text)
 
     def action_search(self) -> None:

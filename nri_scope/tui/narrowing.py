@@ -97,6 +97,11 @@ class Narrower:
     def show(self) -> None:
         """Show what the context is now."""
         self._turn += 1
+        self._app.status.hush()
+        context = self._app.context
+        everything = context.where() is None and context.about is None
+        # It says so at once: that nothing was found yet must not look like "no match".
+        self._app.work_on(part=None if everything and not self._app.marker.only else 0.0)
         work = self._look_through(self._turn)
         self._app.run_worker(work, group=FILTER_GROUP, exclusive=True)
 
@@ -113,10 +118,7 @@ class Narrower:
                 shown = view
                 app.events.show(view)
 
-        app.status.hush()
         where, about = app.marker.where(app.context.where()), app.context.about
-        # It says so at once: that nothing was found yet must not look like "no match".
-        app.work_on(part=None if where is None and about is None else 0.0)
         try:
             app.events.show(await app.store.view(where, progress, about=about))
         except NriScopeError as error:

@@ -14,6 +14,7 @@ from nri_scope.recorder.filter.fields import BY_NAME
 from nri_scope.recorder.filter.tree import Matches, Or, quote
 from nri_scope.recorder.model import Event, Status
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.sound import sound
 
 VIEWS: Mapping[str, str] = MappingProxyType(
     {"errors": "-status:ok", "changed": "changed:~.", "slow": "took:>1ms"}
@@ -23,6 +24,8 @@ VIEWS: Mapping[str, str] = MappingProxyType(
 _EVENT = BY_NAME["event"]
 _VALUES_MAX = 500
 """Values of one field that are offered; nobody reads on."""
+_LONGEST = 253
+"""Characters of a name that is offered: Kubernetes has no longer ones."""
 
 Values = Mapping[str, Sequence[str]]
 """By field, the values that a recording has."""
@@ -99,17 +102,28 @@ def _word_start(text: str, cursor: int) -> int:
 
 def known_values(recording: Recording) -> Values:
     """The values of names in ``recording``, for `complete`. Raises RecordingError."""
-    pods, sessions = recording.pods(), recording.sessions()
+    sessions = recording.sessions()
+    plugins = _sorted(session.plugin for session in sessions)
     return {
-        "pod": _sorted(pod.name for pod in pods),
-        "ns": _sorted(pod.namespace for pod in pods),
-        "container": _sorted(each.name for each in recording.containers()),
-        "plugin": _sorted(session.plugin for session in sessions),
-        "owner": _sorted(session.plugin for session in sessions),
+        "pod": _names(recording, "name", "pod"),
+        "ns": _names(recording, "namespace", "pod"),
+        "container": _names(recording, "name", "container"),
+        "plugin": plugins,
+        "owner": plugins,
         "index": _sorted(session.plugin_index for session in sessions),
         "runtime": _sorted(session.runtime_name for session in sessions),
-        "session": [str(session.id) for session in sessions],
+        "session": [str(session.id) for session in sessions[-_VALUES_MAX:]],
     }
+
+
+def _names(recording: Recording, column: str, table: str) -> list[str]:
+    # Not by way of `Recording.containers`: there may be hundreds of thousands.
+    with sound(recording):
+        rows = recording.connection.execute(
+            f"SELECT DISTINCT {column} FROM {table} WHERE length({column}) BETWEEN 1 AND ? LIMIT ?",
+            (_LONGEST, _VALUES_MAX),
+        )
+        return _sorted(value for (value,) in rows if isinstance(value, str))
 
 
 def _sorted(names: Iterable[str]) -> list[str]:
