@@ -56,7 +56,7 @@ class BoardApp(App[None]):
         self.told.append(message)
 
     def on_failed(self, message: Failed) -> None:
-        raise message.error
+        self.told.append(message)
 
 
 class Shown:

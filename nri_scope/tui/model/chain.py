@@ -110,7 +110,7 @@ def _connection(
         seen.deadline_ns if seen is not None else min(deadlines, default=0),
         seen.over_half if seen is not None else sum(one.over_half for one in counts),
         sum(one.problems for one in counts),
-        0 if ours else own or told[plugin],
+        own or told[plugin],
         session=newest.id,
         first_event=tally.counts.get(newest.id, Counts()).first_event,
     )

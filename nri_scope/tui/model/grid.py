@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nri_scope.recorder.escape import safe
+from nri_scope.recorder.escape import columns, safe
 from nri_scope.tui.model.columns import GAP, fitted
 from nri_scope.tui.model.line import Line, Part, Style
 
@@ -35,6 +35,9 @@ class Grid:
     widths: tuple[int, ...]
     """One for each field; 0 where it is left out."""
 
+    width: int
+    """Of a line; it may be larger where not even the fields of rank 0 fit."""
+
     @classmethod
     def of(cls, fields: Sequence[Field], width: int) -> Grid:
         """As many of ``fields`` as fit into ``width``; those of rank 0 are always there."""
@@ -58,7 +61,7 @@ class Grid:
                 wide += share
                 spare, growing = spare - share, growing - 1
             widths.append(wide)
-        return cls(tuple(fields), tuple(widths))
+        return cls(tuple(fields), tuple(widths), width)
 
     def line(self, cells: Sequence[Part]) -> Line:
         """One part for each field; texts need not be escaped yet."""
@@ -76,3 +79,21 @@ class Grid:
     def head(self) -> Line:
         """The titles."""
         return self.line([Part(field.title, Style.STRONG) for field in self.fields])
+
+
+def cut(parts: Line, width: int) -> Line:
+    """A line of at most ``width`` columns, escaped; where it is cut, one sees that."""
+    # Each is looked at only as far as it can be seen: it may have millions of characters.
+    whole = [Part(safe(part.text[: 4 * width + 1]), part.style) for part in parts]
+    if sum(columns(part.text) for part in whole) <= width:
+        return tuple(whole)
+    kept: list[Part] = []
+    left = width - 1
+    for text, style in whole:
+        if columns(text) > left:
+            # A text that just fits is cut as well: more comes behind it.
+            kept.append(Part(safe(f"{text} ", left + 1), style))
+            break
+        kept.append(Part(text, style))
+        left -= columns(text)
+    return tuple(kept)

@@ -12,7 +12,7 @@ from nri_scope.recorder.model import Gap, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import number_of
 from nri_scope.recorder.sound import sound
-from nri_scope.tui.model.grid import Field, Grid
+from nri_scope.tui.model.grid import Field, Grid, cut
 from nri_scope.tui.model.line import Line, Part, Style
 from nri_scope.tui.model.tally import Counts
 
@@ -89,14 +89,11 @@ def entry_line(entry: Entry, grid: Grid, now_ns: int, *, growing: bool) -> Line:
     """
     match entry:
         case Runtime(text, day_of_it):
-            return Part(text, Style.STRONG), Part(f"  {day_of_it}", Style.DIM)
+            return cut((Part(text, Style.STRONG), Part(f"  {day_of_it}", Style.DIM)), grid.width)
         case Gap():
-            return (
-                Part("        ░ gap ", Style.WARN),
-                Part(clock(entry.from_ns)[:8], Style.WARN),
-                Part(f" for {duration(max(0, entry.to_ns - entry.from_ns))}", Style.WARN),
-                Part(f": {gap_words(entry)}", Style.WARN),
-            )
+            lasted = duration(max(0, entry.to_ns - entry.from_ns))
+            text = f"        ░ gap {clock(entry.from_ns)[:8]} for {lasted}: {gap_words(entry)}"
+            return cut((Part(text, Style.WARN),), grid.width)
         case Connection(session, counts, _):
             ended_ns = now_ns if session.ended_ns is None else session.ended_ns
             lasted = duration(max(0, ended_ns - session.started_ns))

@@ -19,6 +19,7 @@ from textual.worker import Worker
 from nri_scope.errors import NriScopeError
 from nri_scope.tui.model.census import Census
 from nri_scope.tui.model.context import Context
+from nri_scope.tui.model.grid import cut
 from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.model.line import Line, Style, line
 from nri_scope.tui.model.store import Store
@@ -241,6 +242,9 @@ class Board(Widget, can_focus=False):
             try:
                 await self.work()
             except NriScopeError as error:
+                # Lines that were read before stay.
+                self.body.empty = str(error)
+                self.body.changed()
                 self.say_reading("")
                 self.post_message(Failed(error))
                 return
@@ -262,7 +266,9 @@ class Board(Widget, can_focus=False):
         told = list(self.words()) or [()]
         if self._reading:
             told = [line(self._reading, Style.WARN), *told]
-        self.foot.show(tuple(told[: self.FOOT_LINES]), keep_position=True)
+        width = max(1, self.foot.size.width)
+        shown = tuple(cut(one, width) for one in told[: self.FOOT_LINES])
+        self.foot.show(shown, keep_position=True)
 
     def on_descendant_focus(self) -> None:
         """It is used again: the details are of its line."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.escape import columns
+from nri_scope.recorder.escape import columns, safe
 from nri_scope.tui.model import chain, sessions, treelines
-from nri_scope.tui.model.grid import Field, Grid
+from nri_scope.tui.model.grid import Field, Grid, cut
 from nri_scope.tui.model.line import Part, text_of
 from tests.tui.hostile import NAMES
 
@@ -47,3 +47,15 @@ def test_hostile_texts_are_escaped_and_cut() -> None:
     for name in NAMES.values():
         line = text_of(grid.line([Part(name), Part(name * 1000)]))
         assert columns(line) == 21 and line.isprintable()
+
+
+@given(st.lists(st.text(max_size=20), max_size=5), st.integers(1, 40))
+def test_a_line_that_is_cut_says_so(texts: list[str], width: int) -> None:
+    parts = tuple(Part(text) for text in texts)
+    whole = "".join(safe(text) for text in texts)
+    found = text_of(cut(parts, width))
+    assert columns(found) <= width
+    if columns(whole) <= width:
+        assert found == whole
+    else:
+        assert found.endswith("…") and whole.startswith(found[:-1])

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
-from nri_scope.tui.widgets.messages import OpenEvent, Said
+from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
 from nri_scope.tui.widgets.sessions import Sessions
 from tests.replay.recordings import RECORDING, START_NS
 from tests.tui.boards import growing, showing
@@ -102,6 +104,18 @@ async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
     async with showing(path, Sessions) as shown:
         assert shown.screen[1].startswith("there is no session in this recording")
         await shown.press("enter")
+
+
+async def test_says_what_is_wrong_with_a_damaged_recording(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    shutil.copy(RECORDING, path)
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("UPDATE event SET took_ns = 'long' WHERE id = 5")
+    connection.close()
+    async with showing(path, Sessions) as shown:
+        assert "damaged" in "".join(shown.screen)
+        assert "damaged" in str(shown.last(Failed).error)
 
 
 async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
