@@ -30,6 +30,12 @@ states: *following* shows what comes; *scrolled* stands where you are, and count
 The filter is the language of [`--where`](cli.md); it is checked while it is typed, and Tab
 completes fields and values. A search finds text in names, ids and changes, and hides nothing.
 
+Details of the selected row stand beside the list or below it, in tabs: a summary, the container as
+this event told it, what plugins changed in this event, who put each line of the container there,
+and the messages themselves. Two marked events, or a marked one and the selected one, are compared
+side by side. A recording is only ever read: marks and comments are in `FILE.marks.json` beside it,
+which only you can read. Where that cannot be written they last until you leave, and you are told.
+
 ## Keys
 
 These are all keys; `nri-scope tui --keys` prints them as they are with your configuration.
