@@ -98,14 +98,16 @@ def of_runtime(
     Given the container's `steps`, without what these say something of: what was not applied is
     theirs to tell. What the real spec cannot tell, see `judge`, is left out.
     """
-    theirs = {step.change.path for step in steps if step.change.kind != "moved"}
+    all_steps = list(steps)
+    theirs = {step.change.path for step in all_steps if step.change.kind != "moved"}
+    moved = {step.change.path for step in all_steps if step.change.kind == "moved"}
     around = {path for each in theirs for path in _above(each)}
     return tuple(
         change
         for change in changes(spec_with_plugins, real)
         if not _is_ours(change.path) and not _says_nothing(change, real)
         if change.path not in theirs and theirs.isdisjoint(_above(change.path))
-        if change.kind == "moved" or change.path not in around
+        if change.path not in (moved if change.kind == "moved" else around)
     )
 
 

@@ -16,8 +16,8 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.nri import merging
 from nri_scope.nri.versions import NriVersion
-from nri_scope.oci import Change, Spec
-from nri_scope.recorder.model import Event
+from nri_scope.oci import Change, Json, Spec
+from nri_scope.recorder.model import Event, Role
 
 from .chain import LOWEST, Chain
 from .findings import (
@@ -74,6 +74,8 @@ class _Creation:
         self.expected = api.Container()
         """What the next plugin is shown if nobody whom we do not see is asked before it."""
         self.hidden = Hidden({})
+        self.lost: dict[str, tuple[Evidence, Event]] = {}
+        """What plugins asked for and this runtime drops, with who told it."""
         self.before_reply: dict[str, Spec] = {}
         """The container as each plugin whose reply is known found it."""
 
@@ -92,7 +94,9 @@ class _Creation:
             container = pairs[0][1].container
             before = self.chain.between(None, first, or_runtime=True)
             base_owner = BEFORE_ALL if first is None or first.index == LOWEST else before
-            if base_owner is not BEFORE_ALL:
+            if self._is_replay():
+                base_owner = RUNTIME
+            elif base_owner is not BEFORE_ALL:
                 self.found.note(
                     f"no connection before {pairs[0][0].plugin}: what plugins did before it "
                     "looks like the runtime's own"
@@ -117,9 +121,29 @@ class _Creation:
                 tail = self.chain.between(last, None, or_runtime=True)
             spec = spec if end is None else end
             self._compare(spec, self.owned)
-        elif last is not None and not self.found.failure:
-            tail = self.chain.between(last, None, or_runtime=True)
+        else:
+            spec = self._back(spec, base)
+            if last is not None and not self.found.failure and not self._is_replay():
+                tail = self.chain.between(last, None, or_runtime=True)
         return Created(container, self.chain, base, base_owner, spec, self.found, tail)
+
+    def _is_replay(self) -> bool:
+        """Whether we were the runtime, so that there is nobody whom we did not see."""
+        return bool(self.stations) and all(
+            station.session.role == Role.REPLAY for station in self.stations
+        )
+
+    def _back(self, spec: Spec, base: Spec) -> Spec:
+        """What was taken away in vain is there again at the end of the chain."""
+        back: list[Change] = []
+        for path, (evidence, event) in self.lost.items():
+            old = oci.value_at(base, path)
+            if old is oci.ABSENT or oci.value_at(spec, path) is not oci.ABSENT:
+                continue
+            change = Change(path, None, old, "added")
+            back.append(change)
+            self.found.steps.append(step(self.id, change, RUNTIME, evidence, event, IN_VAIN))
+        return oci.apply(spec, back) if back else spec
 
     def _reach(
         self,
@@ -184,13 +208,19 @@ class _Creation:
             note = notes.get(change.path, "")
             self.found.steps.append(step(self.id, change, owner, evidence, event, note))
         for one in remarks:
-            self.found.vain(self.id, owner, evidence, one)
+            # What is unresolved comes to something; its step has a note.
+            if one.kind != "unresolved":
+                self.found.vain(self.id, owner, evidence, one)
         wanted = oci.adjust(spec, reply.adjust)
         for gone in turn.dropped:
-            value = value_at(wanted, gone.path) or gone.value
+            value: Json = value_at(wanted, gone.path)
+            if value is None and oci.value_at(spec, gone.path) is oci.ABSENT:
+                value = gone.value
             self.found.asked.append(
                 Asked(gone.container_id, owner, gone.path, value, gone.reason, evidence)
             )
+            if gone.container_id == self.id:
+                self.lost[gone.path] = (evidence, event)
         self.found.updates += [Wanted(owner, evidence, event, each) for each in reply.update]
         return after
 

@@ -93,6 +93,10 @@ class Differ:
         """A session that began meanwhile, or the newest state of one that is known."""
         self._rounds.sessions[session.id] = session
 
+    def lose(self, gaps: Iterable[Gap]) -> None:
+        """The gaps that there are by now."""
+        self._rounds.gaps = tuple(gaps)
+
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> list[RoundDiff]:
         """Take the next event; returns the rounds that are over by that."""
         self._learn_name(event)
@@ -204,7 +208,9 @@ class Differ:
             return [self._beside_creation(whole, stations, owned)]
         made = creation.creation(stations, owned)
         if made is None:
-            return [self._plain(whole, Findings())]
+            unread = Findings()
+            unread.note("its request cannot be read, so nobody can tell what it changed")
+            return [self._plain(whole, unread)]
         found = made.found
         if validation is not None:
             found.fail(told.rejection(validation))

@@ -52,8 +52,8 @@ not shown says nothing (containerd before 2.3 shows no rlimits, no runtime a CDI
 
 
 ANYBODY = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
-NOT_SEEN = "not seen being asked for: out of turn, or beside another event"
-NOT_SHOWN = "no connection of a chain is shown it before"
+NOT_SEEN = "nobody was seen asking for it: out of turn, or beside another event"
+NOT_SHOWN = "what plugins do here is shown to no connection of the chain"
 
 _Device: TypeAlias = tuple[str, str, str]
 _RULES, _DEVICES = "/linux/resources/devices/", "/linux/devices/"

@@ -60,6 +60,8 @@ class Owner:
                 text = ", ".join(self.plugins)
             case Who.ONE_OF if self.plugins:
                 text = f"one of {', '.join(self.plugins)}"
+            case Who.ONE_OF if self.first == self.last:
+                text = f"a plugin at {self.first}"
             case Who.ONE_OF:
                 text = f"one of {between(self.first, self.last)}"
             case Who.REQUEST if self.first:

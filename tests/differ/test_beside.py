@@ -140,7 +140,7 @@ def test_resources_may_be_changed_beside_any_event_before_a_creation_is_told_to_
     owners = {step.change.path: str(step.owner) for one in made.end() for step in one.steps}
     assert owners == {
         SHARES: "one of 00–99, or the runtime",
-        "/annotations/by": "one of 99, or the runtime",
+        "/annotations/by": "a plugin at 99, or the runtime",
     }
 
 
@@ -154,7 +154,7 @@ def test_the_swap_limit_that_follows_the_memory_limit_is_of_who_came_last() -> N
     created = api.StateChangeEvent(event=api.POST_CREATE_CONTAINER, pod=POD, container=limited)
     made.send("00-a", "StateChange", created, event="PostCreateContainer")
     owners = [(step.change.path, str(step.owner)) for one in made.end() for step in one.steps]
-    assert owners == [("/linux/resources/memory/swap", "one of 99, or the runtime")]
+    assert owners == [("/linux/resources/memory/swap", "a plugin at 99, or the runtime")]
 
 
 def test_a_connection_that_is_lost_takes_no_round_apart() -> None:

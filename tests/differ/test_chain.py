@@ -21,11 +21,11 @@ def create(**env: str) -> api.CreateContainerRequest:
     ("first", "last", "owner"),
     [
         ("00", "99", "one of 01–98"),
-        ("10", "12", "one of 11"),
+        ("10", "12", "a plugin at 11"),
         ("10", "11", "one of 10–11"),
-        ("10", "10", "one of 10"),
-        ("00", "00", "one of 00"),
-        ("99", "99", "one of 99"),
+        ("10", "10", "a plugin at 10"),
+        ("00", "00", "a plugin at 00"),
+        ("99", "99", "a plugin at 99"),
     ],
 )
 def test_a_change_between_two_connections(first: str, last: str, owner: str) -> None:
@@ -37,7 +37,7 @@ def test_a_change_between_two_connections(first: str, last: str, owner: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("last", "owner"), [("50", "one of 51–99, or the runtime"), ("99", "one of 99, or the runtime")]
+    ("last", "owner"), [("50", "one of 51–99, or the runtime"), ("99", "a plugin at 99, or the runtime")]
 )
 def test_a_change_behind_the_last_connection(last: str, owner: str) -> None:
     made = traffic(p00_a=Role.PROBE, **{f"p{last}_b": Role.PROBE})

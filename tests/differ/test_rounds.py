@@ -183,7 +183,7 @@ class TestIndicesThatAreShared:
         made = traffic(p50_a=Role.PROBE, p50_b=Role.PROBE)
         made.send("50-b", "CreateContainer", create())
         made.send("50-a", "CreateContainer", create(FOO="1"))
-        assert owners(made.end()) == [("/process/env/FOO", "one of 50")]
+        assert owners(made.end()) == [("/process/env/FOO", "a plugin at 50")]
 
 
 class TestFailures:
@@ -294,7 +294,7 @@ class TestLaterEvents:
                 made.send(plugin, method, request)
         *_, one = made.end()
         assert owners([one]) == [("/process/env/FOO", "one of 00–99, or the runtime")]
-        assert "not seen" in one.steps[0].note
+        assert "nobody was seen" in one.steps[0].note
 
     def test_say_nothing_by_an_id_alone(self) -> None:
         made = traffic(p00_a=Role.PROBE)

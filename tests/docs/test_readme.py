@@ -125,6 +125,8 @@ def test_what_can_run_does(line: str, tmp_path: Path) -> None:
 
 def test_table_has_every_command_with_its_arguments() -> None:
     rows = re.findall(r"^\| `([a-z-]+(?: [^`]+)?)` \|", prose(), re.MULTILINE)
+    # A bar in a table's cell is written so.
+    rows = [row.replace("\\|", "|") for row in rows]
     root = click.Context(cli)
     expected: list[str] = []
     for name in COMMANDS:

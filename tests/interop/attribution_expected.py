@@ -9,7 +9,7 @@ from itertools import pairwise
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging import fields as known
-from nri_scope.nri.versions import V0_12, NriVersion
+from nri_scope.nri.versions import V0_7, V0_12, NriVersion
 from tests.interop.attribution_cases import (
     FIRST,
     SECOND,
@@ -42,12 +42,7 @@ def expected_of(case: Case, view: str, seen: Run) -> list[Said]:
     match view:
         case "replies" | "everything":
             steps = [*_by_plugin(case.states, (FIRST, SECOND), case, seen.version)]
-            # That a removal is lost shows where the merged reply does.
-            return (
-                [*steps, *_beyond_the_chain(case, seen, view)]
-                if view == ALL and lost(case)
-                else steps
-            )
+            return [*steps, *_beyond_the_chain(case, seen, view)] if _kept(case, seen) else steps
         case "probes":
             owners = ("one of 11–29", "one of 31–49")
             return [*_by_plugin(shown(case), owners, case, seen.version)]
@@ -80,6 +75,12 @@ def _by_plugin(
         yield from (Said(*step) for step in steps_between(owner, before, after))
 
 
+def _kept(case: Case, seen: Run) -> bool:
+    """Whether the container keeps what a plugin removed; before NRI 0.7 mounts, too."""
+    mount = case.entry.name == "mounts" and case.did is Did.REMOVE
+    return lost(case) or (mount and seen.version < V0_7)
+
+
 def _culprit(case: Case, version: NriVersion) -> str:
     """The plugin whose reply the runtime cannot merge."""
     panics = case.entry.name == "linux.sysctl" and version < V0_12
@@ -89,12 +90,12 @@ def _culprit(case: Case, version: NriVersion) -> str:
 def _beyond_the_chain(case: Case, seen: Run, view: str) -> Iterator[Said]:
     """What validators are told that no connection was shown."""
     after = shown(case)[-1]
-    real = case.states[0] if lost(case) else case.states[2]
+    real = case.states[0] if _kept(case, seen) else case.states[2]
     if by_chance(case):
         return
     if case.entry.name == "linux.resources.hugepage_limits" and case.did is Did.REPLACE:
         return
-    owner = "runtime" if lost(case) else _told(case, seen, view)
+    owner = "runtime" if _kept(case, seen) else _told(case, seen, view)
     if not oci.same(after, real):
         yield from (Said(*step) for step in steps_between(owner, after, real))
 
