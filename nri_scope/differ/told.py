@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from typing import Protocol, cast
 
@@ -56,8 +57,16 @@ def rejection(validation: Round) -> str:
 def real_spec(reply: bytes) -> Spec | None:
     """The OCI spec in the CRI's verbose answer; None where there is none."""
     try:
-        info = json.loads(reply)
+        info = json.loads(reply, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
     spec = info.get("runtimeSpec") if isinstance(info, dict) else None
     return spec if isinstance(spec, dict) else None
+
+
+def _finite(text: str) -> float:
+    """A number that JSON has. Raises ValueError for NaN, Infinity and what is as large."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"no number: {text}")
+    return number
