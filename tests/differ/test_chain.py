@@ -37,7 +37,8 @@ def test_a_change_between_two_connections(first: str, last: str, owner: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("last", "owner"), [("50", "one of 51–99, or the runtime"), ("99", "a plugin at 99, or the runtime")]
+    ("last", "owner"),
+    [("50", "one of 51–99, or the runtime"), ("99", "a plugin at 99, or the runtime")],
 )
 def test_a_change_behind_the_last_connection(last: str, owner: str) -> None:
     made = traffic(p00_a=Role.PROBE, **{f"p{last}_b": Role.PROBE})
