@@ -6,25 +6,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.subject import container_of
 from nri_scope.nri.versions import NriVersion
-from nri_scope.recorder.display import SHORT_ID
 from nri_scope.recorder.model import Event, Gap, Session
 
-from . import applied, creation, later, told, updates
+from . import creation, told, updates
 from .chain import Chain
+from .containers import Containers
 from .findings import Findings, Wanted, evidence_of, reply_of, request_of, version_of
 from .history import History
 from .model import Evidence, RoundDiff
-from .owner import UNKNOWN, Owner, plugin
+from .owner import plugin
 from .owners import Owned
 from .rounds import (
     ASIDE,
     CONTAINER_STATUS,
     CREATE,
-    SEEMS,
     STOP,
     SYNCHRONIZE,
     UNSOLICITED,
@@ -63,7 +61,7 @@ class Differ:
         what their events did to these. ``gaps`` and ``follows``: see `Rounds`.
         """
         self._only = None if only is None else frozenset(only)
-        self.histories: dict[str, History] = {}
+        self._containers = Containers()
         self._rounds = Rounds.of(sessions)
         self._rounds.gaps, self._rounds.follows = tuple(gaps), follows
         self._keep = keep
@@ -73,21 +71,14 @@ class Differ:
         """The container that validators were told of last."""
         self._removed: list[str] = []
         """To be forgotten."""
-        self._names: dict[str, str] = {}
-        self._pods: dict[str, str] = {}
-        self._shown: dict[str, bytes] = {}
-        """What the newest event showed of a container."""
-        self._tails: dict[str, Owner] = {}
-        """Who may have changed a container unseen, until an event shows it."""
         self._told: list[Round] = []
         """What came from beside the chain while a round was open."""
         self._told_bytes = 0
-        self._doing: dict[str, bool] = {}
-        """Containers that were updated a moment ago: whether it takes an event of their own to
-        know that the runtime has done it, or just any."""
-        self._done_ns: dict[str, int] = {}
-        """When the newest update of a container was known to be done, or it was created anew; on
-        the monotonic clock, which the CRI's answers have too and nobody sets."""
+
+    @property
+    def histories(self) -> dict[str, History]:
+        """Every container that is known, by its id."""
+        return self._containers.histories
 
     def begin(self, session: Session) -> None:
         """A session that began meanwhile, or the newest state of one that is known."""
@@ -99,7 +90,7 @@ class Differ:
 
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> list[RoundDiff]:
         """Take the next event; returns the rounds that are over by that."""
-        self._learn_name(event)
+        self._containers.learn_name(event)
         over = self._rounds.feed(event, request, reply)
         if over is None:
             return []
@@ -127,19 +118,11 @@ class Differ:
 
     def name_of(self, container_id: str) -> str:
         """``ns/pod/container``; the beginning of its id where that was never told."""
-        return self._names.get(container_id) or container_id[:SHORT_ID]
+        return self._containers.name_of(container_id)
 
     def know(self, container: api.Container, name: str = "") -> History:
         """A container that is there already, as Synchronize told it."""
-        history = self.histories.get(container.id)
-        if history is None:
-            spec = oci.spec_of(container)
-            self._names.setdefault(container.id, name)
-            history = History(container.id, self.name_of(container.id), base=spec, spec=spec)
-            history.remark("it was there before the recording began")
-            self.histories[container.id] = history
-            self._shown[container.id] = later.fingerprint(container)
-        return history
+        return self._containers.know(container, name)
 
     @property
     def _awaits_validation(self) -> bool:
@@ -151,32 +134,21 @@ class Differ:
         told, self._told, self._told_bytes = self._told, [], 0
         return [diff for one in told if (diff := self._other(one)) is not None]
 
-    def _settle(self, one: Round) -> None:
-        """Note what the runtime must have done by the time of this round.
-
-        It does what plugins want of other containers before it tells them of anything else, and
-        of the container itself before the next event about that.
-        """
-        for container, by_its_own in list(self._doing.items()):
-            if not by_its_own or container == one.first.container_id:
-                del self._doing[container]
-                self._done_ns[container] = one.first.mono_ns
-
     # -- rounds -----------------------------------------------------------------------------
 
     def _take(self, one: Round) -> list[RoundDiff]:
         while self._removed:
             # Only now: until then somebody may have asked for its name.
-            self._forget(self._removed.pop())
+            self._containers.forget(self._removed.pop())
         if one.name == CREATE:
             found = self._finish_creation(None)
-            self._settle(one)
+            self._containers.settle(one)
             self._creation = one
             return found
         if one.name == VALIDATE:
             return self._validate(one)
         found = self._finish_creation(None)
-        self._settle(one)
+        self._containers.settle(one)
         self._validated = ""
         diff = self._other(one)
         if diff is not None:
@@ -226,10 +198,7 @@ class Differ:
             tail=made.tail,
             remarks=list(found.remarks),
         )
-        self.histories[history.id] = history
-        self._done_ns[history.id] = whole.first.mono_ns
-        self._shown.pop(history.id, None)
-        self._tails[history.id] = made.tail
+        self._containers.created(history, whole.first)
         version = version_of(whole.stations[0])
         wanted = [*found.updates]
         if owned is not None and not found.failure:
@@ -264,7 +233,7 @@ class Differ:
         """Do what plugins want of containers beside the one that an event is about."""
         if self._only is not None:
             wanted = [one for one in wanted if one.update.container_id in self._only]
-        updates.beside(wanted, found, self._history, version=version, failed=failed)
+        updates.beside(wanted, found, self._containers.history, version=version, failed=failed)
 
     def _other(self, one: Round) -> RoundDiff | None:
         match one.name:
@@ -280,18 +249,14 @@ class Differ:
         if self._only is None or one.first.container_id in self._only:
             self._look_at(one, found)
         if one.name == UPDATE:
-            history = self._history(one.first.container_id)
+            history = self._containers.history(one.first.container_id)
             seen, spec = updates.updating(
                 one, Chain.of(one.stations), history.spec, failure=self._rounds.ended_early(one)
             )
-            history.add(seen.steps, spec)
+            tail = Chain.of(one.stations).between(one.stations[-1], None, or_runtime=True)
+            self._containers.updated(history, seen.steps, spec, tail)
             _join(found, seen)
-            self._doing[history.id] = True
             self._beside(seen.updates, found, version_of(one.stations[0]))
-            # What the runtime makes of it shows in the next event.
-            self._tails[history.id] = Chain.of(one.stations).between(
-                one.stations[-1], None, or_runtime=True
-            )
         elif one.name == STOP:
             wanted = told.updates_of_replies(one.stations)
             self._beside(wanted, found, version_of(one.stations[0]))
@@ -308,27 +273,7 @@ class Differ:
         request = request_of(station)
         container = None if request is None else container_of(station.event.method, request)
         if container is not None:
-            self._compare(container, station.event, found)
-
-    def _compare(self, container: api.Container, event: Event, found: Findings) -> None:
-        if not later.is_told(container):
-            return
-        mark = later.fingerprint(container)
-        before = self._shown.get(container.id)
-        self._shown[container.id] = mark
-        if container.id not in self.histories:
-            self.know(container)
-            return
-        tail = self._tails.pop(container.id, None)
-        history = self.histories[container.id]
-        if history.failure.startswith(SEEMS):
-            # It did not fail, or nothing more would be told of it: an event was lost.
-            history.failure = ""
-        if mark == before and tail is None:
-            return
-        steps, spec = later.drift(history, container, tail, event.id, event.at_ns)
-        history.add(steps, spec)
-        found.steps += steps
+            found.steps += self._containers.compare(container, station.event)
 
     def _out_of_turn(self, one: Round) -> RoundDiff:
         found = Findings()
@@ -350,14 +295,13 @@ class Differ:
         request = cast("api.SynchronizeRequest | None", request_of(station))
         if request is not None:
             for pod in request.pods:
-                self._pods[pod.id] = f"{pod.namespace}/{pod.name}"
+                self._containers.learn_pod(pod)
             for container in request.containers:
                 if container.id in self.histories:
                     # Known from before: somebody may have changed it while nobody looked.
-                    self._compare(container, station.event, found)
-                    continue
-                pod_name = self._pods.get(container.pod_sandbox_id)
-                self.know(container, f"{pod_name}/{container.name}" if pod_name else "")
+                    found.steps += self._containers.compare(container, station.event)
+                else:
+                    self.know(container)
         wanted = told.updates_of_replies(one.stations)
         self._beside(wanted, found, version_of(station))
         return self._plain(one, found)
@@ -366,18 +310,12 @@ class Differ:
         """The CRI told what a container really became."""
         station = one.stations[0]
         real = told.real_spec(station.reply)
-        history = self.histories.get(one.first.container_id)
-        if real is None or history is None:
+        if real is None:
             return None
-        if history.id in self._doing or one.first.mono_ns < self._done_ns.get(history.id, 0):
-            # It was asked before the runtime can have done the newest update.
+        steps = self._containers.judge(one.first.container_id, real, station.event)
+        if steps is None:
             return None
-        history.real, history.real_event = real, station.event.id
-        found = Findings()
-        judged = applied.judge_all(history.steps, real, history.spec)
-        for number, step in sorted(judged.items()):
-            history.steps[number] = step
-            found.steps.append(step)
+        found = Findings(steps=steps)
         return self._plain(one, found)
 
     # -- results ----------------------------------------------------------------------------
@@ -392,7 +330,7 @@ class Differ:
         if one.first.method not in (CONTAINER_STATUS, UNSOLICITED):
             for step in found.steps:
                 if step.container != first.container_id and Evidence.EVENTS not in step.evidence:
-                    self._doing.setdefault(step.container, False)
+                    self._containers.touched(step.container)
         for asked in found.asked:
             history = self.histories.get(asked.container)
             if history is not None:
@@ -415,27 +353,6 @@ class Differ:
             failure=found.failure,
             remarks=tuple(found.remarks),
         )
-
-    # -- containers -------------------------------------------------------------------------
-
-    def _history(self, container_id: str) -> History:
-        history = self.histories.get(container_id)
-        if history is None:
-            history = History(container_id, self.name_of(container_id), base_owner=UNKNOWN)
-            history.remark("what it was made of was not seen")
-            self.histories[container_id] = history
-        return history
-
-    def _forget(self, container_id: str) -> None:
-        self.histories.pop(container_id, None)
-        for known in (self._shown, self._tails, self._names, self._doing, self._done_ns):
-            cast("dict[str, object]", known).pop(container_id, None)
-
-    def _learn_name(self, event: Event) -> None:
-        known = event.container_id in self._names and event.event != CREATE
-        if event.container_id and event.container and not known:
-            where = f"{event.namespace}/{event.pod}/" if event.pod else ""
-            self._names[event.container_id] = f"{where}{event.container}"
 
 
 def _owned(validation: Round) -> Owned | None:

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All containers that are known: their names, histories, and how the newest event showed them."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.oci import Spec
+from nri_scope.recorder.display import SHORT_ID
+from nri_scope.recorder.model import Event
+
+from . import applied, later
+from .history import History
+from .model import Step
+from .owner import UNKNOWN, Owner
+from .rounds import CREATE, SEEMS, Round
+
+
+class Containers:
+    """Keeps what is known of each container, by its id."""
+
+    def __init__(self) -> None:
+        self.histories: dict[str, History] = {}
+        self._names: dict[str, str] = {}
+        self._pods: dict[str, str] = {}
+        self._shown: dict[str, bytes] = {}
+        """What the newest event showed of a container."""
+        self._tails: dict[str, Owner] = {}
+        """Who may have changed a container unseen, until an event shows it."""
+        self._doing: dict[str, bool] = {}
+        """Containers that were updated a moment ago: whether it takes an event of their own to
+        know that the runtime has done it, or just any."""
+        self._done_ns: dict[str, int] = {}
+        """When the newest update of a container was known to be done, or it was created anew; on
+        the monotonic clock, which the CRI's answers have too and nobody sets."""
+
+    # -- names ------------------------------------------------------------------------------
+
+    def learn_name(self, event: Event) -> None:
+        """The name that an event gives its container; a creation gives it anew."""
+        known = event.container_id in self._names and event.event != CREATE
+        if event.container_id and event.container and not known:
+            where = f"{event.namespace}/{event.pod}/" if event.pod else ""
+            self._names[event.container_id] = f"{where}{event.container}"
+
+    def learn_pod(self, pod: api.PodSandbox) -> None:
+        """The name of a pod whose containers are told by its id."""
+        self._pods[pod.id] = f"{pod.namespace}/{pod.name}"
+
+    def name_of(self, container_id: str) -> str:
+        """``ns/pod/container``; the beginning of its id where that was never told."""
+        return self._names.get(container_id) or container_id[:SHORT_ID]
+
+    # -- what is known of one ---------------------------------------------------------------
+
+    def know(self, container: api.Container, name: str = "") -> History:
+        """A container that is there already."""
+        history = self.histories.get(container.id)
+        if history is None:
+            pod = self._pods.get(container.pod_sandbox_id)
+            name = name or (f"{pod}/{container.name}" if pod else "")
+            self._names.setdefault(container.id, name)
+            spec = oci.spec_of(container)
+            history = History(container.id, self.name_of(container.id), base=spec, spec=spec)
+            history.remark("it was there before the recording began")
+            self.histories[container.id] = history
+            self._shown[container.id] = later.fingerprint(container)
+        return history
+
+    def history(self, container_id: str) -> History:
+        """Its history; an empty one where nothing was ever told of it."""
+        history = self.histories.get(container_id)
+        if history is None:
+            history = History(container_id, self.name_of(container_id), base_owner=UNKNOWN)
+            history.remark("what it was made of was not seen")
+            self.histories[container_id] = history
+        return history
+
+    def created(self, history: History, at: Event) -> None:
+        """It begins, with whoever may yet have had a hand in it as its ``tail``."""
+        self.histories[history.id] = history
+        self._done_ns[history.id] = at.mono_ns
+        self._shown.pop(history.id, None)
+        self._tails[history.id] = history.tail
+
+    def updated(self, history: History, steps: list[Step], spec: Spec, tail: Owner) -> None:
+        """It was updated; what the runtime, or `tail`, made of that shows in its next event."""
+        history.add(steps, spec)
+        self._doing[history.id] = True
+        self._tails[history.id] = tail
+
+    def touched(self, container_id: str) -> None:
+        """It was updated beside another container's event."""
+        self._doing.setdefault(container_id, False)
+
+    def compare(self, container: api.Container, event: Event) -> list[Step]:
+        """What an event shows of it that nothing known explains, which now is known."""
+        if not later.is_told(container):
+            return []
+        mark = later.fingerprint(container)
+        before = self._shown.get(container.id)
+        self._shown[container.id] = mark
+        history = self.histories.get(container.id)
+        if history is None:
+            self.know(container)
+            return []
+        tail = self._tails.pop(container.id, None)
+        if history.failure.startswith(SEEMS):
+            # It did not fail, or nothing more would be told of it: an event was lost.
+            history.failure = ""
+        if mark == before and tail is None:
+            return []
+        steps, spec = later.drift(history, container, tail, event.id, event.at_ns)
+        history.add(steps, spec)
+        return steps
+
+    # -- what the runtime has done ----------------------------------------------------------
+
+    def settle(self, one: Round) -> None:
+        """Note what the runtime must have done by the time of this round.
+
+        It does what plugins want of other containers before it tells them of anything else, and
+        of the container itself before the next event about that.
+        """
+        for container, by_its_own in list(self._doing.items()):
+            if not by_its_own or container == one.first.container_id:
+                del self._doing[container]
+                self._done_ns[container] = one.first.mono_ns
+
+    def judge(self, container_id: str, real: Spec, event: Event) -> list[Step] | None:
+        """The steps that the real spec has something to say of, judged by it.
+
+        None where the CRI was asked before the runtime can have done the newest update.
+        """
+        history = self.histories.get(container_id)
+        if history is None or history.id in self._doing:
+            return None
+        if event.mono_ns < self._done_ns.get(history.id, 0):
+            return None
+        history.real, history.real_event = real, event.id
+        judged = applied.judge_all(history.steps, real, history.spec)
+        for number, step in judged.items():
+            history.steps[number] = step
+        return [judged[number] for number in sorted(judged)]
+
+    def forget(self, container_id: str) -> None:
+        """It is gone, and nobody will ask."""
+        for known in (
+            self.histories,
+            self._shown,
+            self._tails,
+            self._names,
+            self._doing,
+            self._done_ns,
+        ):
+            cast("dict[str, object]", known).pop(container_id, None)
