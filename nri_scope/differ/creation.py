@@ -304,7 +304,9 @@ class _Creation:
             owner = UNKNOWN
         made = step(self.id, change, owner, Evidence.VALIDATOR, owned.event)
         unseen = is_hidden(change)
-        if last is None or unseen or not names or any(may_be(rest, name) for name in names):
+        if last is None or unseen or not names:
+            return made
+        if rest.who is not Who.UNKNOWN and any(may_be(rest, name) for name in names):
             return made
         # Its owner was asked before a connection that did not see the change.
         return replace(made, disputed=(Claim(Evidence.PROBES, rest, change.before),))

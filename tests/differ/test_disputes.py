@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sources that cannot both be right: both are told."""
+
+from __future__ import annotations
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ import Claim, Evidence
+from nri_scope.differ.owner import plugin
+from nri_scope.recorder.model import Role
+
+from .chains import POD, Traffic, traffic
+
+FOO = "/process/env/FOO"
+CHAIN = ("00-a", "10-w", "20-x", "99-b")
+
+
+def create(**env: str) -> api.CreateContainerRequest:
+    variables = [f"{key}={value}" for key, value in env.items()]
+    container = api.Container(id="app-id", name="app", args=["run"], env=variables)
+    return api.CreateContainerRequest(pod=POD, container=container)
+
+
+def setting(value: str) -> api.CreateContainerResponse:
+    reply = api.CreateContainerResponse()
+    reply.adjust.env.add(key="FOO", value=value)
+    return reply
+
+
+def validate(made: Traffic, *, value: str, owner: str) -> None:
+    """What validators are told: that `owner` set FOO to `value`."""
+    told = api.ValidateContainerAdjustmentRequest(pod=POD, container=create().container)
+    told.adjust.env.add(key="FOO", value=value)
+    told.owners.owners["app-id"].compound[api.Env].owners["FOO"] = owner
+    for each in CHAIN:
+        told.plugins.add(index=each[:2], name=each[3:])
+    made.send("99-b", "ValidateContainerAdjustment", told)
+
+
+def test_a_plugin_that_set_what_the_runtime_says_an_earlier_one_did() -> None:
+    made = traffic(p00_a=Role.PROBE, p20_x=Role.TAP, p99_b=Role.PROBE)
+    made.send("00-a", "CreateContainer", create())
+    made.send("20-x", "CreateContainer", create(), setting("1"))
+    made.send("99-b", "CreateContainer", create(FOO="1"))
+    validate(made, value="1", owner="10-w")
+    (one,) = made.end()
+    (step,) = one.steps
+    assert (step.change.path, step.owner, step.evidence) == (FOO, plugin("20-x"), (Evidence.TAP,))
+    assert step.disputed == (Claim(Evidence.VALIDATOR, plugin("10-w"), "1"),)
+
+
+def test_a_value_that_no_connection_behind_its_owner_saw() -> None:
+    made = traffic(p00_a=Role.PROBE, p99_b=Role.PROBE)
+    made.send("00-a", "CreateContainer", create())
+    made.send("99-b", "CreateContainer", create())
+    validate(made, value="1", owner="10-w")
+    (one,) = made.end()
+    (step,) = one.steps
+    assert (step.owner, step.evidence) == (plugin("10-w"), (Evidence.VALIDATOR,))
+    (claim,) = step.disputed
+    assert (claim.evidence, claim.value) == (Evidence.PROBES, None)
+
+
+def test_one_that_sets_the_same_again_is_no_dispute() -> None:
+    made = traffic(p00_a=Role.PROBE, p10_w=Role.TAP, p99_b=Role.PROBE)
+    made.send("00-a", "CreateContainer", create())
+    made.send("10-w", "CreateContainer", create(), setting("1"))
+    made.send("99-b", "CreateContainer", create(FOO="1"))
+    validate(made, value="1", owner="20-x")
+    (one,) = made.end()
+    (step,) = one.steps
+    assert (step.owner, step.disputed) == (plugin("10-w"), ())
+    assert step.note == "set again by 20-x, to the same"
