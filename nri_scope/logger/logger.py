@@ -166,13 +166,12 @@ class Logger:
     def ended(self, end: SessionEnd) -> None:
         """The connection is gone: close the session in the recording."""
         if self._session is not None:
-            self._unobserved_since = time_ns()
+            # On the clock of its events, so that it can be told what it saw the end of.
+            self._unobserved_since = self._wall_offset + monotonic_ns()
             self._unobserved_why = f"not connected to the runtime: {end.reason}"
             # What one of several connections misses, the others may see.
             self._unobserved_by = self._session if self._role is Role.PROBE else None
-            # On the clock of its events, so that it can be told what it saw the end of.
-            ended = self._wall_offset + monotonic_ns()
-            self._sink.end_session(self._session, end.reason, ended)
+            self._sink.end_session(self._session, end.reason, self._unobserved_since)
             self._session = None
         # A runtime answers an unknown bit of the mask with nothing but a closed connection.
         self._cautious = end.configured and not end.synchronized
