@@ -204,7 +204,12 @@ class Rounds:
         last = one.stations[-1]
         waiting = [session for session in self.missed_by(one) if session.plugin_index > last.index]
         began, ended = one.first.at_ns, last.event.at_ns + _AT_MOST
-        if not waiting or any(gap.from_ns <= ended and began <= gap.to_ns for gap in self.gaps):
+        theirs = {None, *(session.id for session in waiting)}
+        if not waiting or any(
+            gap.from_ns <= ended and began <= gap.to_ns
+            for gap in self.gaps
+            if gap.session in theirs
+        ):
             return ""
         return f"{SEEMS} after {last.plugin}: {waiting[0].plugin} was not asked"
 
@@ -243,8 +248,11 @@ class Rounds:
             follows = self.follows(event)
         else:
             follows = self._newest.get(event.session, event.seq - 1) == event.seq - 1
+        theirs = {None, event.session, *(station.session.id for station in self._open)}
         return follows and not any(
-            gap.from_ns <= event.at_ns and first.at_ns <= gap.to_ns for gap in self.gaps
+            gap.from_ns <= event.at_ns and first.at_ns <= gap.to_ns
+            for gap in self.gaps
+            if gap.session in theirs
         )
 
     def _was_there(self, station: Station, event: Event) -> bool:

@@ -131,13 +131,14 @@ class TestTwoUpdatesInARow:
         assert not [step for step in steps if step.evidence == (Evidence.PROBES,)]
         assert str(steps[-1].owner) == "CRI request, or one of 00–49"
 
-    def test_in_a_gap_are_no_round(self) -> None:
-        made = Traffic(Differ(gaps=[Gap(1, 1, START_NS, START_NS + 10**12, "lost", 1)]))
+    @pytest.mark.parametrize(("session", "rounds"), [(1, 2), (2, 2), (None, 2), (3, 1)])
+    def test_in_a_gap_are_no_round(self, session: int | None, rounds: int) -> None:
+        made = Traffic(Differ(gaps=[Gap(1, session, START_NS, START_NS + 10**12, "lost", 1)]))
         made.connect("00-a")
         made.connect("50-b")
         made.send("00-a", "UpdateContainer", updating(100))
         made.send("50-b", "UpdateContainer", updating(200))
-        assert len(made.end()) == 2
+        assert len(made.end()) == rounds
 
 
 class TestWhatIsMissed:

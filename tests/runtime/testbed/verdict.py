@@ -206,7 +206,8 @@ class Verdict:
             rounds = self._truth.rounds("CreateContainer", container)
             from_the_start = bool(looks) and looks[0].plugin.startswith("00")
             # Of a creation that fell apart less may be known than each part showed.
-            if history.base_owner.exact != from_the_start and len(rounds) < 2:
+            runtimes = history.base_owner.who is Who.RUNTIME
+            if runtimes != from_the_start and len(rounds) < 2:
                 problems.append(f"{history.name} began with {history.base_owner}")
             problems += self._of_reality(history)
         return problems
