@@ -339,7 +339,7 @@ def test_two_specs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ("[]", "not an OCI spec but an array"),
         ('{"process": []}', "not an OCI spec: process is an array"),
         ('{"items": []}', "not an OCI spec"),
-        ("[" * 5000, "nested more than"),
+        ("[" * 5000 + "]" * 5000, "nested more than"),
     ],
 )
 def test_what_is_no_spec_is_one_line_and_status_2(

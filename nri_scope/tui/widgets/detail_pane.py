@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from rich.text import Text
@@ -11,6 +12,7 @@ from textual.app import ComposeResult
 from textual.message import Message
 from textual.timer import Timer
 from textual.widget import Widget
+from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.display import subject
@@ -306,8 +308,9 @@ class DetailPane(Widget):
         self._shown = wanted
         self._stop = Stop()
         self._slow = self.set_timer(_PATIENCE, lambda: self._body.show(_LOADING))
-        work = self._read(wanted, before, self._stop)
-        self.run_worker(work, group="detail", exclusive=True)
+        # Not begun yet: a pane that goes away before its turn leaves nothing unawaited.
+        work = partial(self._read, wanted, before, self._stop)
+        _: Worker[None] = self.run_worker(work, group="detail", exclusive=True)
 
     async def _read(self, wanted: Wanted, before: Wanted | None, stop: Stop) -> None:
         try:
