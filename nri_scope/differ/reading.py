@@ -18,7 +18,7 @@ from nri_scope.recorder.reader import Recording
 from .choice import Choice
 from .differ import Differ
 from .history import History
-from .model import RoundDiff, Step
+from .model import Evidence, RoundDiff, Step
 from .rounds import CONTAINER_STATUS
 
 
@@ -118,5 +118,6 @@ def _with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> Iterator[RoundD
             yield replace(one, steps=steps)
 
 
-def _key(step: Step) -> tuple[str, str, int]:
-    return step.container, step.change.path, step.event
+def _key(step: Step) -> tuple[str, str, int, tuple[Evidence, ...]]:
+    # One event may show two: what happened before it, and what its own reply did.
+    return step.container, step.change.path, step.event, step.evidence
