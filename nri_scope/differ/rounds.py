@@ -232,7 +232,7 @@ class Rounds:
             and self._is_no_new_attempt(new)
             and (last.event.mono_ns <= event.mono_ns or event.event == VALIDATE)
             # Of two updates in a row, one connection's first and another's second are no round.
-            and (event.event != UPDATE or self._nothing_lost(before, event))
+            and (event.event != UPDATE or self._is_same_update(before, new))
         )
 
     def _is_no_new_attempt(self, new: Station) -> bool:
@@ -243,16 +243,24 @@ class Rounds:
         there = [station for station in self._open if self._was_there(station, new.event)]
         return len(there) == len(self._open) or any(one.index < new.index for one in there)
 
-    def _nothing_lost(self, first: Event, event: Event) -> bool:
+    def _is_same_update(self, first: Event, new: Station) -> bool:
+        """Whether no loss can have put one connection's first update beside another's second."""
+        event = new.event
         if self.follows is not None:
             follows = self.follows(event)
         else:
             follows = self._newest.get(event.session, event.seq - 1) == event.seq - 1
-        theirs = {None, event.session, *(station.session.id for station in self._open)}
-        return follows and not any(
-            gap.from_ns <= event.at_ns and first.at_ns <= gap.to_ns
+        lossy = {
+            gap.session
             for gap in self.gaps
-            if gap.session in theirs
+            if gap.from_ns <= event.at_ns and first.at_ns <= gap.to_ns
+        }
+        if not follows or None in lossy or event.session in lossy:
+            return False
+        sound = [one for one in self._open if one.session.id not in lossy]
+        # A second update would have come to whom the runtime asks before, and been recorded there.
+        return len(sound) == len(self._open) or any(
+            one.index < new.index and self._was_there(one, event) for one in sound
         )
 
     def _was_there(self, station: Station, event: Event) -> bool:

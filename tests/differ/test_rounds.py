@@ -140,6 +140,23 @@ class TestTwoUpdatesInARow:
         made.send("50-b", "UpdateContainer", updating(200))
         assert len(made.end()) == rounds
 
+    @pytest.mark.parametrize(
+        ("lossy", "rounds"), [((1,), 1), ((2,), 1), ((1, 2), 2), ((3,), 2), ((None,), 2)]
+    )
+    def test_unless_one_that_lost_nothing_would_have_seen_the_second(
+        self, lossy: tuple[int | None, ...], rounds: int
+    ) -> None:
+        after_two = START_NS + 2_500_000
+        made = Traffic(
+            Differ(gaps=[Gap(1, each, after_two, START_NS + 10**12, "lost", 1) for each in lossy])
+        )
+        plugins = ("00-a", "50-b", "99-c")
+        for plugin in plugins:
+            made.connect(plugin)
+        for plugin in plugins:
+            made.send(plugin, "UpdateContainer", updating(100))
+        assert len(made.end()) == rounds
+
 
 class TestWhatIsMissed:
     def test_a_connection_that_was_there_is_named(self) -> None:

@@ -87,6 +87,13 @@ class _Body(Lines):
     class Full(Message):
         """All lines are wanted, or only those that say something."""
 
+    class Resized(Message):
+        """Lines are to be broken elsewhere."""
+
+    def on_resize(self) -> None:
+        """What is laid out for a width has another one."""
+        self.post_message(self.Resized())
+
     def action_full(self) -> None:
         """All lines, or only those that say something."""
         self.post_message(self.Full())
@@ -248,13 +255,14 @@ class DetailPane(Widget):
         self._place()
 
     def on_resize(self) -> None:
-        """Find the place again, and break lines elsewhere once it has its size."""
+        """Find the place again."""
         self._place()
-        self.call_after_refresh(self._fit)
 
-    def _fit(self) -> None:
+    @on(_Body.Resized)
+    def _fit(self, message: _Body.Resized) -> None:
+        message.stop()
         wanted = self._wanted()
-        if self._shown is not None and wanted is not None and wanted != self._shown:
+        if wanted is not None and wanted != self._shown:
             self._later()
 
     def _place(self) -> None:
@@ -281,6 +289,9 @@ class DetailPane(Widget):
         # Only YAML is wrapped as it is; all other lines are laid out for a width.
         laid_out = self.tab in (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
         width = self._body.scrollable_content_region.width if laid_out else 80
+        if not width:
+            # It will be told once it has its place.
+            return None
         full = self._full and self.tab is Tab.BLAME
         return Wanted(self._row, self.tab, max(width, 20), full, self._comment)
 
