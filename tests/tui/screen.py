@@ -19,7 +19,7 @@ RECORDING = RECORDINGS / "containerd-2.1.nriscope.db"
 PATIENCE = 30.0
 """Seconds for anything that a busy machine may delay."""
 _STALL = 0.5
-"""Seconds that count of one turn at most: the app did not run either while the machine stood still."""
+"""Seconds that one turn counts at most: while the machine stands still, the app does too."""
 
 
 class Shown:
