@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The key that tokens are made with. It stays on the machine that redacts."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from nri_scope.errors import UsageError
+
+KEY_BYTES = 32
+
+
+def key_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the key is kept, by the XDG rules."""
+    folder = environ.get("XDG_STATE_HOME", "")
+    # A relative path there is to be ignored, says the specification.
+    base = Path(folder) if folder.startswith("/") else Path("~/.local/state").expanduser()
+    return base / "nri-scope"
+
+
+def local_key(folder: Path | None = None) -> bytes:
+    """This user's key on this machine, made on first use. Raises UsageError.
+
+    The file is readable for its owner alone. Whoever has it can find out by trying whether a token
+    stands for a value that he guesses.
+    """
+    path = (folder if folder is not None else key_folder()) / "redaction.key"
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _make(path)
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def derive(key: bytes, purpose: bytes) -> bytes:
+    """A key of its own for ``purpose``, e.g. one input: tokens of two of them tell nothing."""
+    return hmac.digest(key, b"nri-scope redaction\0" + purpose, hashlib.sha256)
+
+
+def _read(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if os.fstat(descriptor).st_mode & 0o077:
+            raise UsageError(
+                f"{path}: others than its owner may read this key",
+                "remove it, and a new one is made; tokens will be others then",
+            )
+        key = file.read(KEY_BYTES + 1)
+    if len(key) != KEY_BYTES:
+        raise UsageError(f"{path}: this is no key of {KEY_BYTES} bytes", "remove it")
+    return key
+
+
+def _make(path: Path) -> bytes:
+    key = secrets.token_bytes(KEY_BYTES)
+    # Complete from the start, and never in place of one that another process made meanwhile.
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key)
+            file.flush()
+            os.fsync(descriptor)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return _read(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return key
+
+
+def _unusable(path: Path, error: OSError) -> UsageError:
+    words = (error.strerror or str(error)).lower()
+    return UsageError(f"{path}: the key for redaction cannot be used: {words}", "see its folder")
