@@ -30,7 +30,7 @@ def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
     """
     match thing:
         case Event():
-            return _event(recording, thing)
+            return event_document(thing, recording.request(thing.id), recording.reply(thing.id))
         case Pod():
             return {
                 "pod": {
@@ -72,7 +72,8 @@ def message_bytes(recording: Recording, thing: lookup.Found) -> bytes:
     return told.content if told else b""
 
 
-def _event(recording: Recording, event: Event) -> dict[str, Plain]:
+def event_document(event: Event, request: bytes, reply: bytes) -> dict[str, Plain]:
+    """The `document` of an event whose messages have been read already."""
     details: dict[str, Plain] = {**event_record(event), "runtime": event.runtime}
     if event.status_code:
         details |= {"status_code": event.status_code, "status_message": event.status_message}
@@ -81,8 +82,8 @@ def _event(recording: Recording, event: Event) -> dict[str, Plain]:
     details |= {"changed": list(event.changed), "owners": list(event.owners)}
     return {
         "event": details,
-        "request": request_of(event, recording.request(event.id)),
-        "reply": reply_of(event, recording.reply(event.id)),
+        "request": request_of(event, request),
+        "reply": reply_of(event, reply),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar, cast
@@ -150,13 +150,16 @@ class Recording:
         until_ns: int | None = None,
         after_id: int = 0,
         last: int | None = None,
+        among: Sequence[int] | None = None,
     ) -> Iterator[Event]:
         """Events in the order in which they were recorded; times are wall clock, both included.
 
-        ``last`` leaves only so many of them, the newest. What is written meanwhile appears too.
+        ``last`` leaves only so many of them, the newest; ``among``, instead, those with these
+        numbers. What is written meanwhile appears too.
         """
-        for page in self._pages(where, since_ns, until_ns, after_id, last):
-            yield from page
+        for chunk in _parts_or_all(among):
+            for page in self._pages(where, since_ns, until_ns, after_id, last, chunk):
+                yield from page
 
     def exchanges(
         self,
@@ -170,11 +173,10 @@ class Recording:
         ``among`` leaves only events with these numbers. To ask for each message by itself takes
         twice the time.
         """
-        chunks: Iterable[Sequence[int] | None] = (None,)
-        if among is not None:
-            chunks = _chunks(sorted(among))
         pages = (
-            page for chunk in chunks for page in self._pages(where, after_id=after_id, among=chunk)
+            page
+            for chunk in _parts_or_all(among)
+            for page in self._pages(where, after_id=after_id, among=chunk)
         )
         for page in pages:
             parts = self._parts_of(page)
@@ -381,7 +383,7 @@ class Recording:
         except RecordingError as error:
             raise RecordingError(self.path, error.problem, error.hint) from error
         self._objects = Objects(self._connection)
-        self._patience = Patience(self._connection, self._real_path.stat().st_size)
+        self._patience = Patience(self._connection, _size(self._real_path))
         register(self._connection, self)
 
     def _refresh(self) -> bool:
@@ -440,5 +442,19 @@ def _among(numbers: Sequence[int]) -> str:
     return f"id IN ({', '.join(str(int(number)) for number in numbers)})"
 
 
-def _chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    return (numbers[start : start + _PAGE] for start in range(0, len(numbers), _PAGE))
+def _parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | None]:
+    """Numbers of events in ascending pages; one None, which is all events, for None."""
+    if numbers is None:
+        yield None
+        return
+    ordered = sorted(numbers)
+    for start in range(0, len(ordered), _PAGE):
+        yield ordered[start : start + _PAGE]
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file that is open, and may have been moved away since: 0 then."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

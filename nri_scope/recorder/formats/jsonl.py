@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON lines: each event as ``show --format json`` has it, and what happened between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import IO
+
+from nri_scope.recorder.documents import event_document
+from nri_scope.recorder.formats.jsontext import json_line
+from nri_scope.recorder.formats.selection import Selection
+from nri_scope.recorder.model import Event, Gap, Note
+from nri_scope.recorder.plain import Plain
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.records import SCHEMA_VERSION, gap_record, rfc3339, session_record
+from nri_scope.recorder.timeline import Began, Timeline
+
+
+def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
+    """As `formats.Write`. Each line has ``event``, ``session``, ``gap`` or ``note``."""
+    selection = Selection(recording, numbers)
+    messages = (b"", b"")
+
+    def events() -> Iterator[Event]:
+        nonlocal messages
+        for event, request, reply in selection.exchanges():
+            messages = request, reply
+            yield event
+
+    count = 0
+    for item in Timeline().merge(events(), selection.sessions(), selection.gaps()):
+        match item:
+            case Event():
+                _put(stream, event_document(item, *messages))
+                count += 1
+            case Gap():
+                _put(stream, gap_record(item))
+            case Began(session):
+                _put(stream, {"session": session_record(session)})
+            case _:
+                pass  # A session's own line tells when it ended.
+    for note in selection.notes():
+        _put(stream, _note_record(note))
+    return count
+
+
+def _put(stream: IO[bytes], record: dict[str, Plain]) -> None:
+    stream.write(json_line({"schema_version": SCHEMA_VERSION, **record}).encode() + b"\n")
+
+
+def _note_record(note: Note) -> dict[str, Plain]:
+    return {"note": {"at": rfc3339(note.at_ns), "session": note.session, "text": note.text}}
