@@ -36,9 +36,11 @@ demo: $(STAMP) ## play a recording of a real containerd into a real `record`
 	$(BIN)/nri-scope demo
 
 # ------------------------------------------------------------------------ tests
+# As many tests at once as there are cores; TEST_WORKERS=0 for one after the other.
+TEST_WORKERS ?= auto
 .PHONY: test
 test: $(STAMP) ## unit tests, and against the Go reference where Go is installed
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: test-runtime
 test-runtime: $(STAMP) ## against a real containerd (as root)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 from hypothesis import settings
@@ -14,3 +15,7 @@ settings.load_profile("nri-scope")
 # Whoever runs the tests in the background may have them ignore ^C, and so every command that they
 # start. Commands end with it, and the tests see that they do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How wide output is laid out where it goes to no terminal is not for whoever runs the tests to say.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)

@@ -317,9 +317,12 @@ def spec(folder: Path, name: str, content: str) -> Path:
     return file
 
 
-def test_two_specs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = spec(tmp_path, "X.json", '{"process": {"env": ["FOO=bar"]}}')
-    two = spec(tmp_path, "Y.json", '{"process": {"env": ["FOO=baz"]}}')
+def test_two_specs_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = spec(Path(), "X.json", '{"process": {"env": ["FOO=bar"]}}')
+    two = spec(Path(), "Y.json", '{"process": {"env": ["FOO=baz"]}}')
     said = Said(capsys, "--json-spec", one, two)
     assert said.status == 1
     assert said.lines[1:] == ['  ~ /process/env/FOO  "bar" → "baz"']

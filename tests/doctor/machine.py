@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,3 +48,11 @@ class Machine:
         self.write(f"/proc/{pid}/stat", f"{pid} (a ) name) S {'0 ' * 18}{ticks} 0 0\n")
         if program:
             self.link(f"/proc/{pid}/exe", program)
+
+
+def let_through(folder: Path) -> None:
+    """Let everybody get to a temporary folder: pytest makes those around it for its user alone."""
+    for parent in folder.parents:
+        if parent == Path(tempfile.gettempdir()) or parent.stat().st_uid != os.geteuid():
+            break
+        parent.chmod(parent.stat().st_mode | 0o011)

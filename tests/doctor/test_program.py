@@ -15,6 +15,8 @@ import pytest
 from nri_scope.doctor import program as program_module
 from nri_scope.doctor.program import ProgramVersion, program_version
 
+from .machine import let_through
+
 STRANGER = os.geteuid() + 1
 """Neither root nor the user who runs the tests."""
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files and processes to other users")
@@ -137,9 +139,7 @@ def test_a_program_of_another_user_is_not_run(process: Process) -> None:
 @contextmanager
 def running(program: Path, user: int) -> Iterator[int]:
     """A process of ``program`` that waits, by its id."""
-    for folder in (program.parent, *program.parent.parents[:2]):
-        if folder.stat().st_uid == os.geteuid():
-            folder.chmod(folder.stat().st_mode | 0o011)
+    let_through(program)
     with subprocess.Popen(
         [program, "-c", "echo; read -r line"],
         stdin=subprocess.PIPE,

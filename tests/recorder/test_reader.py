@@ -14,6 +14,7 @@ import pytest
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder import filter as filters
+from nri_scope.recorder import source
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.schema import APPLICATION_ID, VERSION
 from nri_scope.recorder.writer import Recorder
@@ -400,6 +401,21 @@ def test_a_recording_of_a_real_runtime_has_pods_and_containers_by_name(tmp_path:
             ("jobs", "batch", "job"),
         } <= names
         assert {"web", "batch"} <= {pod.name for pod in recording.pods()}
+
+
+def test_a_file_that_is_moved_away_just_when_it_was_opened_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(real_path: Path, *, settled: bool) -> tuple[sqlite3.Connection, int]:
+        opened = source.connect(real_path, settled=settled)
+        real_path.rename(real_path.with_name("elsewhere"))
+        return opened
+
+    monkeypatch.setattr("nri_scope.recorder.reader.connect", connect)
+    with Recording.open(path) as recording:
+        # It is not where it was, which only whoever follows it minds.
+        with pytest.raises(RecordingError, match="no such file"):
+            recording.sessions()
 
 
 @pytest.mark.parametrize(
