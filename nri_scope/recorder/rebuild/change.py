@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of messages and texts on their way into the new recording."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nri_scope.recorder.redaction import Kind
+
+
+class Change(Protocol):
+    """What `nri_scope.recorder.redaction.Redactor` offers: see there for each method."""
+
+    def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
+        """Called for every event of the original, also for those that are left out."""
+
+    def learn_text(self, text: str) -> None:
+        """Called for every text of a table, likewise."""
+
+    def learn_name(self, kind: Kind, text: str) -> None:
+        """Called for every name of a table, likewise."""
+
+    def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
+        """A request's payload as it is to be written."""
+        ...
+
+    def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
+        """A reply's payload, likewise."""
+        ...
+
+    def text(self, text: str, place: str = "text") -> str:
+        """Words for people, likewise; ``place`` is table and column."""
+        ...
+
+    def name(self, kind: Kind, text: str) -> str:
+        """A name as tables have it, likewise."""
+        ...
+
+    def path(self, pointer: str) -> str:
+        """An OCI path, likewise."""
+        ...
