@@ -55,6 +55,9 @@ FORMATS = {
         Format(
             "jsonl", ".jsonl", "a line of JSON for each event, messages included", True, "jsonl"
         ),
+        Format(
+            "otlp-json", ".otlp.jsonl", "OpenTelemetry traces as lines of OTLP/JSON", True, "otlp"
+        ),
     )
 }
 """Every format by its name."""

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenTelemetry traces: the life of a pod is a trace, its containers and events are the spans.
+
+Everything without a pod (Configure, Synchronize, gaps) is in the trace of its plugin connection.
+Ids are made of what they are about: the same pod has the same trace in every recording.
+
+Spans of pods, containers and connections are written last, when it is known how long they were.
+Memory is needed for them, and none for events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import IO
+
+from nri_scope.nri.methods import METHODS
+from nri_scope.recorder.container_status import SERVICE as CRI_SERVICE
+from nri_scope.recorder.container_status import is_container_status
+from nri_scope.recorder.formats.otlpjson import (
+    Lines,
+    Span,
+    SpanKind,
+    Value,
+    resource_text,
+    span_id,
+    trace_id,
+)
+from nri_scope.recorder.formats.selection import Selection
+from nri_scope.recorder.model import Event, Gap, Session
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.records import deadline_ms
+
+_CODES = (
+    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND"),
+    *("ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"),
+    *("ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"),
+    "UNAUTHENTICATED",
+)
+"""google.rpc.Code by number."""
+_FIRST = frozenset({"RunPodSandbox", "CreateContainer"})
+_LAST = frozenset({"RemovePodSandbox", "RemoveContainer"})
+
+
+def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
+    """As `formats.Write`: lines of OTLP/JSON, without the messages of events."""
+    selection = Selection(recording, numbers)
+    traces = _Traces(Lines(stream), {session.id: session for session in selection.sessions()})
+    count = 0
+    for event in selection.events():
+        traces.event(event)
+        count += 1
+    for gap in selection.gaps():
+        traces.gap(gap)
+    traces.finish({pod.id: pod.uid for pod in recording.pods()})
+    return count
+
+
+@dataclass(slots=True)
+class _Life:
+    """A pod or container from its first to its last event."""
+
+    event: Event
+    """The first one."""
+    end_ns: int
+    events: int = 0
+    began: bool = False
+    ended: bool = False
+
+    def add(self, event: Event) -> None:
+        self.end_ns = max(self.end_ns, event.at_ns + event.took_ns)
+        self.events += 1
+        if event.event in _FIRST:
+            self.began = True
+        elif event.event in _LAST:
+            self.ended = True
+
+
+@dataclass(slots=True)
+class _Traces:
+    lines: Lines
+    sessions: dict[int, Session]
+    pods: dict[str, _Life] = field(default_factory=dict)
+    containers: dict[str, _Life] = field(default_factory=dict)
+    connections: dict[int, int] = field(default_factory=dict)
+    """When sessions were heard of last."""
+    resources: dict[int, str] = field(default_factory=dict)
+
+    def event(self, event: Event) -> None:
+        trace, parent = self._place(event)
+        end_ns = event.at_ns + event.took_ns
+        self.connections[event.session] = max(self.connections.get(event.session, end_ns), end_ns)
+        about_cri = is_container_status(event)
+        service = CRI_SERVICE if about_cri else _service(event.method)
+        code = event.status_code
+        code_name = _CODES[code] if 0 <= code < len(_CODES) else str(code)
+        session = self.sessions.get(event.session)
+        told: dict[str, Value] = {
+            "rpc.system.name": "grpc" if about_cri else "ttrpc",
+            "rpc.method": f"{service}/{event.method}" if service else event.method,
+            "rpc.status_code": code_name,
+            "error.type": code_name if code else "",
+            **_names(event),
+            "nri.event.name": event.event,
+            "nri.event.id": event.id,
+            "nri.session.id": event.session,
+            **_plugin(session),
+            "nri.request.size": event.size,
+        }
+        deadline = deadline_ms(event.timeout_ns)
+        if deadline is not None:
+            told["nri.request.timeout_ms"] = deadline
+        told |= {
+            "nri.event.mark": event.mark,
+            "nri.changed": event.changed,
+            "nri.owners": event.owners,
+        }
+        self.lines.put(
+            self._resource(event.session),
+            Span(
+                trace=trace,
+                id=span_id("event", *self._session_key(event.session), event.id, event.at_ns),
+                parent=parent,
+                name=event.event,
+                kind=SpanKind.CLIENT if about_cri else SpanKind.SERVER,
+                start_ns=event.at_ns,
+                end_ns=end_ns,
+                attributes=told,
+                error=(event.status_message or event.status) if code else None,
+            ),
+        )
+
+    def gap(self, gap: Gap) -> None:
+        told: dict[str, Value] = {"nri.gap.reason": gap.reason}
+        if gap.lost is not None:
+            told["nri.gap.lost"] = gap.lost
+        trace, parent = trace_id("gap", gap.id, gap.from_ns), ""
+        if gap.session is not None:
+            trace, parent = self._connection(gap.session)
+            self.connections.setdefault(gap.session, gap.to_ns)
+        self.lines.put(
+            self._resource(gap.session),
+            Span(
+                trace=trace,
+                id=span_id("gap", gap.id, gap.from_ns),
+                parent=parent,
+                name="gap: not observed",
+                kind=SpanKind.INTERNAL,
+                start_ns=gap.from_ns,
+                end_ns=gap.to_ns,
+                attributes=told,
+            ),
+        )
+
+    def finish(self, uids: dict[str, str]) -> None:
+        """``uids`` of pods by their ids."""
+        for container_id, life in self.containers.items():
+            pod_id = life.event.pod_id
+            self._life(
+                life,
+                trace=trace_id("pod", pod_id) if pod_id else trace_id("container", container_id),
+                id=span_id("container", container_id),
+                parent=span_id("pod", pod_id) if pod_id else "",
+                name=f"container {life.event.container}",
+                told=_names(life.event),
+            )
+        for pod_id, life in self.pods.items():
+            event = life.event
+            self._life(
+                life,
+                trace=trace_id("pod", pod_id),
+                id=span_id("pod", pod_id),
+                parent="",
+                name=f"pod {event.namespace}/{event.pod}",
+                told={
+                    "k8s.namespace.name": event.namespace,
+                    "k8s.pod.name": event.pod,
+                    "k8s.pod.uid": uids.get(pod_id, ""),
+                    "nri.pod.id": pod_id,
+                },
+            )
+        for number, heard_ns in self.connections.items():
+            self._session(number, heard_ns)
+        self.lines.flush()
+
+    def _life(
+        self, life: _Life, *, trace: str, id: str, parent: str, name: str, told: dict[str, Value]
+    ) -> None:
+        self.lines.put(
+            self._resource(life.event.session),
+            Span(
+                trace=trace,
+                id=id,
+                parent=parent,
+                name=name,
+                kind=SpanKind.INTERNAL,
+                start_ns=life.event.at_ns,
+                end_ns=life.end_ns,
+                attributes={
+                    **told,
+                    "nri.life.events": life.events,
+                    "nri.life.start_observed": life.began,
+                    "nri.life.end_observed": life.ended,
+                },
+            ),
+        )
+
+    def _session(self, number: int, heard_ns: int) -> None:
+        session = self.sessions.get(number)
+        if session is None:
+            return
+        trace, id = self._connection(number)
+        ended_ns = session.ended_ns
+        self.lines.put(
+            self._resource(number),
+            Span(
+                trace=trace,
+                id=id,
+                parent="",
+                name=f"plugin connection {session.plugin}",
+                kind=SpanKind.INTERNAL,
+                start_ns=session.started_ns,
+                end_ns=heard_ns if ended_ns is None else ended_ns,
+                attributes={
+                    **_plugin(session),
+                    "nri.session.id": number,
+                    "nri.session.end_reason": session.end_reason,
+                    "nri.session.end_observed": ended_ns is not None,
+                },
+            ),
+        )
+
+    def _place(self, event: Event) -> tuple[str, str]:
+        """The trace that an event belongs to, and the span."""
+        pod_id, container_id = event.pod_id, event.container_id
+        if pod_id:
+            _heard(self.pods, pod_id, event)
+        if container_id:
+            _heard(self.containers, container_id, event)
+            parent = span_id("container", container_id)
+            # Where a container was told of without its pod first, it stays alone.
+            pod_id = self.containers[container_id].event.pod_id
+            return trace_id(*(("pod", pod_id) if pod_id else ("container", container_id))), parent
+        if pod_id:
+            return trace_id("pod", pod_id), span_id("pod", pod_id)
+        return self._connection(event.session)
+
+    def _connection(self, number: int) -> tuple[str, str]:
+        key = self._session_key(number)
+        return trace_id("session", *key), span_id("session", *key)
+
+    def _session_key(self, number: int) -> tuple[int | str, ...]:
+        # Numbers begin with 1 in every recording.
+        session = self.sessions.get(number)
+        return (number, session.started_ns, session.plugin) if session else (number,)
+
+    def _resource(self, number: int | None) -> str:
+        known = self.resources.get(number or 0)
+        if known is None:
+            known = resource_text(_runtime(self.sessions.get(number or 0)))
+            self.resources[number or 0] = known
+        return known
+
+
+def _heard(lives: dict[str, _Life], key: str, event: Event) -> None:
+    life = lives.get(key)
+    if life is None:
+        lives[key] = life = _Life(event, event.at_ns)
+    life.add(event)
+
+
+def _service(method: str) -> str:
+    known = METHODS.get(method)
+    return known.service if known else ""
+
+
+def _names(event: Event) -> dict[str, Value]:
+    return {
+        "k8s.namespace.name": event.namespace,
+        "k8s.pod.name": event.pod,
+        "k8s.container.name": event.container,
+        "container.id": event.container_id,
+        "nri.pod.id": event.pod_id,
+    }
+
+
+def _plugin(session: Session | None) -> dict[str, Value]:
+    if session is None:
+        return {}
+    return {
+        "nri.plugin.name": session.plugin_name,
+        "nri.plugin.index": session.plugin_index,
+        "nri.session.role": session.role,
+    }
+
+
+def _runtime(session: Session | None) -> dict[str, Value]:
+    """The resource: the runtime that sent the events."""
+    if session is None or not session.runtime_name:
+        # The name that the conventions have for this.
+        return {"service.name": "unknown_service"}
+    told: dict[str, Value] = {
+        "service.name": session.runtime_name,
+        "service.version": session.runtime_version,
+        "container.runtime.name": session.runtime_name,
+        "container.runtime.version": session.runtime_version,
+        "nri.version": session.nri_version,
+    }
+    if session.nri_version:
+        told["nri.version_inferred"] = session.nri_version_inferred
+    return told
