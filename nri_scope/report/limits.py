@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of a recording a report holds. What is beyond is counted, and said to be left out."""
+
+SESSIONS_MAX = 60
+"""Plugin connections that are listed."""
+GAPS_MAX = 60
+NOTES_MAX = 40
+PLUGINS_MAX = 100
+"""The indices 00 to 99, each once; more plugins than that are no chain that anybody reads."""
+CONTAINERS_MAX = 60
+"""Containers whose changes are told."""
+STEPS_MAX = 1_500
+"""Changes in all; each has two values of up to `VALUE_MAX` characters."""
+STEPS_OF_ONE_MAX = 200
+"""Changes of one container."""
+TROUBLES_MAX = 150
+"""Slow or failing events."""
+LANES_MAX = 48
+"""Pods and containers that are drawn."""
+LANES_KEPT = 400
+"""Among which those that are drawn are chosen; each takes a few kB."""
+COLUMNS = 400
+"""Places in time that the drawing tells apart."""
+VALUE_MAX = 600
+"""Characters of a value."""
+WORDS_MAX = 400
+"""Characters of a name, of an error's text, of a reason."""
+EVENTS_NAMED = 12
+"""Events that a finding names for people."""
+EVENTS_KEPT = 200
+"""Events that a finding names for programs."""
+FINDINGS_OF_KIND_MAX = 40
+"""Findings of one kind; more of them are told as one more, with a count."""
+TRACKED_MAX = 200_000
+"""Containers and pods whose course is followed at a time; each takes some 300 bytes."""
+MARKDOWN_MAX = 65_536
+"""Characters that GitHub takes for an issue or a comment; others take more."""
