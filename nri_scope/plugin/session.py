@@ -148,17 +148,21 @@ class PluginSession:
                 timeout=REGISTER_TIMEOUT,
             )
             self._order.feed(Kind.REGISTER_REPLY)
-            # To a plugin, its peer is the runtime.
-            reason = (await link.wait_closed()).replace("the peer", "the runtime")
-        except (ConnectionClosed, RpcError):
+            reason = await link.wait_closed()
+        except (ConnectionClosed, RpcError) as error:
             if self._refused is not None:
                 raise self._refused from None
-            raise
+            # Go answers in a goroutine of its own: a runtime that goes on and ends meanwhile had
+            # taken us all the same.
+            if not (isinstance(error, ConnectionClosed) and self._synchronized):
+                raise
+            reason = str(error)
         finally:
             link.close()
         if self._refused is not None:
             raise self._refused
-        return self.ended(reason)
+        # To a plugin, its peer is the runtime.
+        return self.ended(reason.replace("the peer", "the runtime"))
 
     def close(self, reason: str) -> None:
         """End the session from our side, after the answers that are on their way."""

@@ -91,6 +91,21 @@ async def test_configure_may_come_before_the_registration_is_answered(
     assert (await run).synchronized
 
 
+async def test_a_runtime_may_end_before_it_has_answered_the_registration(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    runtime.answer_registration = False
+    run = asyncio.create_task(
+        PluginSession(IDENTITY, Remembering()).run(unix_socket(tmp_path / "nri.sock"))
+    )
+    link, _ = await runtime.registrations.get()
+    assert await configure(link) == 0x7FF
+    assert await synchronize(link) == b""
+    link.close()
+    end = await run
+    assert (end.reason, end.configured, end.synchronized) == ("closed by the runtime", True, True)
+
+
 async def test_refused_registration_is_an_error(runtime: RuntimeEnd, tmp_path: Path) -> None:
     runtime.refuse = (3, 'invalid plugin index "05"')
     with pytest.raises(RpcError, match="invalid plugin index"):
