@@ -58,6 +58,7 @@ FORMATS = {
         Format(
             "otlp-json", ".otlp.jsonl", "OpenTelemetry traces as lines of OTLP/JSON", True, "otlp"
         ),
+        Format("perfetto", ".pftrace", "a timeline for ui.perfetto.dev", False, "perfetto"),
     )
 }
 """Every format by its name."""
