@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Screens kept as text, to be read and compared: what they say, and what is made to stand out.
+
+``NRI_SCOPE_SNAPSHOTS=write pytest tests/tui/test_snapshots.py`` writes them anew; `git diff` then
+shows what has become of the screens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+from time import monotonic
+
+from rich.style import Style
+
+from tests.tui.screen import Shown
+
+FOLDER = Path(__file__).parent / "snapshots"
+WRITES = os.environ.get("NRI_SCOPE_SNAPSHOTS") == "write"
+
+_SAME = 0.8
+"""Seconds that a screen has to stand still before it is written."""
+_GIVEN_UP = 4.0
+"""Seconds that it has to stand still before it is said to be another one than was kept."""
+_STALL = 0.25
+"""Seconds that one turn counts at most: while the machine stands still, the app does too."""
+_TEXT = ("accent", "error", "primary", "secondary", "success", "warning")
+"""Colours of text that mean something."""
+_BACKGROUNDS = {
+    "cursor": "block-cursor-background",
+    "cursor without focus": "block-cursor-blurred-background",
+}
+_BAR = frozenset("▁▂▃▄▅▆▇█▉▊▋▌▍▎▏")
+"""What scroll bars are drawn with."""
+_ATTRIBUTES = ("bold", "italic", "reverse", "strike", "underline")
+
+
+async def stands_still(shown: Shown, seconds: float) -> str:
+    """Wait until nothing has changed on the screen for so long; the picture of it."""
+    picture, still = picture_of(shown), 0.0
+    while still < seconds:
+        still += await _turn(shown)
+        if (now := picture_of(shown)) != picture:
+            picture, still = now, 0.0
+    return picture
+
+
+async def looks_like(shown: Shown, name: str) -> None:
+    """Wait until the screen is what was kept by this name, or write it where that is asked for."""
+    size = shown.app.size
+    path = FOLDER / f"{name}-{size.width}x{size.height}.txt"
+    if WRITES:
+        path.write_text(await stands_still(shown, _SAME), encoding="utf-8")
+        return
+    kept = path.read_text(encoding="utf-8") if path.exists() else ""
+    picture, still = picture_of(shown), 0.0
+    while picture != kept:
+        if still > _GIVEN_UP:
+            difference = difflib.unified_diff(
+                kept.splitlines(), picture.splitlines(), f"{path.name}, as it was kept", "now", n=1
+            )
+            raise AssertionError("\n".join([*difference, "", picture]))
+        still += await _turn(shown)
+        if (now := picture_of(shown)) != picture:
+            picture, still = now, 0.0
+
+
+async def _turn(shown: Shown) -> float:
+    began = monotonic()
+    await shown.pilot.pause()
+    await asyncio.sleep(0.01)
+    return min(monotonic() - began, _STALL)
+
+
+def picture_of(shown: Shown) -> str:
+    """The lines of the screen, and below them what stands out, by line.
+
+    Colours have the names of what they mean. Those without a meaning are left out, so that neither
+    a theme nor the blending of another Textual makes another picture.
+    """
+    names = _names(shown.app.theme_variables)
+    lines: list[str] = []
+    notes: list[str] = []
+    for number, strip in enumerate(shown.app.screen._compositor.render_strips(), 1):
+        lines.append(strip.text.rstrip())
+        marked: dict[str, list[str]] = {}
+        for note, run in groupby(strip, lambda segment: _note(segment.style, names)):
+            text = "".join(segment.text for segment in run).strip()
+            if note and not set(text) <= _BAR:
+                marked.setdefault(note, []).append(text)
+        notes += [f"{number:>2}  {note}: {' | '.join(texts)}" for note, texts in marked.items()]
+    return "\n".join([*lines, "", "-- what stands out, by line", *notes, ""])
+
+
+def _names(variables: Mapping[str, str]) -> dict[str, str]:
+    names = {variables[f"text-{name}"].lower(): name for name in _TEXT}
+    return names | {variables[each].lower(): name for name, each in _BACKGROUNDS.items()}
+
+
+def _note(style: Style | None, names: dict[str, str]) -> str:
+    if style is None:
+        return ""
+    words = [name for name in _ATTRIBUTES if getattr(style, name)]
+    for color in (style.color, style.bgcolor):
+        if color is not None and (name := names.get(color.name.lower())):
+            words.append(name)
+    return ", ".join(words)

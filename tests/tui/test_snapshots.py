@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the screens look like, on a small terminal and on a large one.
+
+See `tests.tui.snapshot` for how they are kept and written anew.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from tests.replay.recordings import of_capture
+from tests.tui.screen import RECORDING, Shown, showing
+from tests.tui.snapshot import looks_like
+from tests.tui.test_following import News, Writing
+
+SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((160, 50), id="160x50")]
+NAME = "node.nriscope.db"
+
+
+@pytest.fixture(autouse=True)
+def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The same zone and colours wherever this runs. All times are those of the recordings."""
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture(scope="module", name="chain")
+def _chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real containerd with a chain of plugins, two of which change containers."""
+    path = tmp_path_factory.mktemp("chain") / NAME
+    of_capture("containerd-2.1.9", path)
+    return path
+
+
+async def _go_to(screen: Shown, event: int) -> None:
+    await screen.until(lambda: screen.app.events.go_to_event(event))
+    await screen.until(lambda: screen.app.events.selected_row is not None)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_a_passive_recording_shows(size: tuple[int, int]) -> None:
+    async with showing(RECORDING, size=size) as screen:
+        await looks_like(screen, "events")
+        await _go_to(screen, 5)
+        await screen.press("enter")
+        await looks_like(screen, "details")
+        await screen.press("escape", "p", "2", "down", "down", "down", "right")
+        await looks_like(screen, "containers")
+        await screen.press("3", "down", "down", "down")
+        await looks_like(screen, "timeline")
+        await screen.press("5")
+        await looks_like(screen, "sessions")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_a_chain_that_changes_containers_shows(
+    size: tuple[int, int], tmp_path: Path, chain: Path
+) -> None:
+    # Marks are kept beside it.
+    path = Path(shutil.copy(chain, tmp_path / NAME))
+    async with showing(path, size=size) as screen:
+        await screen.press("c")
+        await looks_like(screen, "only-changes")
+        await _go_to(screen, 20)
+        await screen.press("enter", "]", "]")
+        await looks_like(screen, "changes")
+        await screen.press("]")
+        await looks_like(screen, "blame")
+        await screen.press("escape", "m")
+        await screen.shows("event 20 is marked")
+        await _go_to(screen, 35)
+        await screen.press("d")
+        await looks_like(screen, "compare")
+        await screen.press("escape", "p", "4", "down", "down", "down")
+        await looks_like(screen, "plugins")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_is_in_the_place_of_rows_and_over_them(size: tuple[int, int]) -> None:
+    async with showing(RECORDING, size=size) as screen:
+        await screen.press("f")
+        screen.app.query_one(Input).cursor_blink = False
+        await screen.type("spod:web")
+        await looks_like(screen, "filter-wrong")
+        await screen.press("escape", "e")
+        await looks_like(screen, "no-match")
+        await screen.press("e", "question_mark")
+        await looks_like(screen, "help")
+
+
+async def test_what_a_recording_that_is_made_shows(tmp_path: Path) -> None:
+    writing = Writing(tmp_path / NAME)
+    try:
+        news = News("waiting for a runtime: /var/run/nri/nri.sock: there is no such file")
+        async with showing(writing.path, live=True, recorder=news) as screen:
+            await looks_like(screen, "live-no-event")
+            writing.events(30)
+            await looks_like(screen, "live-following")
+            await screen.press("up")
+            writing.events(12)
+            await looks_like(screen, "live-scrolled")
+            session = writing.session
+            assert session is not None
+            writing.recorder.end_session(session, "closed by the runtime", writing.at_ns)
+            await screen.press("F")
+            await looks_like(screen, "live-runtime-gone")
+    finally:
+        writing.recorder.close()
