@@ -59,6 +59,13 @@ FORMATS = {
             "otlp-json", ".otlp.jsonl", "OpenTelemetry traces as lines of OTLP/JSON", True, "otlp"
         ),
         Format("perfetto", ".pftrace", "a timeline for ui.perfetto.dev", False, "perfetto"),
+        Format(
+            "sqlite-expanded",
+            ".expanded.db",
+            "plain SQLite with JSON columns, for Datasette",
+            False,
+            "expanded",
+        ),
     )
 }
 """Every format by its name."""
