@@ -25,7 +25,6 @@ from nri_scope.recorder.escape import safe
 from nri_scope.recorder.filter import Filter
 from nri_scope.tui.bindings import as_keymap, bindings
 from nri_scope.tui.copying import Copier
-from nri_scope.tui.finding import GROUP as SEARCH_GROUP
 from nri_scope.tui.finding import Finder
 from nri_scope.tui.help import HelpScreen, help_lines
 from nri_scope.tui.marking import GROUP as MARKS_GROUP
@@ -592,7 +591,7 @@ class ScopeApp(App[None], inherit_bindings=False):
     def action_stop(self) -> None:
         """Stop a filter or a search that is at work."""
         if self.work.searching:
-            self.workers.cancel_group(self, SEARCH_GROUP)
+            self._finder.stop()
             self.say("search stopped")
         elif self.work.part is not None:
             self.workers.cancel_group(self, FILTER_GROUP)

@@ -3,18 +3,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
 from nri_scope.tui.widgets.board import Board
+from nri_scope.tui.widgets.messages import Said
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
+    from nri_scope.tui.widgets.detail_pane import DetailPane
 
 GROUP = "search"
 _SHOWN = 40
 """Columns of a text that is searched for."""
+_WAITING_MAX = 100
+"""Presses of ``n`` and ``N`` that wait while a search is at work; more than that are forgotten."""
+
+
+class _Step(NamedTuple):
+    """One search that was asked for."""
+
+    forwards: bool
+    here: bool
+    in_detail: bool
 
 
 class Finder:
@@ -24,20 +37,34 @@ class Finder:
         self._app = app
         self.text = ""
         """What is searched for; "" for nothing."""
+        self._steps: deque[_Step] = deque()
+        """Asked for and not made yet."""
+        self._turn = 0
+        """Counts the texts that were searched for, and how often a search was stopped."""
+        self._at_work = False
 
     def begin(self, text: str, *, in_detail: bool = False) -> None:
         """Go to the next place that has ``text``, and highlight it wherever it is.
 
         ``in_detail``: the details had the focus before the text was typed.
         """
+        self.stop()
         self.text = text
         if not text:
             self.forget()
         else:
-            self._start(forwards=True, here=True, in_detail=in_detail)
+            self._add(_Step(forwards=True, here=True, in_detail=in_detail))
+
+    def stop(self) -> None:
+        """Search no further; what was asked for meanwhile is forgotten, too."""
+        self._turn += 1
+        self._steps.clear()
+        self._end()
+        self._app.workers.cancel_group(self._app, GROUP)
 
     def forget(self) -> None:
         """Search for nothing any more."""
+        self.stop()
         self.text = ""
         self._app.events.search_text = ""
         for board in self._app.query(Board):
@@ -46,49 +73,66 @@ class Finder:
             self._app.detail.body.highlight = ""
 
     def go_on(self, *, forwards: bool) -> None:
-        """To the next or previous place."""
+        """To the next or previous place: at once, or after those that were asked for before."""
         if self.text:
-            self._start(forwards=forwards, here=False, in_detail=self._app.in_detail)
+            self._add(_Step(forwards=forwards, here=False, in_detail=self._app.in_detail))
         else:
             key = self._app.keymap.first("search")
             self._app.say(f"nothing to search for yet: {key} begins", problem=True)
 
-    def _start(self, *, forwards: bool, here: bool, in_detail: bool) -> None:
-        detail = self._app.detail
-        current = self._app.current
-        if detail is not None and in_detail:
-            work = self._in_detail(forwards)
-        elif isinstance(current, Board):
-            work = self._in_board(current, forwards, here)
-        else:
-            work = self._in_list(forwards, here)
-        self._app.run_worker(work, group=GROUP, exclusive=True)
+    def _add(self, step: _Step) -> None:
+        if len(self._steps) < _WAITING_MAX:
+            self._steps.append(step)
+        if not self._at_work:
+            self._at_work = True
+            self._app.work_on(searching=self.text)
+            self._app.run_worker(self._work(self._turn), group=GROUP)
 
-    async def _in_detail(self, forwards: bool) -> None:
-        detail = self._app.detail
-        assert detail is not None
-        if not await detail.find(self.text, forwards=forwards):
+    async def _work(self, turn: int) -> None:
+        try:
+            while self._steps and turn == self._turn:
+                if not await self._make(self._steps.popleft()):
+                    # Nor will the others find anything.
+                    self._steps.clear()
+        finally:
+            if turn == self._turn:
+                self._end()
+
+    def _end(self) -> None:
+        if self._at_work:
+            self._at_work = False
+            self._app.work_on(searching="")
+
+    async def _make(self, step: _Step) -> bool:
+        detail, current = self._app.detail, self._app.current
+        if detail is not None and step.in_detail:
+            return await self._in_detail(detail, step.forwards)
+        if isinstance(current, Board):
+            return await self._in_board(current, step.forwards, step.here)
+        return await self._in_list(step.forwards, step.here)
+
+    async def _in_detail(self, detail: DetailPane, forwards: bool) -> bool:
+        found = await detail.find(self.text, forwards=forwards)
+        if not found:
             self._app.say(f"not found in these details: {safe(self.text, _SHOWN)}", problem=True)
+        return found
 
-    async def _in_board(self, board: Board, forwards: bool, here: bool) -> None:
+    async def _in_board(self, board: Board, forwards: bool, here: bool) -> bool:
         app, text = self._app, self.text
-        app.work_on(searching=text)
         try:
             found = await board.find(text, forwards=forwards, here=here)
         except NriScopeError as error:
             app.show_trouble(error)
-            return
-        finally:
-            app.work_on(searching="")
+            return False
         if not found:
             app.say(f"not found: {safe(text, _SHOWN)}", problem=True)
+        return found
 
-    async def _in_list(self, forwards: bool, here: bool) -> None:
+    async def _in_list(self, forwards: bool, here: bool) -> bool:
         app, events, text = self._app, self._app.events, self.text
         events.search_text = text
         view, cursor = events.view, events.listing.cursor
         start = cursor + (0 if here else 1 if forwards else -1)
-        app.work_on(searching=text)
         try:
             found = await app.store.find(view, text, start, forwards)
             again = found is None and view.length > 0
@@ -97,17 +141,16 @@ class Finder:
                 found = await app.store.find(view, text, end, forwards)
         except NriScopeError as error:
             app.show_trouble(error)
-            return
-        finally:
-            app.work_on(searching="")
+            return False
         if view is not events.view:
-            return
+            return False
         if found is None:
             app.say(f"not found: {safe(text, _SHOWN)}", problem=True)
-            return
+            return False
         app.show_mode("events")
         events.go_to(found)
         if again:
             end_word = "beginning" if forwards else "end"
-            # After what moving says.
-            app.call_after_refresh(app.say, f"searched on from the {end_word}")
+            # By the way that the list's own message goes, which hushes what was said before it.
+            events.post_message(Said(f"searched on from the {end_word}"))
+        return True

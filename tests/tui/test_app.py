@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,10 +133,39 @@ async def test_search_finds_goes_on_and_begins_again() -> None:
         await screen.until(lambda: screen.selected == 10)
         await screen.press("N", "N")
         await screen.shows("searched on from the end")
+        await screen.until(lambda: screen.selected == 23)
         await screen.press("/")
         await screen.type("nowhere")
         await screen.press("enter")
         await screen.shows("not found: nowhere")
+
+
+async def test_presses_that_come_faster_than_a_search_ends_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with showing() as screen:
+        found = asyncio.Event()
+        search = screen.app.store.find
+
+        async def slow(*arguments: Any) -> int | None:
+            await found.wait()
+            return await search(*arguments)
+
+        monkeypatch.setattr(screen.app.store, "find", slow)
+        await screen.press("/")
+        await screen.type("SIDECAR")
+        await screen.press("enter", "n", "n", "N", "n")
+        await screen.shows("searching for SIDECAR")
+        found.set()
+        await screen.until(lambda: screen.selected == 11)
+        await screen.hides("searching for")
+        assert screen.selected == 11
+        found.clear()
+        await screen.press("n", "n", "escape")
+        await screen.shows("search stopped")
+        found.set()
+        await screen.press("N")
+        await screen.until(lambda: screen.selected == 10)
 
 
 async def test_one_container_or_pod_alone_and_back() -> None:
