@@ -11,6 +11,7 @@ import sqlite_utils
 from sqlite_utils.db import ForeignKey
 
 from nri_scope.recorder import content, reader, ring, schema, sqlfunctions
+from nri_scope.recorder.model import LEFT_OUT
 from nri_scope.recorder.writer import WriterLimits
 
 _INTRODUCTION = f"""\
@@ -103,6 +104,19 @@ that was removed is one row of `gap`, which grows: "{ring.REASON}". Ids are neve
 exceeded for a moment by one large batch, or for longer while another program keeps a read \
 transaction open or when what Synchronize told is larger by itself. `--max-age` is kept to a \
 sixteenth.
+
+## Parts of a recording
+
+A part of a recording is a recording that was made from another one. Events, sessions, gaps and \
+notes keep their numbers, events their places in sessions, and all their times. It has the events \
+that were chosen and, as their context, all that happened to the same pods and containers before: \
+of none of them anything is missing up to its last chosen event. Of Configure and Synchronize it \
+has every event of its sessions, and of `state` what is about its own pods and containers. \
+Sessions that no chosen event is of are not in it.
+
+What was left out is said twice: for people as rows of `gap`, "{LEFT_OUT}"; for programs in \
+`left_out`, since a place in a session that nobody recorded says that an event was lost, which \
+these were not.
 
 ## Guarantees
 

@@ -60,7 +60,7 @@ def one_recording(file: Path, what: str | None, wishes: Shown) -> bool:
         # What became of changes is told later, perhaps when their container is gone.
         told_later = any(session.role == Role.CRI for session in sessions)
         gaps = recording.gaps()
-        differ = Differ(sessions, keep=told_later, gaps=gaps)
+        differ = Differ(sessions, keep=told_later, gaps=gaps, follows=lookup.follows_in(recording))
         render = renderer(
             wishes.output_format,
             width=output.width,

@@ -9,7 +9,7 @@ from typing import cast
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.subject import container_of
 from nri_scope.nri.versions import NriVersion
-from nri_scope.recorder.model import Event, Gap, Session
+from nri_scope.recorder.model import LEFT_OUT, Event, Gap, Session
 
 from . import creation, told, updates
 from .chain import Chain
@@ -63,7 +63,8 @@ class Differ:
         self._only = None if only is None else frozenset(only)
         self._containers = Containers()
         self._rounds = Rounds.of(sessions)
-        self._rounds.gaps, self._rounds.follows = tuple(gaps), follows
+        self._rounds.follows = follows
+        self.lose(gaps)
         self._keep = keep
         self._creation: Round | None = None
         """A CreateContainer that is over, but for what validators are told of it."""
@@ -86,7 +87,7 @@ class Differ:
 
     def lose(self, gaps: Iterable[Gap]) -> None:
         """The gaps that there are by now."""
-        self._rounds.gaps = tuple(gaps)
+        self._rounds.gaps = tuple(gap for gap in gaps if gap.reason != LEFT_OUT)
 
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> list[RoundDiff]:
         """Take the next event; returns the rounds that are over by that."""

@@ -32,7 +32,7 @@ def rounds(
     RecordingError.
     """
     sessions = recording.sessions()
-    differ = differ or Differ(sessions, gaps=recording.gaps())
+    differ = differ or Differ(sessions, gaps=recording.gaps(), follows=lookup.follows_in(recording))
     found = _fed(differ, recording.exchanges())
     if any(session.role == Role.CRI for session in sessions):
         # What the CRI tells comes after the changes that it is about.
@@ -72,7 +72,9 @@ def blame(recording: Recording, container: Container) -> History:
 
 def histories(recording: Recording) -> dict[str, History]:
     """Every container's history, by its id. Raises RecordingError."""
-    differ = Differ(recording.sessions(), gaps=recording.gaps())
+    differ = Differ(
+        recording.sessions(), gaps=recording.gaps(), follows=lookup.follows_in(recording)
+    )
     for _ in _fed(differ, recording.exchanges()):
         pass
     return differ.histories

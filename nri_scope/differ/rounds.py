@@ -105,7 +105,8 @@ class Rounds:
     sessions: dict[int, Session] = field(default_factory=dict)
     """By number. May be replaced by newer states of the same sessions at any time."""
     gaps: tuple[Gap, ...] = ()
-    """In which a recording lost events."""
+    """In which a recording lost events. Those of what a part leaves out are none of them: the
+    rounds that it has are whole."""
     follows: Callable[[Event], bool] | None = None
     """Whether the event before it in its session was recorded. None: told by what is fed, which
     then has to be everything that there is."""

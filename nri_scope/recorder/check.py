@@ -87,8 +87,17 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
 
 def has_effects(connection: sqlite3.Connection) -> bool:
     """Whether the recording has the table ``effect``. Raises sqlite3.Error."""
+    return _has(connection, "effect")
+
+
+def has_left_out(connection: sqlite3.Connection) -> bool:
+    """Whether the recording has the table ``left_out``. Raises sqlite3.Error."""
+    return _has(connection, "left_out")
+
+
+def _has(connection: sqlite3.Connection, table: str) -> bool:
     found = connection.execute(
-        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'effect'"
+        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
     ).fetchone()
     return found is not None
 

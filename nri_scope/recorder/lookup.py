@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.check import has_effects
+from nri_scope.recorder.check import has_effects, has_left_out
 from nri_scope.recorder.content import Kind
 from nri_scope.recorder.display import SHORT_ID, moment
 from nri_scope.recorder.model import Container, Event, Pod
@@ -190,7 +190,8 @@ def events_about(recording: Recording, thing: Pod | Container) -> list[int]:
 def follows(recording: Recording, event: Event) -> bool:
     """Whether the event that came before this one in its session was recorded.
 
-    True where this is the first that there is of its session.
+    True where this is the first that there is of its session. What a part of a recording leaves
+    out was recorded.
     """
     rows = _rows(
         recording,
@@ -198,7 +199,25 @@ def follows(recording: Recording, event: Event) -> bool:
         event.session,
         event.id,
     )
-    return not rows or rows[0][0] == event.seq - 1
+    return not rows or rows[0][0] == event.seq - 1 or _is_left_out(recording, event)
+
+
+def follows_in(recording: Recording) -> Callable[[Event], bool] | None:
+    """`follows` of a part of a recording; None for any other, where events fed in order tell it."""
+    with sound(recording):
+        if not has_left_out(recording.connection):
+            return None
+    is_part = _rows(recording, "SELECT 1 FROM left_out LIMIT 1")
+    return (lambda event: follows(recording, event)) if is_part else None
+
+
+def _is_left_out(recording: Recording, event: Event) -> bool:
+    """Whether a part leaves out the event that came before this one in its session."""
+    with sound(recording):
+        if not has_left_out(recording.connection):
+            return False
+    query = "SELECT 1 FROM left_out WHERE event = ? AND seq = ?"
+    return bool(_rows(recording, query, event.id, event.seq - 1))
 
 
 def existed(recording: Recording, container: Container) -> Told | None:

@@ -138,6 +138,10 @@ class Event:
     """Plugins (``NN-name``) that made these changes."""
 
 
+LEFT_OUT = "this is a part of a recording: these events were recorded, and are not in it"
+"""The reason of gaps that stand for what a part of a recording was made without."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
     """An interval that was not (or not wholly) observed."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from nri_scope.recorder.check import has_left_out
 from nri_scope.recorder.content import ContentError, Kind, load
 from nri_scope.recorder.encode import Encoder
 from nri_scope.recorder.objects import fetch
@@ -121,6 +122,12 @@ def cut(
     if encoder.has_effects:
         yield from _delete_effects(connection, end_event, containers)
     yield from _delete_events(connection, end_event, pods, containers)
+
+    if has_left_out(connection):
+        yield _step(
+            connection,
+            lambda: connection.execute("DELETE FROM left_out WHERE event < ?", (end_event,)),
+        )
 
     def sessions() -> None:
         _delete_sessions(connection, end_event, open_sessions, pods, containers)

@@ -179,6 +179,20 @@ TABLES = (
         ),
     ),
     Table(
+        "left_out",
+        "In a part of a recording: where events are not in it that the whole recording has.",
+        (
+            Column(
+                "event",
+                f"{_ID} REFERENCES event(id)",
+                "the next event of the same session that is in it",
+            ),
+            Column("seq", _INT, "place in that session of the newest one before that is not"),
+            Column("count", _INT, "how many are not, back to the session's event before"),
+        ),
+        since_first=False,
+    ),
+    Table(
         "name",
         "Names that many events share: methods, events, services.",
         (
