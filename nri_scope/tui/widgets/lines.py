@@ -404,4 +404,8 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         return Strip(segments)
 
     def _component(self, name: str) -> RichStyle:
-        return self.get_component_rich_style(f"lines--{name}", partial=True)
+        style = self.get_component_rich_style(f"lines--{name}", partial=True)
+        if style.color is not None:
+            # An `auto` colour, such as that of muted text, is known only on its background.
+            style += RichStyle(color=self.get_component_rich_style(f"lines--{name}").color)
+        return style

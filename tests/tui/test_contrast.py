@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that is written can be read, in each theme that has colours of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.color import Color as RichColor
+from textual.color import Color
+
+from nri_scope.tui.widgets.lines import Lines
+from tests.replay.recordings import of_capture
+from tests.tui.screen import Shown, showing
+
+LEAST = 3.0
+"""Contrast that WCAG asks for of large text and of what is no text; most text here has far more."""
+
+_LINES = " │─╭╮╰╯▁▂▃▄▅▆▇█▏"
+"""Borders and scroll bars."""
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+async def test_nothing_is_written_in_the_colour_of_its_background(
+    theme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    path = of_capture("containerd-2.1.9", tmp_path / "a.nriscope.db")
+    async with showing(path, size=(110, 34), theme=theme) as screen:
+        await screen.press("c")
+        await screen.shows("10 matches")
+        await screen.until(lambda: screen.app.events.go_to_event(20))
+        for words in ("answer", "image", "seen by 00-probe-a", "# was bar", "request:"):
+            await screen.shows(words)
+            _assert_readable(screen, words)
+            await screen.press("]")
+        await screen.press("m", "down", "d")
+        await screen.shows("ids, random names")
+        _assert_readable(screen, "compare")
+        await screen.press("escape", "p")
+        for key, words in {
+            "2": "jobs/batch",
+            "3": "■ stopped",
+            "4": "between",
+            "5": "00-p",
+        }.items():
+            await screen.press(key)
+            await screen.shows(words)
+            _assert_readable(screen, words)
+        await screen.press("question_mark")
+        await screen.shows("Esc closes")
+        _assert_readable(screen, "help")
+
+
+def _assert_readable(screen: Shown, what: str) -> None:
+    # What is behind another screen is meant to be faint.
+    top = screen.app.screen
+    region = top.query_one(Lines).region if top.is_modal else top.region
+    strips = screen.app.screen._compositor.render_strips()
+    for strip in strips[region.y : region.bottom]:
+        for text, style, _ in strip.crop(region.x, region.right):
+            if text.strip(_LINES) and style and style.color and style.bgcolor:
+                ratio = _contrast(style.color, style.bgcolor)
+                assert ratio >= LEAST, f"{what}: {text!r} is {style}, a contrast of {ratio:.1f}"
+
+
+def _contrast(color: RichColor, other: RichColor) -> float:
+    dark, light = sorted(_luminance(each) for each in (color, other))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(color: RichColor) -> float:
+    """As WCAG 2 defines it."""
+    linear = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in Color.from_rich_color(color).normalized
+    )
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
