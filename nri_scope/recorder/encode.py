@@ -35,9 +35,10 @@ _MAY_CHANGE = frozenset(
         "ValidateContainerAdjustment",
     }
 )
-_INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * 22)})"
-_INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
-_INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
+# For rows with all columns of `schema`, in their order.
+INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * 22)})"
+INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
+INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
 
 EventRow = tuple[int | str | None, ...]
 StateRow = tuple[int | None, ...]
@@ -128,13 +129,13 @@ class Encoder:
             if decoded.pod is not None:
                 pod_row = self.subjects.pod(decoded.pod)
                 pod_key = pod_row.key if pod_row is not None else None
-                pod_object = self._put_pod(decoded.pod)
+                pod_object = put_pod(self.objects, decoded.pod)
             if decoded.container is not None:
                 container_row = self.subjects.container(decoded.container, pod_row)
-                container_object = self._put_container(decoded.container)
+                container_object = put_container(self.objects, decoded.container)
             if isinstance(message, SynchronizeRequest):
                 states = self._synchronize(session, event_id, item.wall_ns, message)
-            rest = _rest(decoded, message)
+            rest = rest_of(decoded, message)
             if rest:
                 rest_object = put(Kind.REST, rest, "", item.method)
         # Only the CRI's answers are versions of something.
@@ -188,28 +189,19 @@ class Encoder:
         self.subjects.flush()
         self.objects.flush(self._connection)
         if self._states:
-            self._connection.executemany(_INSERT_STATE, self._states)
+            self._connection.executemany(INSERT_STATE, self._states)
             self._states = []
         if self._events:
-            self._connection.executemany(_INSERT_EVENT, self._events)
+            self._connection.executemany(INSERT_EVENT, self._events)
             self._events = []
         if self._effects:
-            self._connection.executemany(_INSERT_EFFECT, self._effects)
+            self._connection.executemany(INSERT_EFFECT, self._effects)
             self._effects = []
 
     @property
     def waiting(self) -> int:
         """Events since the last `flush`."""
         return len(self._events)
-
-    def _put_pod(self, pod: PodSandbox) -> int:
-        # Pods of one workload have one beginning: web-7d9f8b6c5-x2x7k.
-        like = f"{pod.namespace}/{pod.name.partition('-')[0]}"
-        return self.objects.put(Kind.POD, pod.SerializeToString(deterministic=True), pod.id, like)
-
-    def _put_container(self, container: Container) -> int:
-        content = container.SerializeToString(deterministic=True)
-        return self.objects.put(Kind.CONTAINER, content, container.id, container.name)
 
     def _synchronize(
         self, session: OpenSession, event_id: int, at_ns: int, message: SynchronizeRequest
@@ -219,12 +211,12 @@ class Encoder:
         for pod in message.pods:
             pod_row = self.subjects.pod(pod)
             key = pod_row.key if pod_row is not None else None
-            rows.append((session.id, event_id, position, key, None, self._put_pod(pod)))
+            rows.append((session.id, event_id, position, key, None, put_pod(self.objects, pod)))
             position += 1
         for container in message.containers:
             row = self.subjects.container(container, None)
             key, pod_key = (row.key, row.pod) if row is not None else (None, None)
-            content = self._put_container(container)
+            content = put_container(self.objects, container)
             rows.append((session.id, event_id, position, pod_key, key, content))
             position += 1
         if session.sync_event is None:
@@ -325,8 +317,21 @@ def _changes(
     return changed, owners, updated
 
 
-def _rest(decoded: Decoded, message: Message) -> bytes:
-    # The message is ours alone, made by decode_request: what is stored elsewhere is taken out.
+def put_pod(objects: ObjectStore, pod: PodSandbox) -> int:
+    """The number of the object that holds this pod."""
+    # Pods of one workload have one beginning: web-7d9f8b6c5-x2x7k.
+    like = f"{pod.namespace}/{pod.name.partition('-')[0]}"
+    return objects.put(Kind.POD, pod.SerializeToString(deterministic=True), pod.id, like)
+
+
+def put_container(objects: ObjectStore, container: Container) -> int:
+    """The number of the object that holds this container."""
+    content = container.SerializeToString(deterministic=True)
+    return objects.put(Kind.CONTAINER, content, container.id, container.name)
+
+
+def rest_of(decoded: Decoded, message: Message) -> bytes:
+    """What is left of a request; ``message`` is it, and loses what is stored elsewhere."""
     if decoded.pod is not None:
         message.ClearField("pod")
     if decoded.container is not None:

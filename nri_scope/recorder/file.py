@@ -66,7 +66,7 @@ class RecordingFile:
                 identity = (status.st_dev, status.st_ino)
                 connection = connect(path)
                 try:
-                    _lay_out(connection, path) if is_new else _accept(connection, path)
+                    lay_out(connection) if is_new else _accept(connection, path)
                     _set_up(connection, path)
                 except BaseException:
                     connection.close()
@@ -208,7 +208,8 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _lay_out(connection: sqlite3.Connection, path: Path) -> None:
+def lay_out(connection: sqlite3.Connection) -> None:
+    """Make an empty file a recording. Raises sqlite3.Error."""
     connection.execute(f"PRAGMA page_size = {PAGE}")
     # Pages that the ring frees go back to the file system.
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

@@ -110,6 +110,10 @@ class Recording:
         self._patience.renew()
         return self._connection
 
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        """All rows that a query of ours gives; their types are still to be looked at."""
+        return self._read(lambda: self._connection.execute(sql, values).fetchall())
+
     # -- what is in it ----------------------------------------------------------------------
 
     def sessions(self) -> list[Session]:
