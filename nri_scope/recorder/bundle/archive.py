@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The zip around a bundle, read as what it may be: made by somebody to do harm.
+
+Far less is understood than zip allows, and every number in it is checked before it is used. So
+there is one way to read an archive, and what another program sees in it is what we saw: no second
+directory, no two files of one name or one place, nothing before or after, no link, no folder, no
+name that is a path.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple
+
+MAX_ENTRIES = 16
+"""Files in an archive. A bundle has three."""
+MAX_DIRECTORY = 16 << 10
+"""Bytes of the directory at its end."""
+MAX_RATIO = 200
+"""What a byte may unpack to; recordings come to 10, deflate can be made to give 1,032."""
+RATIO_FROM = 16 << 20
+"""Bytes up to which the ratio does not matter."""
+
+_CHUNK = 256 << 10
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+# APPNOTE.TXT, 4.3.7, 4.3.12 and 4.3.16.
+_LOCAL = struct.Struct("<4s5H3L2H")
+_CENTRAL = struct.Struct("<4s6H3L5H2L")
+_END = struct.Struct("<4s4H2LH")
+LOCAL_SIGNATURE = b"PK\x03\x04"
+_CENTRAL_SIGNATURE = b"PK\x01\x02"
+_END_SIGNATURE = b"PK\x05\x06"
+_STORED, _DEFLATED = 0, 8
+# How hard was compressed; sizes that follow the content; a name in UTF-8. All others change what
+# the content is: encrypted, patched, masked.
+_HARMLESS_FLAGS = 0x0002 | 0x0004 | 0x0008 | 0x0800
+_UNIX = 3
+_DOS_FOLDER = 0x10
+
+
+class ArchiveError(ValueError):
+    """The archive is none that we read. The text says why."""
+
+
+class Entry(NamedTuple):
+    """One file in an archive."""
+
+    name: str
+    start: int
+    """Where its content begins."""
+    packed: int
+    """Bytes of its content as it is."""
+    size: int
+    """Bytes of it unpacked, as it claims."""
+    crc: int
+    deflated: bool
+
+
+def entries(file: BinaryIO, length: int, max_size: int) -> dict[str, Entry]:
+    """The files in an archive of ``length`` bytes by their names. Raises ArchiveError and OSError.
+
+    None of them claims more than ``max_size`` bytes.
+    """
+    directory = _directory(file, length)
+    found: dict[str, Entry] = {}
+    at = 0
+    for _ in range(directory.files):
+        entry, at = _entry(file, directory, at, max_size)
+        if entry.name.lower() in (name.lower() for name in found):
+            raise ArchiveError(f"it has two files {entry.name}")
+        found[entry.name] = entry
+    if at != len(directory.content):
+        raise ArchiveError("its directory has more than it says")
+    reached = 0
+    for entry in sorted(found.values(), key=lambda entry: entry.start):
+        if entry.start < reached + _LOCAL.size:
+            raise ArchiveError("two of its files are in one place")
+        reached = entry.start + entry.packed
+    return found
+
+
+def unpacked(file: BinaryIO, entry: Entry) -> Iterator[bytes]:
+    """The content of a file, in pieces. Raises ArchiveError and OSError.
+
+    There are never more bytes than it claims.
+    """
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS) if entry.deflated else None
+    crc = size = 0
+    for piece in _pieces(file, entry):
+        waiting = piece
+        while waiting:
+            if inflater is None:
+                content, waiting = waiting, b""
+            else:
+                content, waiting = _inflated(inflater, waiting, entry)
+            size += len(content)
+            if size > entry.size:
+                raise ArchiveError(f"{entry.name} is larger than it says")
+            crc = zlib.crc32(content, crc)
+            yield content
+    if inflater is not None and not inflater.eof:
+        raise ArchiveError(f"{entry.name} is cut short")
+    if size != entry.size or crc != entry.crc:
+        raise ArchiveError(f"{entry.name} is not what was packed")
+
+
+def _inflated(inflater: zlib._Decompress, data: bytes, entry: Entry) -> tuple[bytes, bytes]:
+    """A piece of what ``data`` unpacks to, and what of it is left for the next one."""
+    try:
+        content = inflater.decompress(data, _CHUNK)
+    except zlib.error as error:
+        raise ArchiveError(f"{entry.name} cannot be unpacked") from error
+    if inflater.unused_data:
+        raise ArchiveError(f"{entry.name} has something behind its end")
+    return content, inflater.unconsumed_tail
+
+
+def _pieces(file: BinaryIO, entry: Entry) -> Iterator[bytes]:
+    file.seek(entry.start)
+    left = entry.packed
+    while left:
+        piece = file.read(min(left, _CHUNK))
+        if not piece:
+            raise ArchiveError(f"{entry.name} is cut short")
+        left -= len(piece)
+        yield piece
+
+
+class _Directory(NamedTuple):
+    content: bytes
+    start: int
+    files: int
+
+
+def _directory(file: BinaryIO, length: int) -> _Directory:
+    if length < _END.size:
+        raise ArchiveError("it is cut short")
+    # Always the last thing: with a comment behind it there could be two of them.
+    signature, disk, first_disk, here, count, size, start, comment = _END.unpack(
+        _read(file, length - _END.size, _END.size)
+    )
+    if signature != _END_SIGNATURE:
+        raise ArchiveError("it is cut short, or something was added to it")
+    if disk or first_disk or here != count or comment:
+        raise ArchiveError("it is a part of several, or has a comment")
+    if not 1 <= count <= MAX_ENTRIES or size > MAX_DIRECTORY:
+        raise ArchiveError(f"it has {count} files, and a bundle has three")
+    if start + size != length - _END.size:
+        raise ArchiveError("its directory is not where it says")
+    return _Directory(_read(file, start, size), start, count)
+
+
+def _entry(file: BinaryIO, directory: _Directory, at: int, max_size: int) -> tuple[Entry, int]:
+    """The entry of the directory at ``at``, and where the next one is."""
+    if at + _CENTRAL.size > len(directory.content):
+        raise ArchiveError("its directory is cut short")
+    values = _CENTRAL.unpack_from(directory.content, at)
+    signature, made_by, _, flags, method, _, _, crc, packed, size = values[:10]
+    name_length, extra_length, comment_length, disk, _, attributes, local = values[10:]
+    name_at = at + _CENTRAL.size
+    end = name_at + name_length + extra_length + comment_length
+    if signature != _CENTRAL_SIGNATURE or end > len(directory.content) or disk:
+        raise ArchiveError("its directory is damaged")
+    raw_name = directory.content[name_at : name_at + name_length]
+    name = raw_name.decode("ascii", "backslashreplace")
+    if not _NAME.fullmatch(name):
+        raise ArchiveError(f"it has a file {_shortened(name)!r}, and no bundle has such a name")
+    mode = attributes >> 16 if made_by >> 8 == _UNIX else 0
+    if attributes & _DOS_FOLDER or stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        raise ArchiveError(f"{name} is a link, a folder or a device")
+    if flags & ~_HARMLESS_FLAGS:
+        raise ArchiveError(f"{name} is encrypted, or packed in a way that no bundle is")
+    if method not in (_STORED, _DEFLATED):
+        raise ArchiveError(f"{name} is packed in a way that no bundle is (method {method})")
+    if size > max_size:
+        raise ArchiveError(f"{name} would have {size:,} bytes, and at most {max_size:,} are read")
+    if size > max(RATIO_FROM, packed * MAX_RATIO):
+        raise ArchiveError(f"{name} would unpack to {size // max(packed, 1):,} times its size")
+    if method == _STORED and size != packed:
+        raise ArchiveError(f"{name} has two sizes")
+    start = _content_start(file, directory, local, raw_name, method)
+    if start + packed > directory.start:
+        raise ArchiveError(f"{name} is cut short")
+    return Entry(name, start, packed, size, crc, method == _DEFLATED), end
+
+
+def _content_start(file: BinaryIO, directory: _Directory, at: int, name: bytes, method: int) -> int:
+    """Where the content begins whose header is at ``at``: the two must tell the same."""
+    if at + _LOCAL.size > directory.start:
+        raise ArchiveError("its directory is damaged")
+    signature, _, flags, local_method, *_, name_length, extra_length = _LOCAL.unpack(
+        _read(file, at, _LOCAL.size)
+    )
+    start: int = at + _LOCAL.size + name_length + extra_length
+    if (
+        signature != LOCAL_SIGNATURE
+        or flags & ~_HARMLESS_FLAGS
+        or local_method != method
+        or name_length != len(name)
+        or _read(file, at + _LOCAL.size, name_length) != name
+    ):
+        raise ArchiveError("its directory and its files tell two things")
+    return start
+
+
+def _read(file: BinaryIO, at: int, count: int) -> bytes:
+    file.seek(at)
+    data = file.read(count)
+    if len(data) != count:
+        raise ArchiveError("it is cut short")
+    return data
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= 60 else f"{name[:60]}…"

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The zip of a bundle, written: the same files give the same bytes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+_MODE = stat.S_IFREG | 0o600
+_LEVEL = 6
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""Zip has no earlier time; when something was packed differs each time."""
+
+
+def pack(target: Path, files: Mapping[str, bytes | Path]) -> int:
+    """Write the new file ``target``, for its owner alone; returns its size. Raises OSError.
+
+    ``files`` come in their order, each as its content or the path of a file that has it.
+    """
+    descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w+b") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+            for name, content in files.items():
+                entry = zipfile.ZipInfo(name, _EPOCH)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                # Else it would tell on what system it was made.
+                entry.create_system = 3
+                entry.external_attr = _MODE << 16
+                with archive.open(entry, "w") as stream:
+                    if isinstance(content, bytes):
+                        stream.write(content)
+                    else:
+                        with content.open("rb") as source:
+                            shutil.copyfileobj(source, stream, 1 << 20)
+        file.flush()
+        os.fsync(descriptor)
+        return os.fstat(descriptor).st_size

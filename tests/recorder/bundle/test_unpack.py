@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle may come from a stranger: its recording comes out of it, or one line says why not."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import struct
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.bundle import archive, unpack
+from nri_scope.recorder.bundle.manifest import MANIFEST, README, RECORDING, to_bytes
+from tests.recorder.bundle.bundles import SAMPLE, TEXT, a_bundle, a_manifest, a_zip, with_manifest
+from tests.recorder.traffic import MEMORY
+
+SMALL = b"SQLite format 3\0" + bytes(range(256)) * 8
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    folder = tmp_path / "private"
+    folder.mkdir()
+    return folder
+
+
+def refused(path: Path, folder: Path) -> str:
+    """What is said of a bundle that is not unpacked; nothing is left of the attempt."""
+    before = sorted(path.parent.rglob("*"))
+    with pytest.raises(RecordingError) as caught:
+        unpack(path, folder)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert sorted(path.parent.rglob("*")) == before
+    return caught.value.problem
+
+
+def test_what_was_packed_comes_out_for_its_owner_alone(tmp_path: Path, private: Path) -> None:
+    path = unpack(a_bundle(tmp_path / "x.zip"), private)
+    assert path.parent == private
+    assert path.read_bytes() == SAMPLE.read_bytes()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_another_program_can_pack_it_anew(tmp_path: Path, private: Path) -> None:
+    again = tmp_path / "again.zip"
+    with (
+        zipfile.ZipFile(a_bundle(tmp_path / "x.zip", SMALL)) as source,
+        zipfile.ZipFile(again, "w") as target,
+    ):
+        for name in reversed(source.namelist()):
+            target.writestr(name, source.read(name))
+    assert unpack(again, private).read_bytes() == SMALL
+
+
+def test_a_later_version_may_add_files_that_its_manifest_names(
+    tmp_path: Path, private: Path
+) -> None:
+    import json
+
+    from tests.recorder.bundle.bundles import a_file
+
+    document = json.loads(to_bytes(a_manifest(SMALL)))
+    one = a_file(b"later")
+    document["files"]["later.bin"] = {"size": one.size, "sha256": one.sha256}
+    path = a_zip(
+        tmp_path / "x.zip",
+        (MANIFEST, json.dumps(document).encode()),
+        (README, TEXT),
+        (RECORDING, SMALL),
+        ("later.bin", b"later"),
+    )
+    assert unpack(path, private).read_bytes() == SMALL
+    assert list(private.iterdir()) == [private / RECORDING]
+
+
+class TestTricks:
+    def _with(self, path: Path, *more: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
+        files = ((MANIFEST, to_bytes(a_manifest(SMALL))), (README, TEXT), (RECORDING, SMALL))
+        return a_zip(path, *files, *more)
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "../evil",
+            "/etc/passwd",
+            "folder/file",
+            "folder/",
+            "..",
+            ".",
+            ".hidden",
+            "a\\b",
+            "C:evil",
+            "tab\tname",
+            "new\nline",
+            "\x1b[2J",
+            "ünï",
+            "n" * 65,
+            "n" * 5000,
+        ],
+    )
+    def test_a_name_that_is_no_plain_name_is_refused(
+        self, name: str, tmp_path: Path, private: Path
+    ) -> None:
+        said = refused(self._with(tmp_path / "x.zip", (name, b"evil")), private)
+        assert "no bundle has such a name" in said and len(said) < 250
+
+    @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFDIR, stat.S_IFIFO, stat.S_IFBLK])
+    def test_links_and_the_like_are_refused(self, kind: int, tmp_path: Path, private: Path) -> None:
+        entry = zipfile.ZipInfo(RECORDING)
+        entry.create_system = 3
+        entry.external_attr = (kind | 0o777) << 16
+        path = a_zip(tmp_path / "x.zip", (MANIFEST, b"{}"), (entry, b"/etc/passwd"))
+        assert "a link, a folder or a device" in refused(path, private)
+
+    @pytest.mark.parametrize("name", [RECORDING, RECORDING.upper()])
+    def test_two_files_of_one_name_are_refused(
+        self, name: str, tmp_path: Path, private: Path
+    ) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            path = self._with(tmp_path / "x.zip", (name, b"other"))
+        assert "two files" in refused(path, private)
+
+    def test_a_file_that_the_manifest_does_not_name_is_refused(
+        self, tmp_path: Path, private: Path
+    ) -> None:
+        path = self._with(tmp_path / "x.zip", ("extra.sh", b"#!/bin/sh"))
+        assert "extra.sh, of which its manifest says nothing" in refused(path, private)
+
+    def test_many_files_are_refused(self, tmp_path: Path, private: Path) -> None:
+        path = self._with(tmp_path / "x.zip", *((f"f{n}", b"") for n in range(2000)))
+        assert "2003 files" in refused(path, private)
+
+    def test_encryption_is_refused(self, tmp_path: Path, private: Path) -> None:
+        path = self._with(tmp_path / "x.zip")
+        content = bytearray(path.read_bytes())
+        content[content.index(b"PK\x01\x02") + 8] |= 1
+        path.write_bytes(content)
+        assert "encrypted" in refused(path, private)
+
+    def test_another_compression_is_refused(self, tmp_path: Path, private: Path) -> None:
+        with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_LZMA) as file:
+            file.writestr(MANIFEST, b"{}" * 100)
+        assert "method 14" in refused(tmp_path / "x.zip", private)
+
+    @pytest.mark.parametrize("before", [b"", b"#!/bin/sh\n"])
+    def test_something_around_it_is_refused(
+        self, before: bytes, tmp_path: Path, private: Path
+    ) -> None:
+        path = self._with(tmp_path / "x.zip")
+        path.write_bytes(before + path.read_bytes() + (b"" if before else b"more"))
+        refused(path, private)
+
+    def test_a_comment_is_refused(self, tmp_path: Path, private: Path) -> None:
+        path = self._with(tmp_path / "x.zip")
+        with zipfile.ZipFile(path, "a") as file:
+            file.comment = b"hello"
+        refused(path, private)
+
+    def test_a_pipe_is_not_waited_for(self, tmp_path: Path, private: Path) -> None:
+        os.mkfifo(tmp_path / "x.zip")
+        assert "not a regular file" in refused(tmp_path / "x.zip", private)
+
+    def test_a_file_in_the_place_of_another_is_refused(self, tmp_path: Path, private: Path) -> None:
+        path = self._with(tmp_path / "x.zip")
+        content = bytearray(path.read_bytes())
+        start = content.rindex(b"PK\x05\x06")
+        (directory,) = struct.unpack_from("<L", content, start + 16)
+        # The third file claims the place of the second, with its name.
+        second = content.index(b"PK\x01\x02", directory + 4)
+        third = content.index(b"PK\x01\x02", second + 4)
+        content[third + 42 : third + 46] = content[second + 42 : second + 46]
+        path.write_bytes(content)
+        assert "tell two things" in refused(path, private)
+
+
+class TestBombs:
+    def _bomb(self, path: Path, claimed: int | None = None) -> Path:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+            file.writestr(MANIFEST, to_bytes(a_manifest(bytes(64 << 20))))
+            file.writestr(README, TEXT)
+            file.writestr(RECORDING, bytes(64 << 20))
+        if claimed is not None:
+            content = bytearray(path.read_bytes())
+            at = content.rindex(b"PK\x01\x02")
+            content[at + 24 : at + 28] = struct.pack("<L", claimed)
+            path.write_bytes(content)
+        return path
+
+    def test_what_unpacks_to_a_thousand_times_is_refused(
+        self, tmp_path: Path, private: Path
+    ) -> None:
+        path = self._bomb(tmp_path / "x.zip")
+        assert path.stat().st_size < 100_000
+        assert "times its size" in refused(path, private)
+
+    def test_what_claims_less_than_it_has_is_refused(self, tmp_path: Path, private: Path) -> None:
+        assert "another size" in refused(self._bomb(tmp_path / "x.zip", 1000), private)
+
+    def test_no_more_comes_out_than_was_claimed(self, tmp_path: Path) -> None:
+        path = self._bomb(tmp_path / "x.zip", 1000)
+        with path.open("rb") as file:
+            entry = archive.entries(file, path.stat().st_size, 1 << 30)[RECORDING]
+            pieces: list[bytes] = []
+            with pytest.raises(archive.ArchiveError, match="larger than it says"):
+                pieces.extend(archive.unpacked(file, entry))
+        assert sum(map(len, pieces)) <= 1000
+
+    def test_what_claims_more_than_anybody_reads_is_refused(
+        self, tmp_path: Path, private: Path
+    ) -> None:
+        assert "at most" in refused(self._bomb(tmp_path / "x.zip", 0xFFFFFFF0), private)
+
+    def test_a_bundle_that_is_too_large_is_not_looked_at(
+        self, tmp_path: Path, private: Path
+    ) -> None:
+        path = tmp_path / "x.zip"
+        with path.open("wb") as file:
+            file.truncate((1 << 30) + 1)
+        assert "at most 1,073,741,824" in refused(path, private)
+
+
+class TestContent:
+    @pytest.mark.parametrize("name", [README, RECORDING])
+    def test_a_file_that_is_not_the_manifests_is_refused(
+        self, name: str, tmp_path: Path, private: Path
+    ) -> None:
+        files = {MANIFEST: to_bytes(a_manifest(SMALL)), README: TEXT, RECORDING: SMALL}
+        files[name] = bytes([files[name][0] ^ 1]) + files[name][1:]
+        path = a_zip(tmp_path / "x.zip", *files.items())
+        assert f"{name} is not the file that its manifest describes" in refused(path, private)
+
+    @pytest.mark.parametrize("name", [MANIFEST, README, RECORDING])
+    def test_a_file_that_is_missing_is_named(
+        self, name: str, tmp_path: Path, private: Path
+    ) -> None:
+        files = {MANIFEST: to_bytes(a_manifest(SMALL)), README: TEXT, RECORDING: SMALL}
+        del files[name]
+        path = a_zip(tmp_path / "x.zip", *files.items())
+        assert f"it has no {name}" in refused(path, private)
+
+    def test_a_newer_version_says_to_upgrade(self, tmp_path: Path, private: Path) -> None:
+        path = with_manifest(tmp_path / "x.zip", {"version": 2, "files": None})
+        with pytest.raises(RecordingError, match=r"version 2, and .* up to 1; upgrade nri-scope"):
+            unpack(path, private)
+
+    def test_a_folder_without_room_is_told(
+        self, tmp_path: Path, private: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import resource
+
+        path = a_bundle(tmp_path / "x.zip")
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        try:
+            assert "it cannot be unpacked: file too large" in refused(path, private)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+_damage = st.lists(
+    st.tuples(
+        st.sampled_from(["flip", "cut", "fill", "double"]),
+        st.floats(0, 1, exclude_max=True),
+        st.integers(1, 255),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def _damaged(content: bytearray, damage: list[tuple[str, float, int]]) -> bytearray:
+    for kind, where, value in damage:
+        at = int(where * len(content))
+        match kind:
+            case "flip":
+                content[at : at + 1] = bytes([content[at] ^ value]) if content else b""
+            case "fill":
+                content[at : at + 8] = bytes([value]) * 8
+            case "double":
+                content[at:at] = content[at : at + value]
+            case _:
+                del content[at : at + value]
+    return content
+
+
+@settings(max_examples=300)
+@given(damage=_damage)
+def test_a_damaged_bundle_gives_what_was_packed_or_is_refused(
+    damage: list[tuple[str, float, int]],
+) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        folder = Path(name)
+        path = a_bundle(folder / "x.zip", SMALL)
+        path.write_bytes(_damaged(bytearray(path.read_bytes()), damage))
+        target = folder / "private"
+        target.mkdir()
+        try:
+            found = unpack(path, target)
+        except RecordingError:
+            assert not any(target.iterdir())
+        else:
+            assert found.read_bytes() == SMALL
+
+
+def _broken(change: Callable[[bytearray], None]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        file.writestr("a", b"content")
+    content = bytearray(stream.getvalue())
+    change(content)
+    return bytes(content)
+
+
+def _set(offset: int, value: bytes) -> Callable[[bytearray], None]:
+    def change(content: bytearray) -> None:
+        at = content.rindex(b"PK\x05\x06") + offset
+        content[at : at + len(value)] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _set(4, b"\x01"),
+        _set(6, b"\x01"),
+        _set(8, b"\x02"),
+        _set(8, b"\0\0\0\0"),
+        _set(8, b"\x02\0\x02\0"),
+        _set(12, b"\xff\xff\xff\xff"),
+        _set(16, b"\xff\xff\xff\xff"),
+        _set(16, b"\0\0\0\0"),
+        _set(20, b"\x01"),
+    ],
+)
+def test_an_end_that_tells_something_impossible_is_refused(
+    change: Callable[[bytearray], None],
+) -> None:
+    content = _broken(change)
+    with pytest.raises(archive.ArchiveError):
+        archive.entries(io.BytesIO(content), len(content), 1 << 20)
