@@ -9,21 +9,20 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from nri_scope.cli.tui import app_of, lack
 from nri_scope.errors import RecordingError, UsageError
 
 if TYPE_CHECKING:
-    import asyncio.subprocess
-
+    from nri_scope.cli.performance import Performance
     from nri_scope.recorder.model import Session
     from nri_scope.recorder.reader import Recording
-    from nri_scope.runtime import Pace, Stored
+    from nri_scope.runtime import Stored
 
 RECORDING = "containerd-1.7.nriscope.db"
 """The sample recording that is played."""
@@ -31,14 +30,8 @@ RECORDING = "containerd-1.7.nriscope.db"
 EVENTS_MAX = 1_000
 """More than anybody would watch."""
 
-SHORTEST, LONGEST, WHOLE = 0.4, 1.0, 15.0
-"""Seconds at speed 1: the least and the most between two events, and the most for all of them."""
-
 QUERY = "SELECT event, count(*) AS times FROM log GROUP BY event ORDER BY times DESC"
 """An example for `sql`."""
-
-RECORD_ENDS = 15.0
-"""Seconds that ``record`` may take to write the rest once the runtime is gone."""
 
 
 @click.command()
@@ -56,14 +49,16 @@ RECORD_ENDS = 15.0
     show_default=True,
     help="2 plays twice as fast, 0.5 half as fast.",
 )
-def command(output: Path | None, speed: float) -> None:
+@click.option("--log", "as_log", is_flag=True, help="Print the events instead of showing `tui`.")
+def command(output: Path | None, speed: float, as_log: bool) -> None:
     """See nri-scope at work, without a container runtime.
 
     Plays a recording of a real containerd at a pace that people can follow, through an emulated
-    runtime, into a real `nri-scope record`, and shows its live log. What comes out is a recording
-    on which the other commands can be tried. ^C ends it at any time. It need not be run as root.
+    runtime, into a real `nri-scope record`, and shows in `tui` what that writes; where there is no
+    terminal, it prints the log. What comes out is a recording on which the other commands can be
+    tried. It can be left at any time, and need not be run as root.
     """
-    play_to_record(bundled_path(), output, speed)
+    play_to_record(bundled_path(), output, speed, as_log=as_log)
 
 
 def bundled_path() -> Path:
@@ -78,22 +73,73 @@ def bundled_path() -> Path:
     )
 
 
-def play_to_record(source: Path, output: Path | None, speed: float) -> None:
+def play_to_record(source: Path, output: Path | None, speed: float, *, as_log: bool) -> None:
     """Show the first session of ``source``; ``output`` must not exist yet."""
+    from nri_scope.cli.performance import Performance
     from nri_scope.recorder.reader import Recording
-    from nri_scope.transport.loop import run
 
     if output is not None and (output.exists() or output.is_symlink()):
         raise UsageError(f"{output}: there is such a file already", "choose a new name")
     with Recording.open(source) as recording:
         session, stored = _first_session(recording)
+    reason = "" if as_log else lack()
     with _new_recording(output) as file:
-        demo = _Demo(session, stored, file, speed)
-        _say(demo.introduction())
-        status = run(demo.perform())
-        if status:
-            raise UsageError(f"record ended with status {status}", "it has said why")
-        _say(demo.conclusion())
+        performance = Performance(session, stored, file, speed)
+        if as_log or reason:
+            if reason:
+                click.echo(f"demo: {reason}; this is its log instead", err=True)
+            _print(performance)
+        else:
+            _browse(performance)
+        _say(conclusion(performance))
+
+
+def _print(performance: Performance) -> None:
+    from nri_scope.transport.loop import run
+
+    _say(introduction(performance, "^C ends it earlier"))
+    status = run(performance.perform())
+    if status:
+        raise UsageError(f"record ended with status {status}", "it has said why")
+
+
+def _browse(performance: Performance) -> None:
+    import asyncio
+
+    from nri_scope.tui.model.config import config_path, load
+    from nri_scope.tui.theme import NAMES
+
+    config = load(config_path(), NAMES)
+    key = config.keymap.first("quit")
+    _say(introduction(performance, f"{key} leaves"))
+
+    async def watch() -> None:
+        app = app_of(performance.file, config, recorder=_News(performance, key), badge="demo")
+        await app.run_async()
+        if app.failure is not None:
+            raise app.failure
+
+    # Not on uvloop: that is for those who answer runtimes.
+    status = asyncio.run(performance.perform_for(watch))
+    _say(iter(performance.said[-1:]))
+    if status:
+        raise UsageError(f"record ended with status {status}", "try `nri-scope demo --log`")
+
+
+class _News:
+    """What the screen tells of the performance."""
+
+    def __init__(self, performance: Performance, key: str) -> None:
+        self._performance = performance
+        self.latest = f"all was played; {key} leaves, and tells what to try next"
+
+    def hear(self) -> None:
+        """Nothing is said meanwhile."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether all was played."""
+        return self._performance.over
 
 
 def _first_session(recording: Recording) -> tuple[Session, list[Stored]]:
@@ -128,106 +174,49 @@ def _new_recording(output: Path | None) -> Iterator[Path]:
             folder.rmdir()
 
 
-def _socket_folder() -> tempfile.TemporaryDirectory[str]:
-    """A new 0700 folder in which the path of a socket is short enough."""
-    from nri_scope.transport.sockets import UNIX_PATH_MAX
+def introduction(performance: Performance, ending: str) -> Iterator[str]:
+    """What is going to happen, and what it is not; ``ending``: what ends it."""
+    from nri_scope.recorder.display import moment, runtime
 
-    usual = tempfile.gettempdir()
-    fits = len(f"{usual}/nri-scope-12345678/nri.sock".encode()) <= UNIX_PATH_MAX
-    return tempfile.TemporaryDirectory(prefix="nri-scope-", dir=usual if fits else "/tmp")
+    session = performance.session
+    yield "This is what nri-scope shows of containers that come and go. There are none here:"
+    yield f"a recording of {runtime(session)}, made {moment(session.started_ns)[:10]},"
+    yield "is played through an emulated runtime into a real `nri-scope record`. The events are"
+    yield "what was sent then, the times are today's. Nothing on this machine is touched."
+    yield ""
+    seconds = math.ceil(performance.seconds)
+    yield f"{performance.count} events follow in about {seconds} s; {ending}."
+    yield ""
 
 
-class _Demo:
-    """One performance."""
-
-    def __init__(self, session: Session, stored: list[Stored], file: Path, speed: float) -> None:
-        from nri_scope.runtime import split_setup
-
-        self._session = session
-        self._setup, events = split_setup(stored)
-        self._events = list(events)
-        self._file = file
-        self._pace, self._seconds = watchable(self._events, speed)
-        self._stopped = False
-
-    async def perform(self) -> int:
-        """Play into a `record` in a process of its own; returns its exit status.
-
-        SIGINT and SIGTERM end it early.
-        """
-        import asyncio
-        import signal
-
-        from nri_scope.runtime import Runtime, play
-
-        async def performance(runtime: Runtime) -> None:
-            await runtime.wait_plugins(1)
-            await play(runtime, self._events, pace=self._pace)
-
-        async with asyncio.TaskGroup() as group:
-            with _socket_folder() as folder:
-                async with Runtime(self._setup) as runtime:
-                    socket = Path(folder) / "nri.sock"
-                    await runtime.listen(socket)
-                    playing = group.create_task(performance(runtime))
-                    for number in (signal.SIGINT, signal.SIGTERM):
-                        asyncio.get_running_loop().add_signal_handler(number, self._stop, playing)
-                    record = await _start_record(socket, self._file)
-                    ended = group.create_task(record.wait())
-                    ended.add_done_callback(lambda _: playing.cancel())
-                    await asyncio.wait({playing})
-            # That the runtime is gone ends a `record --once`.
-            await asyncio.wait({ended}, timeout=RECORD_ENDS)
-            if not ended.done():
-                record.kill()
-        return 0 if self._stopped else ended.result()
-
-    def _stop(self, playing: asyncio.Task[None]) -> None:
-        self._stopped = True
-        playing.cancel()
-
-    def introduction(self) -> Iterator[str]:
-        """What is going to happen, and what it is not."""
-        from nri_scope.recorder.display import moment, runtime
-
-        session = self._session
-        yield "This is what nri-scope shows of containers that come and go. There are none here:"
-        yield f"a recording of {runtime(session)}, made {moment(session.started_ns)[:10]},"
-        yield "is played through an emulated runtime into a real `nri-scope record`. The events are"
-        yield "what was sent then, the times are today's. Nothing on this machine is touched."
-        yield ""
-        seconds = math.ceil(self._seconds)
-        # Every event that `record` will show: the set-up has its Configure and Synchronize.
-        count = 1 + len(self._setup.synchronize("")) + len(self._events)
-        yield f"{count} events follow in about {seconds} s; ^C ends it earlier."
-        yield ""
-
-    def conclusion(self) -> Iterator[str]:
-        """Where the recording is and what can be done with it."""
-        if not self._file.exists():
-            yield "Nothing was recorded."
-            return
-        program, file = program_name(), shlex.quote(str(self._file.absolute()))
-        yield ""
-        yield "Ended early; what was played so far is in" if self._stopped else "This is now in"
-        yield f"  {file}"
-        yield "and every command can be tried on it:"
-        yield from _commands(
-            ("the log again", f"{program} log {file}"),
-            ("a part of it", f"{program} log {file} --where 'event:CreateContainer'"),
-            *(
-                ("a container in full, with its history", f"{program} show {file} {container}")
-                for container in _containers(self._file)[:1]
-            ),
-            ("counts, answering times, gaps and sizes", f"{program} stats {file}"),
-            ("any question, in SQL", f'{program} sql {file} "{QUERY}"'),
-        )
-        yield ""
-        yield "On a machine that runs containers:"
-        yield from _commands(
-            ("does NRI work here?", f"{program} doctor"),
-            ("record what really happens, until ^C", f"sudo {program} record --print text"),
-        )
+def conclusion(performance: Performance) -> Iterator[str]:
+    """Where the recording is and what can be done with it."""
+    made = performance.file
+    if not made.exists():
+        yield "Nothing was recorded."
+        return
+    program, file = program_name(), shlex.quote(str(made.absolute()))
+    yield ""
+    yield "Ended early; what was played so far is in" if performance.stopped else "This is now in"
+    yield f"  {file}"
+    yield "and every command can be tried on it:"
+    yield from _commands(
+        ("all of it, to browse", f"{program} tui {file}"),
+        ("the log again", f"{program} log {file}"),
+        ("a part of it", f"{program} log {file} --where 'event:CreateContainer'"),
+        *(
+            ("a container in full, with its history", f"{program} show {file} {container}")
+            for container in _containers(made)[:1]
+        ),
+        ("counts, answering times, gaps and sizes", f"{program} stats {file}"),
+        ("any question, in SQL", f'{program} sql {file} "{QUERY}"'),
+    )
+    yield ""
+    yield "On a machine that runs containers:"
+    yield from _commands(
+        ("does NRI work here?", f"{program} doctor"),
+        ("record what really happens, until ^C", f"sudo {program} record --print text"),
+    )
 
 
 def _commands(*commands: tuple[str, str]) -> Iterator[str]:
@@ -235,28 +224,6 @@ def _commands(*commands: tuple[str, str]) -> Iterator[str]:
         yield ""
         yield f"  # {comment}"
         yield f"  {words}"
-
-
-def watchable(events: Sequence[Stored], speed: float) -> tuple[Pace, float]:
-    """A pace at which the events can be followed but do not take too long; and the seconds."""
-    from nri_scope.runtime import Pace
-
-    def seconds(pace: Pace) -> float:
-        return sum(pace.pause(one.at_ns, other.at_ns) for one, other in pairwise(events))
-
-    pace = Pace(1.0, SHORTEST, LONGEST)
-    pace = Pace(speed * max(1.0, seconds(pace) / WHOLE), SHORTEST, LONGEST)
-    return pace, seconds(pace)
-
-
-async def _start_record(socket: Path, file: Path) -> asyncio.subprocess.Process:
-    import asyncio
-
-    # -P: a module in the current folder must not be taken for one of ours.
-    arguments = ["-P", "-m", "nri_scope", "record", "--socket", str(socket), "-o", str(file)]
-    return await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, "--once", "--print", "text", stdin=asyncio.subprocess.DEVNULL
-    )
 
 
 def _containers(file: Path) -> list[str]:

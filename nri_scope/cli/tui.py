@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nri_scope.logger.run import RecordOptions
     from nri_scope.nri.events import Event
     from nri_scope.recorder.filter import Filter
+    from nri_scope.tui.app import RecorderNews, ScopeApp
     from nri_scope.tui.model.config import Config
     from nri_scope.tui.recorder_process import RecorderProcess
 
@@ -195,22 +196,44 @@ def _run(
     theme: str | None,
     recorder: RecorderProcess | None,
 ) -> None:
-    from nri_scope.tui.app import ScopeApp
-
-    if not os.environ.get("NO_COLOR", "-"):
-        # https://no-color.org: set and not empty. Textual looks only whether it is set.
-        del os.environ["NO_COLOR"]
-    app = ScopeApp(
+    app = app_of(
         file,
-        live=recorder is not None,
+        config,
+        theme=theme,
         where=where,
-        keymap=config.keymap,
-        theme=theme or config.theme,
+        live=recorder is not None,
         recorder=recorder,
     )
     app.run()
     if app.failure is not None:
         raise app.failure
+
+
+def app_of(
+    file: Path,
+    config: Config,
+    *,
+    theme: str | None = None,
+    where: Filter | None = None,
+    live: bool = False,
+    recorder: RecorderNews | None = None,
+    badge: str = "",
+) -> ScopeApp:
+    """What shows ``file``, with the user's keys and theme; see `ScopeApp`."""
+    from nri_scope.tui.app import ScopeApp
+
+    if not os.environ.get("NO_COLOR", "-"):
+        # https://no-color.org: set and not empty. Textual looks only whether it is set.
+        del os.environ["NO_COLOR"]
+    return ScopeApp(
+        file,
+        live=live,
+        where=where,
+        keymap=config.keymap,
+        theme=theme or config.theme,
+        recorder=recorder,
+        badge=badge,
+    )
 
 
 def _print_keys(config: Config) -> None:

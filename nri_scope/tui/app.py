@@ -111,11 +111,13 @@ class ScopeApp(App[None], inherit_bindings=False):
         keymap: Keymap = DEFAULT,
         theme: str = "",
         recorder: RecorderNews | None = None,
+        badge: str = "",
         store: Store | None = None,
     ) -> None:
         """``live``: this program records the file, and ``recorder`` tells of it.
 
-        ``store``: the recording, where it is open already; it is closed in the end all the same.
+        ``badge``: a word for the title. ``store``: the recording, where it is open already; it is
+        closed in the end all the same.
         """
         super().__init__()
         if self.no_color:
@@ -133,6 +135,7 @@ class ScopeApp(App[None], inherit_bindings=False):
         self.work = Work()
         self._live = live
         self._recorder = recorder
+        self._badge = badge
         self._store = store
         self._trouble = ""
         self._finder = Finder(self)
@@ -173,7 +176,7 @@ class ScopeApp(App[None], inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         """The frame; what needs the recording comes once it is open."""
-        self._title_bar = TitleBar()
+        self._title_bar = TitleBar(self._badge)
         self.bar = FilterBar(self.keymap)
         self.status = StatusLine()
         self._nothing = Static(id="nothing", markup=False)
@@ -232,7 +235,7 @@ class ScopeApp(App[None], inherit_bindings=False):
         self.run_worker(self.marker.load(), group=MARKS_GROUP)
 
     def _follows(self) -> bool:
-        return self._live or self.store.facts.growing
+        return (self._live or self.store.facts.growing) and not self.work.recorder_ended
 
     async def on_unmount(self) -> None:
         """Close the recording."""

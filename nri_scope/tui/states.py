@@ -79,6 +79,8 @@ def status_words(view: View, position: int | None, listing: str, narrowed: str, 
         parts.append(f"looking through the recording: {work.part:.0%}, {_matches(view)} so far")
     elif narrowed:
         parts.append(f"{_matches(view)}: {narrowed}")
+    if work.recorder_ended:
+        parts.append(f"recording is over: {safe(work.recorder)}")
     if work.searching:
         parts.append(f"searching for {safe(work.searching, 40)} …")
     return " · ".join(parts)

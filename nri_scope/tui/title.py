@@ -13,11 +13,12 @@ _LEAST_RUNTIME = 12
 """Columns that are left to the runtime's name, whatever else there is to say."""
 
 
-def needed(facts: Facts) -> list[str]:
-    """What has to be said in any case, behind the runtime."""
+def needed(facts: Facts, badge: str = "") -> list[str]:
+    """What has to be said in any case, behind the runtime; ``badge`` first."""
     live = facts.kind == "live"
     being_recorded = facts.kind == "recording" and facts.growing
-    parts = ["being recorded" if being_recorded else safe(facts.kind)]
+    parts = [badge] if badge else []
+    parts.append("being recorded" if being_recorded else safe(facts.kind))
     if lost := lost_words(facts):
         parts.append(lost)
     if facts.damage:
@@ -45,9 +46,9 @@ def lost_words(facts: Facts) -> str:
     return f"{gaps}, {'at least ' if facts.lost_unknown else ''}{facts.lost:,} lost"
 
 
-def title(facts: Facts, width: int) -> str:
+def title(facts: Facts, width: int, badge: str = "") -> str:
     """One line of at most ``width`` columns; the file's name at the right, where it fits."""
-    runtime, parts = facts.runtime or "no runtime yet", needed(facts)
+    runtime, parts = facts.runtime or "no runtime yet", needed(facts, badge)
     room = width - columns("".join(f" · {part}" for part in parts))
     runtime = safe(runtime, max(_LEAST_RUNTIME, room))
     text = " · ".join([runtime, *parts])
@@ -71,8 +72,10 @@ class TitleBar(Widget):
     TitleBar:nocolor { text-style: reverse; }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, badge: str = "") -> None:
+        """``badge``: a word that is there all the time."""
         super().__init__()
+        self._badge = badge
         self._facts: Facts | None = None
 
     def show(self, facts: Facts) -> None:
@@ -85,4 +88,4 @@ class TitleBar(Widget):
         """The line."""
         if self._facts is None:
             return Text("nri-scope")
-        return Text(title(self._facts, self.size.width), no_wrap=True, end="")
+        return Text(title(self._facts, self.size.width, self._badge), no_wrap=True, end="")

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest
-from nri_scope.cli import demo
+from nri_scope.cli import demo, performance
 from nri_scope.cli.main import run
 from nri_scope.errors import UsageError
 from nri_scope.nri.methods import PLUGIN_SERVICE
@@ -26,10 +26,11 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
 from nri_scope.runtime import Stored
 from tests.runtime_role.captures import exchanges
+from tests.tui.terminal import needs_tmux, terminal
 
 PLAY = """
 from pathlib import Path
-from nri_scope.cli import demo
+from nri_scope.cli import demo, performance
 from nri_scope.cli.main import main
 demo.bundled_path = lambda: Path({path!r})
 main()
@@ -132,14 +133,15 @@ def test_demo_plays_and_names_commands_that_work(
     assert output.index("CreateContainer") < output.index("This is now in")
 
     named = commands(output)
-    assert [words[0] for words in named] == ["log", "log", "show", "stats", "sql", "doctor",
+    assert [words[0] for words in named] == ["tui", "log", "log", "show", "stats", "sql", "doctor",
                                              "record"]  # fmt: skip
     capfd.readouterr()
-    for words in named[:5]:
+    for words in named[:6]:
         assert str(file) in words
         assert run(words) == 0, words
         shown = capfd.readouterr()
-        assert shown.out and not shown.err
+        assert shown.out
+        assert not shown.err or words[0] == "tui"
 
 
 def test_output_can_be_named(start: Start, tmp_path: Path) -> None:
@@ -165,7 +167,7 @@ def test_record_that_cannot_record_ends_the_demo(start: Start, tmp_path: Path) -
     process = start("-o", str(tmp_path / "missing" / "demo.nriscope.db"))
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
-    why, then = errors.splitlines()
+    _, why, then = errors.splitlines()
     assert str(tmp_path / "missing") in why
     assert then == "nri-scope: record ended with status 2; it has said why"
     assert not list(tmp_path.iterdir())
@@ -193,6 +195,52 @@ def test_interrupted_demo_leaves_what_was_played(
     with Recording.open(file) as recording:
         assert "RunPodSandbox" in [event.event for event in recording.events()]
         assert len(recording.sessions()) == 1
+
+
+def test_without_a_terminal_it_prints_the_log_and_says_so(start: Start) -> None:
+    output, errors = start("--speed", "1000").communicate(timeout=60)
+    assert errors.startswith("demo: this is no terminal; this is its log instead\n")
+    assert "CreateContainer" in output
+
+
+@needs_tmux
+async def test_in_a_terminal_it_is_watched_while_it_is_played(tmp_path: Path) -> None:
+    command = "demo --speed 5 -o d.nriscope.db"
+    async with terminal(tmp_path, command, (150, 50)) as window:
+        await window.shows("containerd 1.7", " demo ", "being recorded", "following")
+        await window.shows("recording is over: all was played; q leaves", "34 of 34")
+        await window.press("q")
+        text = await window.shows("ended with 0", "doctor")
+    assert f"tui {tmp_path}/d.nriscope.db" in "".join(text.split("\n"))
+    assert "recorded 32 events in 1 session" in text
+    with Recording.open(tmp_path / "d.nriscope.db") as recording:
+        assert len(list(recording.events())) == 32 and not recording.gaps()
+
+
+@needs_tmux
+async def test_it_can_be_left_while_it_is_played(tmp_path: Path) -> None:
+    async with terminal(tmp_path, "demo --speed 0.1 -o d.nriscope.db", (100, 60)) as window:
+        await window.shows("being recorded", "RunPodSandbox")
+        await window.press("q")
+        await window.shows("q leaves", "Ended early; what was played so far is in", "ended with 0")
+    with Recording.open(tmp_path / "d.nriscope.db") as recording:
+        (session,) = recording.sessions()
+        assert session.ended_ns is not None
+
+
+@needs_tmux
+async def test_a_log_in_a_terminal_when_asked_for(tmp_path: Path) -> None:
+    command = "demo --log --speed 1000 -o d.nriscope.db"
+    async with terminal(tmp_path, command, (120, 90)) as window:
+        text = await window.shows("RemovePodSandbox", "This is now in", "ended with 0")
+    assert "^C ends it earlier" in text and "this is its log instead" not in text
+
+
+@needs_tmux
+async def test_a_recorder_that_fails_is_told_without_a_screen(tmp_path: Path) -> None:
+    async with terminal(tmp_path, "demo -o missing/d.nriscope.db") as window:
+        text = await window.shows("ended with 2")
+    assert "missing" in text and "record ended with status 2" in text
 
 
 def test_deep_temporary_folder_is_no_obstacle(start: Start, tmp_path: Path) -> None:
@@ -237,16 +285,16 @@ def stored_at(*seconds: float) -> list[Stored]:
 
 def test_pace_can_be_followed_and_does_not_bore() -> None:
     burst, day = stored_at(0, 0.001, 0.002), stored_at(0, 3600, 7200)
-    assert demo.watchable(burst, 1.0)[1] == pytest.approx(2 * demo.SHORTEST)
-    assert demo.watchable(day, 1.0)[1] == pytest.approx(2 * demo.LONGEST)
-    assert demo.watchable(burst, 2.0)[1] == pytest.approx(demo.SHORTEST)
-    assert demo.watchable([], 1.0)[1] == 0
+    assert performance.watchable(burst, 1.0)[1] == pytest.approx(2 * performance.SHORTEST)
+    assert performance.watchable(day, 1.0)[1] == pytest.approx(2 * performance.LONGEST)
+    assert performance.watchable(burst, 2.0)[1] == pytest.approx(performance.SHORTEST)
+    assert performance.watchable([], 1.0)[1] == 0
 
 
 def test_long_recording_is_played_faster() -> None:
     events = stored_at(*itertools.accumulate([0.001] * 500))
-    assert demo.watchable(events, 1.0)[1] == pytest.approx(demo.WHOLE)
-    assert demo.watchable(events, 3.0)[1] == pytest.approx(demo.WHOLE / 3)
+    assert performance.watchable(events, 1.0)[1] == pytest.approx(performance.WHOLE)
+    assert performance.watchable(events, 3.0)[1] == pytest.approx(performance.WHOLE / 3)
 
 
 def test_commands_call_us_as_we_were_called(
