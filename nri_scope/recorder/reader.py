@@ -387,7 +387,7 @@ class Recording:
         except RecordingError as error:
             raise RecordingError(self.path, error.problem, error.hint) from error
         self._objects = Objects(self._connection)
-        self._patience = Patience(self._connection, _size(self._real_path))
+        self._patience = Patience(self._connection, _size(self._connection))
         register(self._connection, self)
 
     def _refresh(self) -> bool:
@@ -456,9 +456,11 @@ def _parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | Non
         yield ordered[start : start + _PAGE]
 
 
-def _size(path: Path) -> int:
-    """Bytes of a file that is open, and may have been moved away since: 0 then."""
+def _size(connection: sqlite3.Connection) -> int:
+    """Bytes of an open recording, whatever has become of its file since; 0 if nobody can tell."""
     try:
-        return path.stat().st_size
-    except OSError:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+    except sqlite3.Error:
         return 0
+    return int(pages) * int(page)

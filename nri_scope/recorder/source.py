@@ -7,6 +7,7 @@ import errno
 import os
 import sqlite3
 import stat
+import tempfile
 from pathlib import Path
 
 from nri_scope.errors import RecordingError
@@ -52,14 +53,21 @@ def connect(path: Path, *, settled: bool) -> tuple[sqlite3.Connection, int]:
     """A read-only connection, checked and bounded, and the recording's own version.
 
     ``settled`` says that nobody writes to the file (`is_settled`), nor will. ``path`` must not be a
-    symbolic link. The connection has the temporary views ``events`` (`EVENTS_VIEW`) and ``log``,
-    which hide whatever the file has under these names. Raises RecordingError.
+    symbolic link. Of a bundle it is the recording in it. The connection has the temporary views
+    ``events`` (`EVENTS_VIEW`) and ``log``, which hide whatever the file has under these names.
+    Raises RecordingError.
     """
     _look_at(path)
     connection: sqlite3.Connection | None = None
     try:
         connection = _open(path, settled=settled)
-        version = check(connection, path)
+        try:
+            version = check(connection, path)
+        except sqlite3.DatabaseError as error:
+            if code_of(error) != sqlite3.SQLITE_NOTADB or not _is_zip(path):
+                raise
+            connection.close()
+            connection, version = _unpacked(path)
         if version < VERSION:
             old, connection = connection, upgraded_copy(connection, version)
             old.close()
@@ -72,6 +80,26 @@ def connect(path: Path, *, settled: bool) -> tuple[sqlite3.Connection, int]:
             raise
         raise explained(path, error) from error
     return connection, version
+
+
+def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
+    """The recording in the bundle ``path``, open, with nothing left of it in any folder."""
+    # Recordings are opened much more often than bundles.
+    from nri_scope.recorder.bundle.unpack import unpack
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
+            connection = _open(unpack(path, Path(folder)), settled=True)
+            try:
+                # Reads, so that SQLite has the file open when its name goes.
+                return connection, check(connection, path)
+            except BaseException:
+                connection.close()
+                raise
+    except OSError as error:
+        raise RecordingError(
+            path, f"it cannot be unpacked: {in_words(error)}", "set TMPDIR to another folder"
+        ) from error
 
 
 def _look_at(path: Path) -> None:
@@ -126,7 +154,7 @@ def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError
         return RecordingError(path, "damaged: text in it is not UTF-8", RECOVER)
     code = code_of(error)
     if code == sqlite3.SQLITE_NOTADB:
-        return _no_database(path)
+        return RecordingError(path, "not an nri-scope recording", GIVE_A_RECORDING)
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) and not is_settled(path):
         return RecordingError(
             path,
@@ -143,16 +171,10 @@ def _unreadable(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
     return RecordingError(path, words, way_to_read(words))
 
 
-def _no_database(path: Path) -> RecordingError:
+def _is_zip(path: Path) -> bool:
+    # SQLite says that it is none of its files: so nobody records to it, and it may be opened.
     try:
         with path.open("rb") as file:
-            start = file.read(4)
-    except OSError as error:
-        return _unreadable(path, error)
-    if start == b"PK\x03\x04":
-        return RecordingError(
-            path,
-            "a zip, not a recording",
-            "unpack it and give the *.nriscope.db that is in it",
-        )
-    return RecordingError(path, "not an nri-scope recording", GIVE_A_RECORDING)
+            return file.read(4) == b"PK\x03\x04"
+    except OSError:
+        return False

@@ -91,7 +91,7 @@ def other_database(path: Path, sound: Path) -> None:
         (folder, "a folder, not a recording; give a *.nriscope.db"),
         (empty, "empty, not a recording; give a *.nriscope.db"),
         (text, "not an nri-scope recording; give a *.nriscope.db that `nri-scope record` wrote"),
-        (bundle, "a zip, not a recording; unpack it"),
+        (bundle, "not a bundle, or damaged: it has no manifest.json; ask for it again"),
         (truncated, "damaged, or cut short; `sqlite3 FILE .dump` prints what can"),
         (newer, "version 99"),
         (other_database, "not an nri-scope recording"),

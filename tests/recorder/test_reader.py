@@ -235,7 +235,7 @@ class TestRefuses:
         path = tmp_path / "r.nriscope.zip"
         with zipfile.ZipFile(path, "w") as file:
             file.writestr("x", "y" * 1000)
-        self._says(path, "zip", "unpack it")
+        self._says(path, "not a bundle", "manifest.json")
 
     def test_another_programs_database(self, tmp_path: Path) -> None:
         path = tmp_path / "r.db"
