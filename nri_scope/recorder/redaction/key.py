@@ -24,7 +24,7 @@ def key_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def local_key(folder: Path | None = None) -> bytes:
-    """This user's key on this machine, made on first use. Raises UsageError.
+    """The user's key on this machine, made on first use. Raises UsageError.
 
     The file is readable for its owner alone. Whoever has it can find out by trying whether a token
     stands for a value that he guesses.

@@ -3,12 +3,44 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope.nri.methods import METHODS
+from nri_scope.oci.paths import pointer as joined
+from nri_scope.oci.paths import split
+from nri_scope.recorder.container_status import METHOD as CONTAINER_STATUS
+from nri_scope.recorder.container_status import SERVICE as CRI_SERVICE
+from nri_scope.recorder.container_status import asked_about
+from nri_scope.recorder.redaction import documents, finders, messages, values
+from nri_scope.recorder.redaction.assignments import assignments
+from nri_scope.recorder.redaction.engine import Engine
 from nri_scope.recorder.redaction.kind import Kind
-from nri_scope.recorder.redaction.known import Original
+from nri_scope.recorder.redaction.known import Original, Strength
 from nri_scope.recorder.redaction.rules import Rules
 from nri_scope.recorder.redaction.tally import Tally
+from nri_scope.recorder.redaction.tokens import is_token
+
+_FINDERS = (
+    documents.document,
+    finders.formats,
+    finders.urls,
+    finders.headers,
+    assignments,
+    finders.mails,
+    finders.addresses,
+    finders.users,
+    finders.packed,
+    finders.random_looking,
+    finders.hosts,
+)
+_KEY_FINDERS = (finders.formats, finders.mails)
+_WORD = re.compile(r"[A-Za-z]{1,40}|[0-9]{1,9}")
+_NUMBERED = re.compile(r"(.*?)((?:#[0-9]{1,9})?)", re.DOTALL)
+_PLUGIN = re.compile(r"([0-9]{2}-)(.*)", re.DOTALL)
 
 
 class Redactor:
@@ -23,20 +55,43 @@ class Redactor:
     there is one pass, and a secret is replaced from the moment when it is known.
     """
 
-    tally: Tally
-
     def __init__(self, rules: Rules, key: bytes) -> None:
         """``key`` has 32 bytes and is written nowhere."""
-        self.tally = Tally()
+        self.rules = rules
+        self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS)
+        if self._engine.is_on("nodes"):
+            for node in (*rules.nodes, os.uname().nodename):
+                self._engine.known.add(node, "nodes", Strength.NAME)
+
+    @property
+    def tally(self) -> Tally:
+        """How many values which rule replaced, and where."""
+        return self._engine.tally
+
+    # -- the first pass ---------------------------------------------------------------------
 
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
         """See an event's messages before any of them is changed. Counts nothing."""
+        self._engine.is_counting = False
+        try:
+            self.request(method, request, service=service)
+            self.reply(method, reply, service=service)
+        finally:
+            self._engine.is_counting = True
 
     def learn_text(self, text: str) -> None:
         """See a text from a table (status message, end reason, note), likewise."""
+        self._engine.is_counting = False
+        try:
+            self.text(text)
+        finally:
+            self._engine.is_counting = True
 
     def learn_name(self, kind: Kind, text: str) -> None:
         """See a name from a table, likewise."""
+        values.show(self._engine, kind, text)
+
+    # -- messages ---------------------------------------------------------------------------
 
     def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
         """A request's payload by the RPC's name; ``service`` as `Captured` has it.
@@ -44,27 +99,98 @@ class Redactor:
         Requests of NRI, and those to the CRI that a recording holds. What is malformed or of an
         unknown method is replaced as a whole by a token, since nobody can know what is in it.
         """
-        return message
+        if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
+            # Its bytes are an id and nothing else, or no such question.
+            return message if asked_about(message) is not None else self._opaque(message, "request")
+        known = METHODS.get(method)
+        if known is None or (service and service != known.service):
+            return self._opaque(message, "request")
+        return self._message(known.request, message, "request")
 
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
         """The payload of the answer, likewise."""
-        return message
+        if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
+            return self._container_status(message)
+        known = METHODS.get(method)
+        if known is None or (service and service != known.service):
+            return self._opaque(message, "reply")
+        return self._message(known.reply, message, "reply")
+
+    def _message(self, kind: type[Message], content: bytes, place: str) -> bytes:
+        if not content:
+            return content
+        try:
+            message = kind.FromString(content)
+        except DecodeError:
+            return self._opaque(content, place)
+        messages.redact(self._engine, message, "")
+        # Also where nothing was replaced: bytes may hold what a message does not, such as the
+        # first of two values of one field.
+        return message.SerializeToString(deterministic=True)
+
+    def _container_status(self, content: bytes) -> bytes:
+        if not content:
+            return content
+        read = documents.parsed(content)
+        if not isinstance(read, dict):
+            return self._opaque(content, "reply")
+        documents.show(self._engine, read)
+        given = documents.walk(self._engine, read, "", "", 0)
+        return content if given == read else documents.dumped(given).encode()
+
+    def _opaque(self, content: bytes, place: str) -> bytes:
+        if not content or not self._engine.is_on("unreadable"):
+            return content
+        # One character for each byte: distinct contents stay distinct.
+        text = content.decode("latin-1")
+        if is_token(text):
+            return content
+        return self._engine.put("unreadable", text, Strength.PRIVATE, place).encode()
+
+    # -- texts and names --------------------------------------------------------------------
 
     def text(self, text: str, place: str = "text") -> str:
         """Words for people: status messages, end reasons, notes, reasons of gaps.
 
         ``place`` is for the tally, e.g. ``event.status_message``.
         """
-        return text
+        return self._engine.text(text, place)
 
     def name(self, kind: Kind, text: str) -> str:
         """A name as tables have it; equal to what became of it in the messages."""
-        return text
+        place = f"{kind}.name"
+        numbered = _PLUGIN.fullmatch(text) if kind is Kind.PLUGIN else None
+        if numbered is not None:
+            return numbered[1] + values.name(self._engine, kind, numbered[2], place)
+        return values.name(self._engine, kind, text, place)
+
+    def id(self, text: str) -> str:
+        """A pod's or container's id or UID as tables have it, likewise."""
+        return values.identity(self._engine, text, "id") if text else text
 
     def path(self, pointer: str) -> str:
         """An OCI path as in `Event.changed`: keys in it become what they became in the messages."""
-        return pointer
+        keys = split(pointer)
+        if not keys or all(_WORD.fullmatch(key) for key in keys):
+            return pointer
+        engine = self._engine
+        given = ""
+        for number, key in enumerate(keys):
+            match = _NUMBERED.fullmatch(key)
+            bare, count = (match[1], match[2]) if match is not None else (key, "")
+            if number == 0 or _WORD.fullmatch(key):
+                shown = key if _WORD.fullmatch(key) else engine.key(key, "event.changed")
+            elif keys[:2] == ("process", "env") or keys[number - 1] == "env":
+                shown = values.variable_name(engine, bare, "event.changed") + count
+            elif keys[0] in {"mounts", "hooks"} or keys[:2] == ("linux", "devices"):
+                shown = engine.text(bare, "event.changed") + count
+            else:
+                shown = engine.key(bare, "event.changed") + count
+            given = joined(given, shown)
+        return given
+
+    # -- what was replaced ------------------------------------------------------------------
 
     def originals(self) -> Iterator[Original]:
         """Everything replaced so far, for the scan of what was written."""
-        return iter(())
+        return self._engine.known.originals()

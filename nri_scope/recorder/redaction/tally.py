@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _PLACES = 1_000
-"""Names of containers' variables are part of a place: a stranger's recording may have any number."""
+"""Names of containers' variables are part of a place: a stranger's recording may have many."""
 
 
 @dataclass(frozen=True, slots=True)

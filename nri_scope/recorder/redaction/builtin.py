@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules that are there without a file of rules, each with a name to switch it by."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class BuiltIn(NamedTuple):
+    """One rule, or what a token in the report is counted under."""
+
+    name: str
+    about: str
+    """What it replaces, in Markdown; a row of the table in docs/redaction.md."""
+    is_on: bool = True
+    """Whether it is asked when no file of rules says otherwise."""
+
+
+BUILT_IN = (
+    BuiltIn(
+        "credential-keys",
+        "values whose key names a credential (`DB_PASSWORD`, `--api-key=…`, `--token …`, "
+        "`password: …`): in variables, arguments, annotations, labels, mount options, JSON, text",
+    ),
+    BuiltIn(
+        "credential-formats",
+        "text that has the form of a credential: private keys (PEM), JSON Web Tokens, keys and "
+        "tokens of well-known services, password hashes",
+    ),
+    BuiltIn("url-passwords", "user and password in a URL (`postgres://user:password@host/`)"),
+    BuiltIn("auth-headers", "what follows `Authorization:`, `Bearer`, `Basic`, `Cookie:`"),
+    BuiltIn(
+        "random-looking",
+        "20 characters or more that mix capitals, small letters and digits as only chance does",
+    ),
+    BuiltIn(
+        "env-values",
+        "values of environment variables, of containers and of hooks, but for those that are "
+        "plain or known to be harmless (see below)",
+    ),
+    BuiltIn(
+        "secret-annotations",
+        "values of annotations that copy whole manifests, Secrets included "
+        "(`kubectl.kubernetes.io/last-applied-configuration`)",
+    ),
+    BuiltIn(
+        "personal-keys",
+        "values of annotations, labels and JSON whose key names a person (`owner`, `contact`, "
+        "`email`, `user`, `created-by` …)",
+    ),
+    BuiltIn("emails", "mail addresses"),
+    BuiltIn(
+        "addresses",
+        "IP addresses, also with a port or a prefix length; loopback, unspecified and broadcast "
+        "addresses and netmasks stay",
+    ),
+    BuiltIn(
+        "host-names",
+        "host names with a dot in them and a known ending (`db.example.net`, `node1.corp`); those "
+        "of public registries and projects, `example.com` and names inside of the cluster "
+        "(`.svc`, `.cluster.local`) stay",
+    ),
+    BuiltIn("user-paths", "the user's name in `/home/…`, `/Users/…` and `C:\\Users\\…`"),
+    BuiltIn(
+        "registries",
+        "the host in an image's reference, unless it is a public registry; repository, tag and "
+        "digest stay",
+    ),
+    BuiltIn(
+        "unknown-fields",
+        "fields of messages that this version of nri-scope does not know: they are **removed**, "
+        "since nobody can tell what is in them",
+    ),
+    BuiltIn(
+        "unreadable",
+        "whole messages that are malformed or of an unknown method, and the CRI's answers that are "
+        "no JSON: one token each",
+    ),
+    BuiltIn("namespaces", "names of namespaces, but for `default` and `kube-*`", is_on=False),
+    BuiltIn(
+        "nodes",
+        "this machine's name, names of nodes in the file of rules, and what variables and options "
+        "call the node's name (`NODE_NAME`, `--hostname-override=…`)",
+        is_on=False,
+    ),
+    BuiltIn("pods", "names of pods", is_on=False),
+    BuiltIn("containers", "names of containers", is_on=False),
+)
+
+NAMES = tuple(rule.name for rule in BUILT_IN)
+ON = frozenset(rule.name for rule in BUILT_IN if rule.is_on)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON: specs and configurations as runtimes tell them, and whatever annotations hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, cast
+
+from nri_scope.recorder.redaction import values
+from nri_scope.recorder.redaction.harmless import is_plain
+from nri_scope.recorder.redaction.keys import names_credential, names_person
+from nri_scope.recorder.redaction.kind import Kind
+from nri_scope.recorder.redaction.known import Strength
+
+if TYPE_CHECKING:
+    from nri_scope.recorder.plain import Plain
+    from nri_scope.recorder.redaction.engine import Engine
+
+MAX_NESTING = 100
+"""Deeper than any spec; what is below is replaced as a whole."""
+
+_ENV = frozenset({"env", "envs", "environment"})
+_ARGS = frozenset({"args", "command", "cmd", "entrypoint", "argv"})
+_KEYED = frozenset({"annotations", "labels", "podannotations", "matchlabels"})
+_IMAGES = frozenset({"image", "imageref", "image_ref", "imagename", "user_specified_image"})
+_HOSTS = frozenset({"hostname", "host_name"})
+_ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]{1,100}")
+
+
+def document(engine: Engine, text: str, place: str, depth: int) -> str:
+    """A finder: what is found in a text that is JSON."""
+    begin = text.lstrip()[:1]
+    if begin not in {"{", "["}:
+        return text
+    read = parsed(text)
+    if read is None:
+        return text
+    given = walk(engine, read, place, "", depth)
+    return text if given == read else dumped(given)
+
+
+def parsed(text: str | bytes) -> Plain:
+    """The object or array that a text is; None where it is none, or would lose something."""
+    try:
+        read = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return cast("Plain", read) if isinstance(read, dict | list) else None
+
+
+def dumped(value: Plain) -> str:
+    """As JSON in one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def walk(engine: Engine, value: Plain, place: str, key: str, depth: int, level: int = 0) -> Plain:
+    """``value`` with tokens in it; ``key`` is the one that it is the value of."""
+    if level > MAX_NESTING:
+        return engine.put("unreadable", dumped(value), Strength.PRIVATE, place)
+    match value:
+        case str():
+            return _string(engine, value, place, key, depth)
+        case dict():
+            return _object(engine, value, place, key, depth, level)
+        case list():
+            return _array(engine, value, place, key, depth, level)
+        case bool() | None:
+            return value
+        case _:
+            if engine.is_on("credential-keys") and names_credential(key) and len(str(value)) > 3:
+                return engine.put("credential-keys", str(value), Strength.SECRET, place)
+            return value
+
+
+def _object(
+    engine: Engine, value: dict[str, Plain], place: str, key: str, depth: int, level: int
+) -> Plain:
+    pair = _pair(engine, value, place, key)
+    if pair is not None:
+        return pair
+    kind = key.lower()
+    given: dict[str, Plain] = {}
+    for name, member in value.items():
+        shown = engine.key(name, place)
+        where = f"{place}.{shown}" if place else shown
+        if isinstance(member, str) and kind in _KEYED:
+            given[shown] = values.keyed_value(engine, name, member, where)
+        elif isinstance(member, str) and kind in _ENV:
+            given[shown] = values.variable_value(engine, name, member, where)
+        else:
+            given[shown] = walk(engine, member, where, name, depth, level + 1)
+    return given
+
+
+def _pair(engine: Engine, value: dict[str, Plain], place: str, key: str) -> Plain:
+    """A variable as ``{"name": …, "value": …}``; None for any other object."""
+    for of in "name", "key", "Name", "Key":
+        name = value.get(of)
+        content = value.get("value", value.get("Value"))
+        if isinstance(name, str) and isinstance(content, str) and len(value) == 2:
+            if key.lower() in _ENV or _ENV_NAME.fullmatch(name):
+                shown = values.variable_name(engine, name, place)
+                given = values.variable_value(engine, name, content, f"{place}.{shown}")
+            else:
+                shown = engine.key(name, place)
+                given = values.keyed_value(engine, name, content, f"{place}.{shown}")
+            return {member: shown if member == of else given for member in value}
+    return None
+
+
+def _array(
+    engine: Engine, value: list[Plain], place: str, key: str, depth: int, level: int
+) -> Plain:
+    kind = key.lower()
+    texts = [member for member in value if isinstance(member, str)]
+    if texts and len(texts) == len(value):
+        if kind in _ENV:
+            return [values.variable(engine, text, place) for text in texts]
+        if kind in _ARGS:
+            return list(values.arguments(engine, texts, place))
+    return [walk(engine, member, place, key, depth, level + 1) for member in value]
+
+
+def _string(engine: Engine, value: str, place: str, key: str, depth: int) -> str:
+    kind = key.lower()
+    if kind in _IMAGES:
+        return values.image(engine, value, place)
+    if kind in _HOSTS:
+        return _hostname(engine, value, place)
+    if key:
+        given = values.keyed_text(engine, key, value, place)
+        if given is not None:
+            return given
+        if names_person(key) and engine.is_on("personal-keys") and not is_plain(value):
+            return engine.whole("personal-keys", value, Strength.PRIVATE, place)
+    return engine.text(value, place, depth + 1)
+
+
+def _hostname(engine: Engine, value: str, place: str) -> str:
+    if engine.known.is_shown(value) or not engine.is_on("host-names"):
+        return values.name(engine, Kind.NODE, value, place)
+    return engine.put("host-names", value, Strength.PRIVATE, place)
+
+
+def _once(pairs: list[tuple[str, Plain]]) -> dict[str, Plain]:
+    read = dict(pairs)
+    if len(read) != len(pairs):
+        # What stands first would not be looked at, and still be there.
+        raise ValueError("one key twice")
+    return read
+
+
+def _refuse(constant: str) -> Plain:
+    # Python reads NaN and the like, which JSON does not know.
+    raise ValueError(constant)
+
+
+def show(engine: Engine, status: dict[str, Plain]) -> None:
+    """Take note of names that stay visible, from a container's verbose status."""
+    for part in "runtimeSpec", "config":
+        spec = status.get(part)
+        if not isinstance(spec, dict):
+            continue
+        for of in "annotations", "labels":
+            mapping = spec.get(of)
+            if isinstance(mapping, dict):
+                values.show_keyed(
+                    engine,
+                    {key: text for key, text in mapping.items() if isinstance(text, str)},
+                )

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all parts of redaction share: rules, what is known, the count, and the way of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nri_scope.recorder.redaction.harmless import HOSTS
+from nri_scope.recorder.redaction.known import Known, Strength
+from nri_scope.recorder.redaction.patterns import compiled, glob
+from nri_scope.recorder.redaction.rules import Action, Rule, Rules
+from nri_scope.recorder.redaction.tally import Tally
+from nri_scope.recorder.redaction.tokens import Tokens, is_token
+
+MAX_DEPTH = 4
+"""Of texts in texts: JSON in base64 in JSON."""
+_ROUNDS = 6
+_CACHED = 20_000
+_CACHED_LENGTH = 16_384
+
+Finder = Callable[["Engine", str, str, int], str]
+"""Gives a text with tokens in it: engine, text, place, depth."""
+
+
+class Engine:
+    """Rules at work, and what was found so far.
+
+    ``finders`` are asked for texts, in their order, until nothing changes any more;
+    ``key_finders`` for keys, which are to stay what programs look for.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        key: bytes,
+        finders: tuple[Finder, ...],
+        key_finders: tuple[Finder, ...],
+    ) -> None:
+        self.rules = rules
+        self.known = Known(Tokens(key))
+        self.tally = Tally()
+        self.is_counting = True
+        self._finders = finders
+        self._key_finders = key_finders
+        self._hosts = [compiled(glob(host.lower())) for host in (*HOSTS, *rules.hosts)]
+        self._values = frozenset(rules.values)
+        # Found within a text that will be remembered, with what was found in it.
+        self._found: list[str] | None = None
+        self._remembered: dict[tuple[str, bool, tuple[Rule, ...]], tuple[str, tuple[str, ...]]] = {}
+        self._remembered_at = -1
+
+    def is_on(self, rule: str) -> bool:
+        """Whether a rule of `builtin` is asked."""
+        return rule in self.rules.on
+
+    def hit(self, rule: str, place: str) -> None:
+        """Count one replacement."""
+        if self._found is not None:
+            self._found.append(rule)
+        elif self.is_counting:
+            self.tally.add(rule, place)
+
+    def put(self, rule: str, value: str, strength: Strength, place: str) -> str:
+        """The token for ``value``, which is not one; counted."""
+        if not value or is_token(value) or value in self._values:
+            return value
+        self.hit(rule, place)
+        token = self.known.add(value, rule, strength)
+        bare = value.strip()
+        if bare != value and bare:
+            self.known.add(bare, rule, strength)
+        return token
+
+    def whole(self, rule: str, value: str, strength: Strength, place: str) -> str:
+        """The same for a value that may have others in it, which will be known then as well."""
+        if not value or is_token(value):
+            return value
+        found, self._found = self._found, []
+        try:
+            self.text(value, place)
+        finally:
+            self._found = found
+        return self.put(rule, value, strength, place)
+
+    def is_allowed_host(self, host: str) -> bool:
+        """Whether a host's name may be shown."""
+        host = host.lower().rstrip(".")
+        return any(pattern.fullmatch(host) is not None for pattern in self._hosts)
+
+    # -- the user's rules -------------------------------------------------------------------
+
+    def asked(self, place: str, key: str) -> tuple[Rule, ...]:
+        """The user's rules for a value, those with a key only if it has one."""
+        rules = self.rules.rules
+        return tuple(rule for rule in rules if rule.fits(place, key)) if rules else ()
+
+    def by_user(self, value: str, place: str, key: str = "") -> str | None:
+        """What the user's rules make of a value; None where they do not say."""
+        if value in self._values:
+            self.known.show(value)
+            return value
+        for rule in self.asked(place, key):
+            pattern = rule.pattern
+            if rule.action is Action.KEEP:
+                if pattern is None or pattern.search(value) is not None:
+                    self.known.show(value)
+                    return value
+            elif pattern is None and (rule.key or rule.path):
+                return self.whole(rule.name, value, Strength.SECRET, place)
+        return None
+
+    # -- texts ------------------------------------------------------------------------------
+
+    def text(self, text: str, place: str, depth: int = 0) -> str:
+        """``text`` with tokens in place of what is found in it."""
+        return self._remember(text, place, depth, is_key=False)
+
+    def key(self, key: str, place: str) -> str:
+        """The same for a key, or a name: only what surely is a secret is looked for."""
+        return self._remember(key, place, 0, is_key=True)
+
+    def _remember(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
+        if not text or is_token(text):
+            return text
+        if depth > MAX_DEPTH:
+            # Who packs so deep hides something.
+            return self.put("unreadable", text, Strength.PRIVATE, place)
+        if self._remembered_at != self.known.generation or len(self._remembered) > _CACHED:
+            self._remembered.clear()
+            self._remembered_at = self.known.generation
+        question = (text, is_key, self.asked(place, ""))
+        answer = self._remembered.get(question)
+        if answer is None:
+            found, self._found = self._found, []
+            try:
+                given = self._redacted(text, place, depth, is_key=is_key)
+                answer = (given, tuple(self._found))
+            finally:
+                self._found = found
+            if len(text) <= _CACHED_LENGTH and self._remembered_at == self.known.generation:
+                self._remembered[question] = answer
+        for rule in answer[1]:
+            self.hit(rule, place)
+        return answer[0]
+
+    def _redacted(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            # Half of a surrogate pair, which only JSON can have.
+            return self.put("unreadable", text, Strength.PRIVATE, place)
+        finders = self._key_finders if is_key else self._finders
+        # A token may complete what was not found before, and one secret make another one known.
+        for _ in range(_ROUNDS):
+            before = text, self.known.generation
+            if not is_key and (self.rules.rules or self._values):
+                given = self.by_user(text, place)
+                if given is not None:
+                    return given
+                for asked in self.asked(place, ""):
+                    if asked.pattern is not None and asked.action is Action.REPLACE:
+                        text = self.replaced(asked, text, place)
+            for find in finders:
+                text = find(self, text, place, depth)
+            text, rules = self.known.replace(text)
+            for rule in rules:
+                self.hit(rule, place)
+            if (text, self.known.generation) == before:
+                break
+        return text
+
+    def replaced(self, rule: Rule, text: str, place: str) -> str:
+        """``text`` with tokens in place of what a user's rule finds in it."""
+        pattern = rule.pattern
+        assert pattern is not None
+        pieces: list[str] = []
+        at = 0
+        for match in pattern.finditer(text):
+            group = 1 if pattern.groups and match[1] is not None else 0
+            start, end = match.start(group), match.end(group)
+            if start < at or start == end:
+                continue
+            pieces += text[at:start], self.put(rule.name, text[start:end], Strength.SECRET, place)
+            at = end
+        return "".join((*pieces, text[at:]))

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NRI's messages, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    MutableSequence,
+)
+from typing import TYPE_CHECKING, cast
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.recorder.redaction import values
+from nri_scope.recorder.redaction.kind import Kind
+
+if TYPE_CHECKING:
+    from nri_scope.recorder.redaction.engine import Engine
+
+_Map = MutableMapping[str | int, str | Message]
+Text = Callable[["Engine", str, str], str]
+
+
+def _text(engine: Engine, text: str, place: str) -> str:
+    return engine.text(text, place)
+
+
+def _key(engine: Engine, text: str, place: str) -> str:
+    return engine.key(text, place)
+
+
+def _name(kind: Kind) -> Text:
+    return lambda engine, text, place: values.name(engine, kind, text, place)
+
+
+def _removal(treat: Text) -> Text:
+    """For keys that a leading dash marks as to be removed."""
+
+    def treated(engine: Engine, text: str, place: str) -> str:
+        return (
+            "-" + treat(engine, text[1:], place) if text[:1] == "-" else treat(engine, text, place)
+        )
+
+    return treated
+
+
+_PATH = _removal(_text)
+_TREATED: dict[str, Text] = {
+    "PodSandbox.id": values.identity,
+    "PodSandbox.uid": values.identity,
+    "PodSandbox.name": _name(Kind.POD),
+    "PodSandbox.namespace": _name(Kind.NAMESPACE),
+    "Container.id": values.identity,
+    "Container.pod_sandbox_id": values.identity,
+    "Container.name": _name(Kind.CONTAINER),
+    "Container.env": values.variable,
+    "Hook.env": values.variable,
+    "Mount.destination": _PATH,
+    "LinuxDevice.path": _PATH,
+    "LinuxNamespace.type": _PATH,
+    "CDIDevice.name": _key,
+    "Image.name": values.image,
+    "Image.digest": _key,
+    "Image.config_digest": _key,
+    "ContainerUpdate.container_id": values.identity,
+    "ContainerEviction.container_id": values.identity,
+    "PluginInstance.name": _name(Kind.PLUGIN),
+    "PluginInstance.index": _key,
+    "RegisterPluginRequest.plugin_name": _name(Kind.PLUGIN),
+    "RegisterPluginRequest.plugin_idx": _key,
+    "ConfigureRequest.runtime_name": _name(Kind.RUNTIME),
+    "ConfigureRequest.runtime_version": _key,
+}
+"""Fields of text that are treated in a way of their own; all others are free text."""
+_LISTS: dict[str, Callable[[Engine, list[str], str], list[str]]] = {
+    "Container.args": values.arguments,
+    "Hook.args": values.arguments,
+    "ContainerAdjustment.args": values.arguments,
+}
+_KEYED = frozenset(
+    {
+        "PodSandbox.labels",
+        "PodSandbox.annotations",
+        "Container.labels",
+        "Container.annotations",
+        "ContainerAdjustment.annotations",
+    }
+)
+_ROOTS = {"PodSandbox": "pod", "Container": "container", "ContainerAdjustment": "adjust"}
+
+
+def redact(engine: Engine, message: Message, place: str) -> None:
+    """Put tokens into ``message``; ``place`` is what its fields are told by."""
+    _drop_unknown(engine, message, place)
+    for pod, container in _subjects(message):
+        _show(engine, pod, container)
+    _fields(engine, message, place)
+
+
+def _drop_unknown(engine: Engine, message: Message, place: str) -> None:
+    if not engine.is_on("unknown-fields"):
+        return
+    before = message.ByteSize()
+    if before:
+        message.DiscardUnknownFields()
+        if message.ByteSize() != before:
+            engine.hit("unknown-fields", place)
+
+
+def _subjects(message: Message) -> Iterator[tuple[api.PodSandbox | None, api.Container | None]]:
+    """Pods and containers, which have the names that stay visible."""
+    match message:
+        case api.PodSandbox():
+            yield message, None
+        case api.Container():
+            yield None, message
+        case api.SynchronizeRequest():
+            for pod in message.pods:
+                yield pod, None
+            for container in message.containers:
+                yield None, container
+        case _:
+            for field, value in message.ListFields():
+                if field.name == "pod":
+                    yield cast("api.PodSandbox", value), None
+                elif field.name == "container":
+                    yield None, cast("api.Container", value)
+
+
+def _show(engine: Engine, pod: api.PodSandbox | None, container: api.Container | None) -> None:
+    if pod is not None:
+        values.show(engine, Kind.NAMESPACE, pod.namespace)
+        values.show(engine, Kind.POD, pod.name)
+        values.show(engine, None, pod.id)
+        values.show(engine, None, pod.uid)
+        values.show_keyed(engine, pod.labels)
+        values.show_keyed(engine, pod.annotations)
+    if container is not None:
+        values.show(engine, Kind.CONTAINER, container.name)
+        values.show(engine, None, container.id)
+        values.show_keyed(engine, container.labels)
+        values.show_keyed(engine, container.annotations)
+        if container.image.name:
+            values.show_image(engine, container.image.name)
+
+
+def _fields(engine: Engine, message: Message, place: str) -> None:
+    kind = message.DESCRIPTOR.name
+    place = _ROOTS.get(kind, place)
+    if isinstance(message, api.KeyValue):
+        shown = _removal(values.variable_name)(engine, message.key, place)
+        name = message.key.removeprefix("-")
+        message.value = values.variable_value(
+            engine, name, message.value, f"{place}.{shown.removeprefix('-')}"
+        )
+        message.key = shown
+        return
+    if isinstance(message, api.CompoundFieldOwners):
+        _owners(engine, message, place)
+        return
+    for field, value in message.ListFields():
+        where = f"{place}.{field.name}" if place else field.name
+        full = f"{kind}.{field.name}"
+        if _is_map(field):
+            _map(engine, cast("_Map", value), field, full, where)
+        elif isinstance(value, Message):
+            _fields(engine, value, where)
+        elif isinstance(value, str):
+            given = _TREATED.get(full, _text)(engine, value, where)
+            if given != value:
+                setattr(message, field.name, given)
+        elif field.message_type is not None:
+            for child in cast("Iterable[Message]", value):
+                _fields(engine, child, where)
+        elif field.type == FieldDescriptor.TYPE_STRING:
+            _list(engine, cast("MutableSequence[str]", value), full, where)
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    kind = field.message_type
+    return kind is not None and kind.GetOptions().map_entry
+
+
+def _list(engine: Engine, content: MutableSequence[str], full: str, place: str) -> None:
+    texts = list(content)
+    whole = _LISTS.get(full)
+    treat = _TREATED.get(full, _text)
+    given = (
+        [treat(engine, text, place) for text in texts]
+        if whole is None
+        else whole(engine, texts, place)
+    )
+    if given != texts:
+        content[:] = given
+
+
+def _map(engine: Engine, content: _Map, field: FieldDescriptor, full: str, place: str) -> None:
+    entry = field.message_type
+    assert entry is not None
+    if full in _KEYED:
+        given = values.keyed(engine, cast("Mapping[str, str]", content), place)
+        if given is not None:
+            content.clear()
+            content.update(given)
+        return
+    has_text_keys = entry.fields_by_name["key"].type == FieldDescriptor.TYPE_STRING
+    for key in sorted(content):
+        shown = _removal(_key)(engine, str(key), place) if has_text_keys else key
+        value = content[key]
+        where = f"{place}.{shown}"
+        if isinstance(value, Message):
+            _fields(engine, value, where)
+            if shown != key:
+                cast("Message", content[shown]).CopyFrom(value)
+        else:
+            text = engine.text(value, where)
+            if shown != key or text != value:
+                content[shown] = text
+        if shown != key:
+            del content[key]
+
+
+def _owners(engine: Engine, message: api.CompoundFieldOwners, place: str) -> None:
+    """Owners by the key of what they own, as that key is shown elsewhere."""
+    field = place.rpartition(".")[2]
+    treat = _OWNED.get(field, _key)
+    owners = dict(message.owners)
+    given = {
+        _removal(treat)(engine, key, place): engine.key(owner, place)
+        for key, owner in owners.items()
+    }
+    if given != owners:
+        message.owners.clear()
+        message.owners.update(given)
+
+
+_OWNED: dict[str, Text] = {
+    str(int(api.Mounts)): _text,
+    str(int(api.Devices)): _text,
+    str(int(api.Env)): values.variable_name,
+}

@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values whose place says what they are: variables, arguments, annotations, options, images."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from nri_scope.recorder.redaction.finders import address
+from nri_scope.recorder.redaction.harmless import (
+    ENV_NAMES,
+    NAMESPACES,
+    REGISTRIES,
+    SHOWN_LABELS,
+    is_plain,
+    is_plain_path,
+)
+from nri_scope.recorder.redaction.keys import names_credential, names_node, names_person
+from nri_scope.recorder.redaction.kind import Kind
+from nri_scope.recorder.redaction.known import Strength
+from nri_scope.recorder.redaction.patterns import compiled, glob
+from nri_scope.recorder.redaction.tokens import address_of, is_token
+
+if TYPE_CHECKING:
+    import re2
+
+    from nri_scope.recorder.redaction.engine import Engine
+
+_ENV_NAME = re.compile(r"-?[A-Za-z_][A-Za-z0-9_.-]{0,200}")
+_CONSTANT = re.compile(r"[A-Z_][A-Z0-9_]{0,60}")
+# tcp://10.0.0.1:443, [::1]:80, 10.0.0.0/16
+_ENDPOINT = re.compile(r"(?:[a-z]{2,5}://)?\[?([0-9A-Fa-f.:]+?)\]?(?::[0-9]{1,5})?(?:/[0-9]{1,3})?")
+_REFERENCE = re.compile(r"\$\([A-Za-z0-9_.-]+\)|\$\{[^}\s]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
+_OPTION = re.compile(r"(--?[A-Za-z][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
+_FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
+_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
+_LOGIN = re.compile(r"([^\s:/]+):(\S+)")
+# Programs that take a password right after -p.
+_SHORT_P = frozenset({"mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "sshpass"})
+_MANIFESTS = frozenset(
+    {
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "objectset.rio.cattle.io/applied",
+        "kopf.zalando.org/last-handled-configuration",
+    }
+)
+_SWITCHES = {Kind.POD: "pods", Kind.NAMESPACE: "namespaces", Kind.CONTAINER: "containers"}
+
+_KNOWN_KEYS: dict[str, Kind | str] = {
+    "io.kubernetes.pod.name": Kind.POD,
+    "io.kubernetes.pod.namespace": Kind.NAMESPACE,
+    "io.kubernetes.container.name": Kind.CONTAINER,
+    "io.kubernetes.cri.sandbox-name": Kind.POD,
+    "io.kubernetes.cri.sandbox-namespace": Kind.NAMESPACE,
+    "io.kubernetes.cri.container-name": Kind.CONTAINER,
+    "io.kubernetes.cri-o.KubeName": Kind.POD,
+    "io.kubernetes.cri-o.Namespace": Kind.NAMESPACE,
+    "io.kubernetes.cri.image-name": "image",
+    "io.kubernetes.cri.podsandbox.image-name": "image",
+    "io.kubernetes.cri-o.Image": "image",
+    "io.kubernetes.cri-o.ImageName": "image",
+    "io.kubernetes.cri-o.ImageRef": "image",
+    "io.kubernetes.cri-o.UserRequestedImage": "image",
+    "io.kubernetes.cri-o.SomeNameOfTheImage": "image",
+    "io.kubernetes.pod.uid": "id",
+    "io.kubernetes.cri.sandbox-id": "id",
+    "io.kubernetes.cri.sandbox-uid": "id",
+    "io.kubernetes.cri-o.ContainerID": "id",
+    "io.kubernetes.cri-o.SandboxID": "id",
+    "io.kubernetes.cri-o.SandboxName": "id",
+    "pod-template-hash": "id",
+    "controller-revision-hash": "id",
+    "kubernetes.io/config.hash": "id",
+    "io.kubernetes.container.hash": "id",
+}
+"""Annotations and labels in which runtimes and the kubelet repeat what is told elsewhere."""
+
+
+# -- environment variables ------------------------------------------------------------------
+
+
+def variable(engine: Engine, entry: str, place: str) -> str:
+    """A variable as ``NAME=value``."""
+    name, equals, value = entry.partition("=")
+    if not equals:
+        # No variable at all. Only a plain name is shown.
+        return entry if _CONSTANT.fullmatch(entry) else variable_value(engine, "", entry, place)
+    shown = variable_name(engine, name, place)
+    return f"{shown}={variable_value(engine, name, value, f'{place}.{shown}')}"
+
+
+def variable_name(engine: Engine, name: str, place: str) -> str:
+    """Names of variables stay, but for what is no name."""
+    name_ = engine.key(name, place)
+    if name_ != name or _ENV_NAME.fullmatch(name) or not name:
+        return name_
+    return variable_value(engine, "", name, place)
+
+
+def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
+    """The value of the variable ``name``; ``place`` has its name."""
+    if not value or is_token(value):
+        return value
+    given = by_user(engine, value, place, name)
+    if given is not None:
+        return given
+    if engine.is_on("nodes") and names_node(name):
+        return node(engine, value, place)
+    if engine.is_on("credential-keys") and names_credential(name):
+        if value.lower() in {"true", "false"} or _REFERENCE.fullmatch(value):
+            return value
+        return engine.whole("credential-keys", value, Strength.SECRET, place)
+    text = engine.text(value, place)
+    if not engine.is_on("env-values") or _is_harmless(engine, name, value):
+        return text
+    if text != value and (is_token(text) or _endpoint(value)):
+        return text
+    return engine.whole("env-values", value, Strength.PRIVATE, place) if text else text
+
+
+def _is_harmless(engine: Engine, name: str, value: str) -> bool:
+    return (
+        is_plain(value)
+        or is_plain_path(value)
+        or engine.known.is_shown(value)
+        or any(pattern.fullmatch(name) for pattern in _globs((*ENV_NAMES, *engine.rules.env)))
+    )
+
+
+def _endpoint(value: str) -> bool:
+    found = _ENDPOINT.fullmatch(value)
+    return found is not None and address_of(found[1]) is not None
+
+
+@lru_cache(maxsize=16)
+def _globs(patterns: tuple[str, ...]) -> tuple[re2._Regexp[str], ...]:
+    return tuple(compiled(glob(pattern)) for pattern in patterns)
+
+
+# -- arguments ------------------------------------------------------------------------------
+
+
+def arguments(engine: Engine, args: Iterable[str], place: str) -> list[str]:
+    """A command line, by word."""
+    given: list[str] = []
+    program = flag = ""
+    for number, arg in enumerate(args):
+        if not number:
+            program = arg.rpartition("/")[2]
+        given.append(_argument(engine, arg, flag, program, place))
+        flag = arg if _FLAG.fullmatch(arg) else ""
+    return given
+
+
+def _argument(engine: Engine, arg: str, flag: str, program: str, place: str) -> str:
+    if not arg or is_token(arg):
+        return arg
+    if flag and not _FLAG.fullmatch(arg):
+        given = keyed_text(engine, flag.lstrip("-"), arg, place)
+        if given is not None:
+            return given
+        login = _LOGIN.fullmatch(arg) if flag in {"-u", "--user", "--proxy-user"} else None
+        if login is not None and not login[2].isdigit() and engine.is_on("credential-keys"):
+            user = engine.put("credential-keys", login[1], Strength.PRIVATE, place)
+            return f"{user}:{engine.put('credential-keys', login[2], Strength.SECRET, place)}"
+    for pattern in (_OPTION, _ASSIGNED):
+        option = pattern.fullmatch(arg)
+        if option is not None:
+            given = keyed_text(engine, option[1].lstrip("-"), option[2], place)
+            if given is not None:
+                return f"{option[1]}={given}"
+    if program in _SHORT_P and arg.startswith("-p") and arg[2:3].isalnum():
+        return "-p" + engine.put("credential-keys", arg[2:], Strength.SECRET, place)
+    return engine.text(arg, place)
+
+
+def keyed_text(engine: Engine, key: str, value: str, place: str) -> str | None:
+    """The value of an option; None where its key says nothing about it."""
+    given = by_user(engine, value, place, key)
+    if given is not None:
+        return given
+    if engine.is_on("nodes") and names_node(key):
+        return node(engine, value, place)
+    if not engine.is_on("credential-keys") or not names_credential(key):
+        return None
+    harmless = (
+        not value
+        or is_token(value)
+        or value.lower() in {"true", "false"}
+        or (value.isdigit() and len(value) < 4)
+        or (value.count("/") > 1 and is_plain_path(value))
+        or _REFERENCE.fullmatch(value)
+    )
+    return None if harmless else engine.whole("credential-keys", value, Strength.SECRET, place)
+
+
+def by_user(engine: Engine, value: str, place: str, key: str) -> str | None:
+    """What the user's rules make of a value with a key; None where they do not say."""
+    if not engine.rules.rules and not engine.rules.values:
+        return None
+    given = engine.by_user(value, place, key)
+    if given is not None:
+        return given
+    for rule in engine.asked(place, key):
+        if rule.key and rule.pattern is not None and rule.action == "replace":
+            text = engine.replaced(rule, value, place)
+            if text != value:
+                return engine.text(text, place)
+    return None
+
+
+# -- annotations, labels and other maps -----------------------------------------------------
+
+
+def keyed(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, str] | None:
+    """Annotations or labels with what became of keys and values; None where nothing did."""
+    given: dict[str, str] = {}
+    is_changed = False
+    for key, value in mapping.items():
+        shown = engine.key(key, place)
+        text = keyed_value(engine, key, value, f"{place}.{shown}")
+        given[shown] = text
+        is_changed = is_changed or shown != key or text != value
+    return given if is_changed else None
+
+
+def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
+    """The value of an annotation or label."""
+    if not value or is_token(value):
+        return value
+    key = key.removeprefix("-")
+    given = by_user(engine, value, place, key)
+    if given is not None:
+        return given
+    if any(pattern.fullmatch(key) for pattern in _globs(engine.rules.keys)):
+        engine.known.show(value)
+        return value
+    match _KNOWN_KEYS.get(key):
+        case Kind() as kind:
+            return name(engine, kind, value, place)
+        case "image":
+            return image(engine, value, place)
+        case "id":
+            return identity(engine, value, place)
+        case _:
+            pass
+    if key in _MANIFESTS and engine.is_on("secret-annotations"):
+        return engine.whole("secret-annotations", value, Strength.SECRET, place)
+    credential = keyed_text(engine, key, value, place)
+    if credential is not None:
+        return credential
+    if names_person(key) and engine.is_on("personal-keys") and not is_plain(value):
+        return engine.whole("personal-keys", value, Strength.PRIVATE, place)
+    return engine.text(value, place)
+
+
+# -- names ----------------------------------------------------------------------------------
+
+
+def identity(engine: Engine, value: str, place: str) -> str:
+    """An id. It stays, unless it is none."""
+    if len(value) <= 256 and value.isascii() and value.replace("-", "").replace("_", "").isalnum():
+        # What identifies pods holds their names where nobody gave them a UID.
+        return engine.known.replace(value)[0] if _renames(engine) else value
+    return engine.text(value, place)
+
+
+def name(engine: Engine, kind: Kind, value: str, place: str) -> str:
+    """A pod's, namespace's, container's, plugin's or runtime's name."""
+    if not value or is_token(value):
+        return value
+    switch = _SWITCHES.get(kind, "")
+    if switch and engine.is_on(switch) and not (kind is Kind.NAMESPACE and value in NAMESPACES):
+        return engine.put(switch, value, Strength.NAME, place)
+    if kind is Kind.NODE:
+        return node(engine, value, place) if engine.is_on("nodes") else engine.text(value, place)
+    return engine.key(value, place)
+
+
+def node(engine: Engine, value: str, place: str) -> str:
+    """A node's name, where these are replaced."""
+    if _REFERENCE.fullmatch(value) or is_plain(value):
+        return value
+    return engine.put("nodes", value, Strength.NAME, place)
+
+
+def _renames(engine: Engine) -> bool:
+    return any(engine.is_on(switch) for switch in (*_SWITCHES.values(), "nodes"))
+
+
+def show(engine: Engine, kind: Kind | None, value: str) -> None:
+    """Take note of a name that stays visible, or of one that does not; None for an id."""
+    switch = _SWITCHES.get(kind, "") if kind is not None else ""
+    if not switch or not engine.is_on(switch):
+        engine.known.show(value)
+    elif value and not is_token(value) and value not in NAMESPACES:
+        engine.known.add(value, switch, Strength.NAME)
+
+
+def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
+    """The same for what annotations and labels tell of names."""
+    for key, value in mapping.items():
+        kind = _KNOWN_KEYS.get(key)
+        if isinstance(kind, Kind):
+            show(engine, kind, value)
+        elif kind == "image":
+            show_image(engine, value)
+        elif kind == "id" or (len(value) <= 63 and SHOWN_LABELS.fullmatch(key)):
+            engine.known.show(value)
+
+
+# -- images ---------------------------------------------------------------------------------
+
+
+def image(engine: Engine, reference: str, place: str) -> str:
+    """An image's reference, without the host of a registry that is not everybody's."""
+    registry, rest = _registry(reference)
+    if not registry or is_token(registry) or not engine.is_on("registries"):
+        return engine.key(reference, place)
+    host, colon, port = registry.partition(":")
+    if host == "localhost" or any(
+        pattern.fullmatch(host) for pattern in _globs((*REGISTRIES, *engine.rules.registries))
+    ):
+        return engine.key(reference, place)
+    if address_of(host) is not None:
+        host = address(engine, host, place)
+    else:
+        host = engine.put("registries", host, Strength.PRIVATE, place)
+    return f"{host}{colon}{port}/{engine.key(rest, place)}"
+
+
+def show_image(engine: Engine, reference: str) -> None:
+    """Repository and tag stay visible."""
+    rest = _registry(reference)[1]
+    if len(rest) <= 300:
+        engine.known.show(rest)
+
+
+def _registry(reference: str) -> tuple[str, str]:
+    first, slash, rest = reference.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return first, rest
+    return "", reference
