@@ -31,7 +31,7 @@ EVENTS_KEPT = 200
 """Events that a finding names for programs."""
 FINDINGS_OF_KIND_MAX = 40
 """Findings of one kind; more of them are told as one more, with a count."""
-TRACKED_MAX = 200_000
-"""Containers and pods whose course is followed at a time; each takes some 300 bytes."""
+TRACKED_MAX = 50_000
+"""Containers and pods whose course is followed at a time; each takes some 500 bytes."""
 MARKDOWN_MAX = 65_536
 """Characters that GitHub takes for an issue or a comment; others take more."""

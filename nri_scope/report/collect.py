@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goes through a recording once and gathers what a report tells, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nri_scope import __version__
+from nri_scope.differ import Differ, RoundDiff
+from nri_scope.differ.choice import Choice
+from nri_scope.differ.render import words
+from nri_scope.differ.render.values import clipped
+from nri_scope.oci import Spec
+from nri_scope.recorder import lookup
+from nri_scope.recorder.display import SHORT_ID, runtime
+from nri_scope.recorder.model import Container, Event, Pod, Role
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.sound import sound
+
+from .chain import Links
+from .changed import Changes
+from .diagnosis import Diagnosis, Scene
+from .lanes import Lanes
+from .limits import (
+    GAPS_MAX,
+    LANES_MAX,
+    NOTES_MAX,
+    SESSIONS_MAX,
+    TRACKED_MAX,
+    TROUBLES_MAX,
+    WORDS_MAX,
+)
+from .model import Facts, LeftOut, Mark, Trouble, Troubled
+
+_BY_EVENT_MAX = 40
+
+
+def collect(
+    recording: Recording,
+    thing: lookup.Found | None = None,
+    *,
+    on_progress: Callable[[float], None] | None = None,
+) -> Facts:
+    """What there is to tell of a recording, or of one thing in it.
+
+    All events are read, as what is about others is evidence too. ``on_progress`` gets a share
+    from 0 to 1 now and then. Raises RecordingError.
+    """
+    return _Collector(recording, thing).collect(on_progress)
+
+
+class _Names:
+    """Names of pods and containers by id, as events told them; the newest so many."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[str, str] = OrderedDict()
+
+    def learn(self, event: Event) -> None:
+        if event.pod_id and event.pod:
+            self._put(event.pod_id, f"{event.namespace}/{event.pod}")
+        if event.container_id and event.container:
+            pod = event.pod or event.pod_id[:SHORT_ID]
+            space = f"{event.namespace}/" if event.namespace else ""
+            self._put(event.container_id, f"{space}{pod}/{event.container}")
+
+    def get(self, thing: str) -> str:
+        return self._names.get(thing, "")
+
+    def _put(self, thing: str, name: str) -> None:
+        if self._names.get(thing) != name:
+            self._names[thing] = clipped(name, WORDS_MAX)
+            if len(self._names) > TRACKED_MAX:
+                self._names.popitem(last=False)
+
+
+@dataclass(slots=True)
+class _Counts:
+    events: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
+
+
+class _Collector:
+    def __init__(self, recording: Recording, thing: lookup.Found | None) -> None:
+        self._recording = recording
+        self._thing = thing
+        self._choice = None if thing is None else Choice(recording, thing)
+        self._ids = _ids_of(recording, thing)
+        self._sessions = recording.sessions()
+        self._gaps = recording.gaps()
+        first, last = _range(recording)
+        self._names = _Names()
+        # What became of changes is told later, perhaps when their container is gone.
+        told_later = any(one.role == Role.CRI for one in self._sessions)
+        few = len(recording.containers()) <= TRACKED_MAX if told_later else False
+        self._differ = Differ(self._sessions, keep=told_later and few, gaps=self._gaps)
+        self._lanes = Lanes(first, last)
+        self._links = Links(self._sessions)
+        self._changes = Changes(self._name_of)
+        self._diagnosis = Diagnosis(
+            Scene(
+                {one.id: one for one in self._sessions},
+                tuple(self._gaps),
+                self._wanted,
+                self._name_of,
+                self._existed,
+            ),
+            self._spec_of,
+        )
+        self._counts = _Counts()
+        self._by_event: dict[str, list[int]] = {}
+        self._troubles: list[Troubled] = []
+        self._troubles_in_all = 0
+        self._containers: set[str] = set()
+        self._pods: set[str] = set()
+
+    def collect(self, on_progress: Callable[[float], None] | None) -> Facts:
+        first, last = lookup.event_range(self._recording)
+        for event, request, reply in self._recording.exchanges():
+            self._names.learn(event)
+            # Rounds that are over by this event were before it.
+            for diff in self._differ.feed(event, request, reply):
+                self._round(diff)
+            self._see(event)
+            if on_progress is not None and event.id % 2_000 == 0:
+                on_progress((event.id - first) / max(1, last - first))
+        for diff in self._differ.flush():
+            self._round(diff)
+        return self._facts()
+
+    def _see(self, event: Event) -> None:
+        self._diagnosis.see(event)
+        if not self._wanted(event):
+            return
+        self._links.see(event)
+        session_is_cri = event.method == "ContainerStatus"
+        if session_is_cri:
+            return
+        counts = self._counts
+        counts.events += 1
+        counts.first_ns = event.at_ns if counts.first_ns is None else counts.first_ns
+        counts.last_ns = event.at_ns
+        if event.event in self._by_event or len(self._by_event) < _BY_EVENT_MAX:
+            tally = self._by_event.setdefault(event.event, [0, 0])
+            tally[0] += 1
+            tally[1] += event.status_code != 0
+        if event.container_id and len(self._containers) < TRACKED_MAX:
+            self._containers.add(event.container_id)
+        if event.pod_id and len(self._pods) < TRACKED_MAX:
+            self._pods.add(event.pod_id)
+        self._lanes.see(event)
+
+    def _round(self, diff: RoundDiff) -> None:
+        part = diff if self._choice is None else self._choice.part_of(diff)
+        self._diagnosis.round(diff if part is None else part, wanted=part is not None)
+        if part is None:
+            return
+        self._changes.round(part)
+        self._links.round(part)
+        slow = [words.slow_span(one) for one in part.spans if words.slow(one)]
+        kind = Mark.CALM
+        said = f"{part.name}, event {part.event}"
+        if part.failure:
+            kind, said = Mark.FAILED, f"{said}: {part.failure}"
+            self._trouble(part, Trouble.FAILED, part.failure)
+        elif slow:
+            kind, said = Mark.SLOW, f"{said}: {'; '.join(slow)}"
+        elif words.fresh(part, part.own):
+            kind = Mark.CHANGED
+            said = f"{said}: {len(words.fresh(part, part.own)):,} changes"
+        for one in slow:
+            self._trouble(part, Trouble.SLOW, one)
+        self._lanes.mark(
+            part.container or part.pod, part.at_ns, kind, clipped(said, WORDS_MAX)
+        )
+
+    def _trouble(self, diff: RoundDiff, kind: Trouble, text: str) -> None:
+        self._troubles_in_all += 1
+        if len(self._troubles) < TROUBLES_MAX:
+            self._troubles.append(
+                Troubled(
+                    diff.event,
+                    diff.at_ns,
+                    diff.name,
+                    words.subject(diff, self._name_of),
+                    kind,
+                    clipped(text, WORDS_MAX),
+                )
+            )
+
+    # -- what others ask ----------------------------------------------------------------------
+
+    def _wanted(self, event: Event) -> bool:
+        if self._ids is None:
+            return True
+        if isinstance(self._thing, Event):
+            return event.id in self._ids or self._is_same(event, self._thing)
+        return event.container_id in self._ids or event.pod_id in self._ids
+
+    def _is_same(self, event: Event, thing: Event) -> bool:
+        """Whether it may be the same event at another connection."""
+        return (
+            event.event == thing.event
+            and event.container_id == thing.container_id
+            and event.pod_id == thing.pod_id
+            and bool(event.container_id or event.pod_id)
+        )
+
+    def _name_of(self, thing: str) -> str:
+        return clipped(self._names.get(thing) or self._differ.name_of(thing), WORDS_MAX)
+
+    def _spec_of(self, container: str) -> Spec:
+        history = self._differ.histories.get(container)
+        return {} if history is None else history.spec
+
+    def _existed(self, session: int) -> frozenset[str]:
+        with sound(self._recording):
+            return frozenset(
+                str(one)
+                for (one,) in self._recording.connection.execute(
+                    "SELECT DISTINCT c.id FROM state AS s JOIN container AS c ON c.key = s.container "
+                    "WHERE s.session = ?",
+                    (session,),
+                )
+            )
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def _facts(self) -> Facts:
+        notes = self._recording.notes()
+        runtimes = [*dict.fromkeys(map(runtime, self._sessions))]
+        counts, timeline = self._counts, None
+        if counts.events:
+            timeline = self._lanes.timeline(self._sessions, self._gaps, self._name_of)
+        containers, rows = self._changes.kept
+        lanes = 0 if timeline is None else len(timeline.lanes)
+        left_out = (
+            LeftOut("sessions", min(SESSIONS_MAX, len(self._sessions)), len(self._sessions)),
+            LeftOut("gaps", min(GAPS_MAX, len(self._gaps)), len(self._gaps)),
+            LeftOut("notes", min(NOTES_MAX, len(notes)), len(notes)),
+            LeftOut("changed containers", containers, self._changes.containers),
+            LeftOut("changes", rows, self._changes.rows),
+            LeftOut("slow or failing events", len(self._troubles), self._troubles_in_all),
+            LeftOut("pods and containers in the drawing", lanes, self._lanes.seen),
+        )
+        return Facts(
+            file=clipped(self._recording.path.name, WORDS_MAX),
+            about=_about(self._thing),
+            tool=f"nri-scope {__version__}",
+            runtimes=tuple(clipped(one, WORDS_MAX) for one in runtimes[:SESSIONS_MAX]),
+            sessions=tuple(self._sessions[:SESSIONS_MAX]),
+            gaps=tuple(self._gaps[:GAPS_MAX]),
+            lost=sum(gap.lost or 0 for gap in self._gaps),
+            notes=tuple(notes[:NOTES_MAX]),
+            first_ns=counts.first_ns,
+            last_ns=counts.last_ns,
+            events=counts.events,
+            pods=len(self._pods),
+            containers=len(self._containers),
+            by_event=tuple(
+                sorted(
+                    ((name, count, bad) for name, (count, bad) in self._by_event.items()),
+                    key=lambda one: (-one[1], one[0]),
+                )
+            ),
+            chain=tuple(self._links.links()),
+            changed=self._changes.result(),
+            legend=self._changes.legend(),
+            troubles=tuple(self._troubles),
+            findings=self._diagnosis.findings(),
+            timeline=timeline,
+            left_out=tuple(one for one in left_out if one.kept < one.all),
+        )
+
+
+def _about(thing: lookup.Found | None) -> str:
+    match thing:
+        case None:
+            return ""
+        case Event():
+            return f"event {thing.id} ({thing.event})"
+        case Pod():
+            return f"pod {lookup.pod_name(thing)}"
+        case Container():
+            return f"container {lookup.container_name(thing)}"
+
+
+def _ids_of(recording: Recording, thing: lookup.Found | None) -> frozenset[str | int] | None:
+    """What events are about it; None for all."""
+    match thing:
+        case None:
+            return None
+        case Event():
+            return frozenset({thing.id})
+        case Pod():
+            return frozenset({thing.id, *(one.id for one in lookup.containers_of(recording, thing))})
+        case Container():
+            return frozenset({thing.id})
+
+
+def _range(recording: Recording) -> tuple[int, int]:
+    """The wall clock times between which all events are."""
+    with sound(recording):
+        first, last = recording.connection.execute(
+            "SELECT min(at_ns), max(at_ns) FROM event"
+        ).fetchone()
+    return (int(first), int(last)) if isinstance(first, int) and isinstance(last, int) else (0, 1)

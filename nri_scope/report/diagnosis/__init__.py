@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What in a recording asks for attention. One part looks for each kind of finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import groupby
+
+from nri_scope.differ.model import RoundDiff
+from nri_scope.oci import Spec
+from nri_scope.recorder.model import Event
+from nri_scope.report.finding import Finding, Level, ranked
+from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
+
+from .dropped import Dropped
+from .missed import Missed
+from .names import Names
+from .order import Order
+from .refused import Refused
+from .scene import Part, Scene
+from .times import Times
+from .unified import Unified
+from .vanished import Vanished
+
+__all__ = ["Diagnosis", "Scene"]
+
+
+class Diagnosis:
+    """Takes events and rounds as they come; its findings are complete in the end."""
+
+    def __init__(self, scene: Scene, spec_of: Callable[[str], Spec]) -> None:
+        """``spec_of`` tells what a container is made of by now, by its id."""
+        self._parts: tuple[Part, ...] = (
+            Times(scene),
+            Vanished(scene),
+            Refused(scene),
+            Dropped(scene),
+            Unified(scene, spec_of),
+            Names(scene),
+            Missed(scene),
+            Order(scene),
+        )
+
+    def see(self, event: Event) -> None:
+        """The next event."""
+        for part in self._parts:
+            part.see(event)
+
+    def round(self, diff: RoundDiff, *, wanted: bool) -> None:
+        """The next round; ``wanted`` if it is among what the report is about."""
+        for part in self._parts:
+            part.round(diff, wanted=wanted)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The worst first; of each kind no more than a limit, and then how many more there are."""
+        found: list[Finding] = []
+        everything = ranked([one for part in self._parts for one in part.findings()])
+        for (level, kind), group in groupby(everything, key=lambda one: (one.level, one.kind)):
+            some = list(group)
+            found += some[:FINDINGS_OF_KIND_MAX]
+            more = some[FINDINGS_OF_KIND_MAX:]
+            if more:
+                found.append(
+                    replace(
+                        more[0],
+                        level=Level(level),
+                        title=f"{len(more):,} more of the kind {kind}",
+                        detail="They are of the same kind as those before, and left out here.",
+                        advice="`--where` in `log`, or WHAT here, narrows it down.",
+                    )
+                )
+        return tuple(found)

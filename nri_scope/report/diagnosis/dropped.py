@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What plugins asked for and did not get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nri_scope.differ.model import Applied, Asked, Evidence, RoundDiff, Step
+from nri_scope.differ.owner import Owner, Who
+from nri_scope.differ.render import words
+from nri_scope.oci import ABSENT, value_at
+from nri_scope.recorder.model import Event
+from nri_scope.report.finding import Finding, Kind, Level, Shown
+from nri_scope.report.limits import TRACKED_MAX
+
+from .scene import Scene
+
+_ADVICE = (
+    "The plugin thinks that it has this, and it has not. Ask for it in a way that this runtime "
+    "takes notice of, or drop it: `nri-scope blame FILE CONTAINER --history PATH` shows what "
+    "became of it."
+)
+_CRI_ADVICE = (
+    "Compare with the runtime's own rules for this field, and with later plugins: "
+    "`nri-scope blame FILE CONTAINER --history PATH` shows all that happened to it."
+)
+
+
+@dataclass(slots=True)
+class _Dropped:
+    title: str
+    detail: str
+    advice: str
+    shown: Shown = field(default_factory=Shown)
+
+
+class Dropped:
+    """See `Part`."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._found: dict[tuple[str, str, str], _Dropped] = {}
+
+    def see(self, event: Event) -> None:
+        """Rounds tell all."""
+
+    def round(self, diff: RoundDiff, *, wanted: bool) -> None:
+        """What was asked in vain, and what the CRI says was not done."""
+        if not wanted:
+            return
+        for asked in diff.asked:
+            # Validators are also told what comes to something, though nobody knows yet to what.
+            if not any(_came_to_something(asked, step) for step in diff.steps):
+                self._asked(asked, diff.event)
+        for step in diff.steps:
+            if step.applied in (Applied.NO, Applied.DIFFERENTLY) and _is_plugins(step.owner):
+                self._step(step)
+
+    def findings(self) -> Iterator[Finding]:
+        """One for each owner, path and reason."""
+        for one in self._found.values():
+            shown = one.shown
+            yield Finding(
+                Kind.DROPPED,
+                Level.WARNING,
+                one.title,
+                one.detail,
+                one.advice,
+                tuple(shown.events),
+                shown.count,
+                tuple(shown.containers),
+            )
+
+    def _asked(self, asked: Asked, event: int) -> None:
+        who, what = words.owner(asked.owner), asked.path or "a change"
+        self._add(
+            (str(asked.owner), asked.path, asked.reason),
+            f"{who} asked for {what} in vain",
+            f"{words.in_vain(asked)}.",
+            _ADVICE,
+            asked.container,
+            event,
+        )
+
+    def _step(self, step: Step) -> None:
+        who, fate = words.owner(step.owner), words.fate(step)
+        self._add(
+            (str(step.owner), step.change.path, str(step.applied)),
+            f"{step.change.path} of {who} was {step.applied}",
+            f"{fate[:1].upper()}{fate[1:].replace('APPLIED', 'applied', 1)}, as the CRI tells it.",
+            _CRI_ADVICE,
+            step.container,
+            step.event,
+        )
+
+    def _add(
+        self, key: tuple[str, str, str], title: str, detail: str, advice: str, container: str,
+        event: int,
+    ) -> None:  # fmt: skip
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= TRACKED_MAX:
+                return
+            found = self._found[key] = _Dropped(title, detail, advice)
+        found.shown.add(event, container=self._scene.name_of(container) if container else "")
+
+
+def _came_to_something(asked: Asked, step: Step) -> bool:
+    if step.container != asked.container or asked.evidence is not Evidence.VALIDATOR:
+        return False
+    path = step.change.path
+    if path == asked.path:
+        return True
+    if not asked.path.startswith(f"{path}/") or not isinstance(step.change.after, dict):
+        return False
+    return value_at(step.change.after, asked.path[len(path) :]) is not ABSENT
+
+
+def _is_plugins(owner: Owner) -> bool:
+    return owner.who not in (Who.RUNTIME, Who.REQUEST)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugins near their deadline, or over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nri_scope.differ.model import RoundDiff, Span
+from nri_scope.differ.render import words
+from nri_scope.recorder.display import duration
+from nri_scope.recorder.model import Event, Role
+from nri_scope.report.finding import Finding, Kind, Level, Shown
+
+from .scene import Scene
+
+_ADVICE = (
+    "Answer first and do slow work (API calls, hardware, locks) afterwards or ahead of time. "
+    "`nri-scope replay FILE -- ./plugin` measures the plugin alone. Where it cannot be faster, "
+    "the runtime's limit for one request can be raised: plugin_request_timeout in containerd's "
+    "NRI section, nri_plugin_request_timeout in CRI-O's; every container then waits that long."
+)
+_OWN_ADVICE = (
+    "The node was probably short of CPU or memory then; compare with what else ran. "
+    "`nri-scope stats` shows how long nri-scope itself took over all events."
+)
+_TIMEOUT = 4
+"""DEADLINE_EXCEEDED in google.rpc.Code."""
+
+
+@dataclass(slots=True)
+class _Slow:
+    title: str
+    own: bool
+    shown: Shown = field(default_factory=Shown)
+    over: int = 0
+    worst_ns: int = 0
+    deadline_ns: int = 0
+    worst_name: str = ""
+
+    def add(self, number: int, name: str, ns: int, deadline_ns: int, *, late: bool) -> None:
+        self.shown.add(number)
+        self.over += late or ns > deadline_ns
+        if ns >= self.worst_ns:
+            self.worst_ns, self.worst_name, self.deadline_ns = ns, name, deadline_ns
+
+
+class Times:
+    """See `Part`."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._found: dict[str, _Slow] = {}
+
+    def see(self, event: Event) -> None:
+        """What one connection's own times show."""
+        session = self._scene.sessions.get(event.session)
+        if session is None or session.role == Role.CRI or not self._scene.wanted(event):
+            return
+        # What is set up has a deadline of its own, and so has what a plugin asks for.
+        if event.timeout_ns <= 0 or event.method in ("Configure", "UpdateContainers"):
+            return
+        late = event.status_code == _TIMEOUT
+        if not late and 2 * event.took_ns <= event.timeout_ns:
+            return
+        own = self._scene.is_passive(event.session)
+        title = f"nri-scope's own connection {event.plugin}" if own else event.plugin
+        slow = self._found.setdefault(title, _Slow(title, own))
+        slow.add(event.id, event.event, event.took_ns, event.timeout_ns, late=late)
+
+    def round(self, diff: RoundDiff, *, wanted: bool) -> None:
+        """What passed between two connections."""
+        if not wanted:
+            return
+        for span in diff.spans:
+            if span.before and words.slow(span):
+                title = _title(span)
+                slow = self._found.setdefault(title, _Slow(title, own=False))
+                number = diff.events[diff.seen_by.index(span.before)]
+                slow.add(number, diff.name, span.ns, span.deadline_ns, late=False)
+
+    def findings(self) -> Iterator[Finding]:
+        """One for each plugin, or for those between two connections."""
+        for slow in self._found.values():
+            count = slow.shown.count
+            took, deadline = duration(slow.worst_ns), duration(slow.deadline_ns)
+            where = f"{slow.worst_name} took {took} of {deadline}"
+            near = count - slow.over
+            told = [f"{slow.over:,} over the deadline"] if slow.over else []
+            told += [f"{near:,} over half of it"] if near else []
+            yield Finding(
+                Kind.DEADLINE,
+                Level.PROBLEM if slow.over else Level.WARNING,
+                f"{slow.title} {'missed' if slow.over else 'came near'} its deadline",
+                f"{_events(count)}: {' and '.join(told)}. The longest: {where}. One answer after "
+                "the deadline makes the runtime drop the plugin's connection, and the container "
+                "goes on without it.",
+                _OWN_ADVICE if slow.own else _ADVICE,
+                tuple(slow.shown.events),
+                count,
+            )
+
+
+def _title(span: Span) -> str:
+    plugins = span.owner.plugins
+    who = " and ".join(plugins) if plugins else f"what is at {span.owner.index or '?'}"
+    return f"{who}, between {span.after} and {span.before}"
+
+
+def _events(count: int) -> str:
+    return "One event" if count == 1 else f"{count:,} events"

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugins that were disconnected, and what the runtime went on with without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nri_scope.differ.model import RoundDiff
+from nri_scope.differ.rounds import CREATE
+from nri_scope.nri.events import Event as NriEvent
+from nri_scope.recorder.model import Event, Role, Session
+from nri_scope.report.finding import Finding, Kind, Level, Shown
+
+from .scene import Scene
+
+_WORDS = {4: "did not answer in time", 14: "closed its connection while it was asked"}
+"""Codes of google.rpc.Code that are a plugin's end and not an answer."""
+_ADVICE = (
+    "Find out why it went (its own log, `nri-scope replay FILE -- ./plugin`), and have it connect "
+    "again by itself: a runtime never starts an external plugin anew. What it should have done to "
+    "the containers named here was not done: delete and create them again. On NRI 0.11 and later "
+    "a required-plugins validator keeps containers from being created without it."
+)
+_CREATE_BIT = NriEvent.CreateContainer.bit
+
+
+@dataclass(slots=True)
+class _Gone:
+    plugin: str
+    why: str
+    level: Level
+    last: int
+    shown: Shown = field(default_factory=Shown)
+    back: bool = False
+
+
+class Vanished:
+    """See `Part`."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._gone: dict[str, _Gone] = {}
+        """By plugin; the newest time only, as long as it is not back."""
+        self._over: list[_Gone] = []
+        self._newest: dict[int, int] = {}
+        """The newest event of each plugin's session."""
+        self._told: dict[str, int] = {}
+        """Plugins that validators were told of last, with the event."""
+        self._ours = scene.passive_plugins()
+
+    def see(self, event: Event) -> None:
+        """How the exchange with a plugin ended."""
+        if self._scene.is_passive(event.session) or not self._is_plugin(event.session):
+            return
+        self._newest[event.session] = event.id
+        if event.status_code in _WORDS:
+            if event.plugin not in self._gone:
+                why = f"{_WORDS[event.status_code]} ({event.event}, event {event.id})"
+                self._gone[event.plugin] = gone = _Gone(
+                    event.plugin, why, Level.PROBLEM, event.id
+                )
+                if self._scene.wanted(event):
+                    gone.shown.add(event.id)
+        else:
+            self._is_back(event.plugin)
+
+    def round(self, diff: RoundDiff, *, wanted: bool) -> None:
+        """Whether it went on without somebody."""
+        if diff.name != CREATE:
+            return
+        self._ended_meanwhile(diff)
+        self._by_the_chain(diff)
+        if not wanted or diff.failure:
+            return
+        for gone in self._gone.values():
+            at_it = gone.last in diff.events
+            if at_it or (gone.plugin not in diff.seen_by and gone.plugin not in diff.chain):
+                number = gone.last if at_it else diff.event
+                gone.shown.add(number, container=self._scene.name_of(diff.container))
+
+    def findings(self) -> Iterator[Finding]:
+        """One for each time that one was gone."""
+        for gone in (*self._over, *self._gone.values()):
+            count = len(gone.shown.containers)
+            if not gone.shown.count or (not count and gone.level is not Level.PROBLEM):
+                # Nothing was done without it.
+                continue
+            without = (
+                f"The runtime went on: {count:,} container{'s were' if count != 1 else ' was'} "
+                "created without it."
+                if count
+                else "No creation of a container was seen after that."
+            )
+            later = " It came back later." if gone.back else ""
+            yield Finding(
+                Kind.DISCONNECTED,
+                gone.level,
+                f"{gone.plugin} was disconnected"
+                + (", and containers were created without it" if count else ""),
+                f"It {gone.why}. {without}{later}",
+                _ADVICE,
+                tuple(gone.shown.events),
+                gone.shown.count,
+                tuple(gone.shown.containers),
+            )
+
+    def _is_plugin(self, number: int) -> bool:
+        session = self._scene.sessions.get(number)
+        return session is not None and session.role != Role.CRI
+
+    def _is_back(self, plugin: str) -> None:
+        gone = self._gone.pop(plugin, None)
+        if gone is not None:
+            gone.back = True
+            if gone.shown.count:
+                self._over.append(gone)
+
+    def _ended_meanwhile(self, diff: RoundDiff) -> None:
+        """Plugins whose own connection was seen to end before this."""
+        for number, newest in list(self._newest.items()):
+            session = self._scene.sessions[number]
+            if session.ended_ns is None or session.ended_ns >= diff.at_ns:
+                continue
+            del self._newest[number]
+            plugin = session.plugin
+            if plugin in self._gone or plugin in diff.seen_by or not _creates(session):
+                continue
+            if not self._outlived(session, diff):
+                continue
+            why = f"was gone after event {newest}"
+            if session.end_reason:
+                why += f": {session.end_reason}"
+            self._gone[plugin] = _Gone(plugin, why, Level.WARNING, newest)
+
+    def _outlived(self, session: Session, diff: RoundDiff) -> bool:
+        """Whether a connection that was there together with it still is: else all is anew."""
+        return any(
+            other.plugin in diff.seen_by
+            and other.id != session.id
+            and session.ended_ns is not None
+            and other.started_ns < session.ended_ns
+            and (other.ended_ns is None or other.ended_ns >= diff.at_ns)
+            for other in self._scene.sessions.values()
+        )
+
+    def _by_the_chain(self, diff: RoundDiff) -> None:
+        """Plugins that validators are not told of any more."""
+        if not diff.chain:
+            return
+        there = set(diff.chain)
+        for plugin, event in self._told.items():
+            if plugin in there or plugin in self._gone or plugin in self._ours:
+                continue
+            why = (
+                f"was in the chain that the runtime told validators at event {event}, and is not "
+                f"at event {diff.event}"
+            )
+            self._gone[plugin] = _Gone(plugin, why, Level.WARNING, event)
+        for plugin in diff.chain:
+            self._is_back(plugin)
+        self._told = dict.fromkeys(diff.chain, diff.event)
+
+
+def _creates(session: Session) -> bool:
+    return session.mask == 0 or bool(session.mask & _CREATE_BIT)

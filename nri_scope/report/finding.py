@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Something in a recording that asks for attention, with its evidence and the way on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nri_scope.recorder.plain import Plain
+
+from .limits import EVENTS_KEPT
+
+
+class Level(StrEnum):
+    """How sure it is that somebody has to do something."""
+
+    PROBLEM = "problem"
+    """Something went wrong."""
+    WARNING = "warning"
+    """Something is about to, or probably did."""
+    NOTE = "note"
+    """Nothing is wrong by itself, but plugins have stumbled over it."""
+
+
+class Kind(StrEnum):
+    """What is found. The names are part of the JSON."""
+
+    DEADLINE = "deadline"
+    DISCONNECTED = "disconnected"
+    CONFLICT = "conflict"
+    FAILED = "failed"
+    DROPPED = "dropped"
+    UNIFIED = "unified-on-cgroup-v1"
+    DUPLICATE = "duplicate-name"
+    MISSED = "missed-around-synchronize"
+    ORDER = "order"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One of them. Texts may quote the recording; nothing is escaped."""
+
+    kind: Kind
+    level: Level
+    title: str
+    """One sentence that says what and who, without a full stop."""
+    detail: str
+    """What speaks for it, and what it means."""
+    advice: str
+    """What to do."""
+    events: tuple[int, ...] = ()
+    """The first ones of those that show it, ascending."""
+    event_count: int = 0
+    """How many show it in all."""
+    containers: tuple[str, ...] = ()
+    """Names of the containers that it is about, the first ones."""
+
+    def record(self) -> dict[str, Plain]:
+        """For programs."""
+        return {
+            "kind": self.kind,
+            "level": self.level,
+            "title": self.title,
+            "detail": self.detail,
+            "advice": self.advice,
+            "events": list(self.events),
+            "event_count": self.event_count,
+            "containers": list(self.containers),
+        }
+
+
+class Shown:
+    """Collects the events that show one finding: the first ones, and how many there are."""
+
+    __slots__ = ("containers", "count", "events")
+
+    def __init__(self) -> None:
+        self.events: list[int] = []
+        self.count = 0
+        self.containers: dict[str, None] = {}
+
+    def add(self, *events: int, container: str = "") -> None:
+        """Events, each once, and the name of whom they are about."""
+        for event in events:
+            if event in self.events[-8:]:
+                continue
+            self.count += 1
+            if len(self.events) < EVENTS_KEPT:
+                self.events.append(event)
+        if container and len(self.containers) < EVENTS_KEPT:
+            self.containers[container] = None
+
+
+def ranked(findings: Sequence[Finding]) -> list[Finding]:
+    """The worst first; of one level by kind, then by their first events."""
+    levels, kinds = list(Level), list(Kind)
+    return sorted(
+        findings,
+        key=lambda one: (levels.index(one.level), kinds.index(one.kind), one.events[:1]),
+    )

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report as one HTML file: nothing is loaded, nothing runs, everything is escaped.
+
+What a recording tells goes through `safe` (characters that would hide or reorder text) and through
+the template engine's escaping (characters that mean something in HTML). Should both fail, the
+Content-Security-Policy lets nothing run and nothing load: its one exception is our style sheet, by
+its hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from importlib.resources import files
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from nri_scope.differ.render.values import clipped
+from nri_scope.differ.render.words import GLYPHS
+from nri_scope.recorder.display import duration
+from nri_scope.recorder.escape import safe
+from nri_scope.recorder.records import rfc3339
+
+from . import drawing, wording
+from .limits import WORDS_MAX
+from .model import Facts, Mark
+
+
+def html(facts: Facts) -> Iterator[str]:
+    """The file, in parts."""
+    css = files(__package__ or "nri_scope.report").joinpath("templates/report.css").read_text()
+    template = _environment().get_template("report.html.j2")
+    yield from template.generate(
+        facts=facts,
+        # Ours, and between tags where nothing may be escaped.
+        css=Markup(css),  # noqa: S704 - no text of a recording is in it
+        policy=f"default-src 'none'; style-src 'sha256-{_sha256(css)}'; base-uri 'none'; "
+        "form-action 'none'",
+        levels=wording.counted_levels(facts.findings),
+    )
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("nri_scope.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_harmless,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "cut": lambda text: clipped(str(text), WORDS_MAX),
+        "duration": duration,
+        "thousands": lambda number: f"{number:,}",
+        "time": rfc3339,
+        "clock": lambda ns: rfc3339(ns)[11:23],
+    }
+    environment.globals |= {
+        "drawing": drawing,
+        "glyphs": GLYPHS,
+        "Mark": Mark,
+        "wording": wording,
+    }
+    return environment
+
+
+def _harmless(value: object) -> object:
+    """Every value, before it is escaped; markup is what macros of ours return."""
+    return safe(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

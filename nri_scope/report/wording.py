@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words that several views share. Nothing is escaped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from nri_scope.differ.render.values import clipped
+from nri_scope.recorder.display import duration
+from nri_scope.recorder.model import Gap, Role, Session
+from nri_scope.recorder.records import rfc3339
+
+from .finding import Finding, Level
+from .limits import EVENTS_NAMED, WORDS_MAX
+from .model import Facts, LeftOut, Link
+
+SECRETS = (
+    "Values are shown as they were recorded, environment variables and other secrets included. "
+    "Read it before you pass it on, or make it from a redacted bundle."
+)
+NOTHING_FOUND = "Nothing was found that asks for attention."
+_LISTED = 6
+
+
+def named(events: Sequence[int], count: int) -> str:
+    """``event 4``, ``events 4, 8 and 12``, ``events 4, 8, … and 980 more``."""
+    if not count:
+        return ""
+    if count == 1:
+        return f"event {events[0]}"
+    shown = [str(one) for one in events[:EVENTS_NAMED]]
+    more = count - len(shown)
+    if more:
+        return f"events {', '.join(shown)} and {more:,} more"
+    return f"events {', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few names."""
+    shown = [clipped(one, WORDS_MAX) for one in names[:_LISTED]]
+    more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
+    return f"{', '.join(shown)}{more}"
+
+
+def counted_levels(findings: Iterable[Finding]) -> list[tuple[Level, int]]:
+    """How many there are of each level, the worst first."""
+    counts = Counter(one.level for one in findings)
+    return [(level, counts[level]) for level in Level if counts[level]]
+
+
+def plural(count: int, what: str) -> str:
+    """``1 event``, ``2,000 events``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def period(facts: Facts) -> str:
+    """From when to when, and how long."""
+    if facts.first_ns is None or facts.last_ns is None:
+        return "no events"
+    begin, end = rfc3339(facts.first_ns), rfc3339(facts.last_ns)
+    length = duration(max(0, facts.last_ns - facts.first_ns))
+    same = begin[:10] == end[:10]
+    return f"{begin[:10]} {begin[11:19]} to {'' if same else end[:10] + ' '}{end[11:19]} UTC ({length})"
+
+
+def ended(session: Session) -> str:
+    """When and why a session ended."""
+    reason = clipped(session.end_reason, WORDS_MAX)
+    if session.ended_ns is None:
+        return reason or "still open, or its recorder was killed"
+    return f"{rfc3339(session.ended_ns)[11:19]}{': ' if reason else ''}{reason}"
+
+
+def role(session: Session) -> str:
+    """Whose side a session shows."""
+    return {
+        Role.LOGGER: "passive connection",
+        Role.PROBE: "passive probe",
+        Role.TAP: "tapped plugin",
+        Role.REPLAY: "replayed plugin",
+        Role.CRI: "answers of the CRI",
+    }.get(Role(session.role), str(session.role))
+
+
+def lost(gap: Gap) -> str:
+    """How many events a gap swallowed."""
+    return "unknown" if gap.lost is None else f"{gap.lost:,}"
+
+
+def left_out(one: LeftOut) -> str:
+    """``Of 4,000 changes the first 1,500 are here.``"""
+    return f"Of {one.all:,} {one.what}, {one.kept:,} are here."
+
+
+def verdict(link: Link) -> str:
+    """How a place in the chain does against the deadline."""
+    timing = link.timing
+    if timing is None:
+        return "not measured"
+    if not timing.deadline_ns:
+        return "no deadline told"
+    if timing.over:
+        return f"{timing.over:,} over the deadline"
+    if timing.over_half:
+        return f"{timing.over_half:,} over half of it"
+    return "well within it"
