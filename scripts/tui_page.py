@@ -7,6 +7,7 @@ from nri_scope.tui.model.actions import DEFAULT
 from nri_scope.tui.model.filtering import VIEWS
 from nri_scope.tui.model.keys import Scope, shown
 from nri_scope.tui.theme import NAMES
+from scripts.screens import CHANGES, SCREENS
 
 INTRODUCTION = """\
 # The terminal interface
@@ -17,6 +18,8 @@ INTRODUCTION = """\
 nri-scope tui FILE            # a recording; while it is being made, what comes is shown as it comes
 sudo nri-scope tui --live     # record what happens now, and show it; takes the options of `record`
 ```
+
+{picture}
 
 It needs a terminal of at least 40×10; elsewhere the command is `log` instead, and says so. On
 leaving it tells where the recording is. The recorder of `--live` is a process of its own: a screen
@@ -35,6 +38,10 @@ this event told it, what plugins changed in this event, who put each line of the
 and the messages themselves. Two marked events, or a marked one and the selected one, are compared
 side by side. A recording is only ever read: marks and comments are in `FILE.marks.json` beside it,
 which only you can read. Where that cannot be written they last until you leave, and you are told.
+
+## What it looks like
+
+{others}
 
 ## Keys
 
@@ -62,7 +69,9 @@ theme = []                       # no key at all; the palette still has it
 
 def render() -> str:
     """The whole page."""
-    parts = [INTRODUCTION]
+    others = [each for each in SCREENS if each is not CHANGES]
+    pictures = "\n\n".join(f"{each.caption}:\n\n{each.html('images')}" for each in others)
+    parts = [INTRODUCTION.format(picture=CHANGES.html("images"), others=pictures)]
     for scope in Scope:
         rows = [
             f"| {_keys(action.keys)} | {action.help} | `{action.name}` |"
