@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keys do wherever they are pressed. Here only who does it; the rest is with that one."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from textual.app import App
+
+from nri_scope.tui.copying import Copier
+from nri_scope.tui.finding import Finder
+from nri_scope.tui.help import HelpScreen, help_lines
+from nri_scope.tui.looking import Looker
+from nri_scope.tui.marking import Marker
+from nri_scope.tui.model.context import Context
+from nri_scope.tui.model.keys import Keymap, Scope
+from nri_scope.tui.model.whom import container_of_event, pod_of_event
+from nri_scope.tui.narrowing import FILTER_GROUP, Narrower
+from nri_scope.tui.states import Work
+from nri_scope.tui.theme import next_theme
+from nri_scope.tui.views import EVENTS
+from nri_scope.tui.widgets.board import Board
+from nri_scope.tui.widgets.detail_pane import DetailPane
+from nri_scope.tui.widgets.event_list import EventList
+from nri_scope.tui.widgets.filter_bar import FilterBar, Purpose
+from nri_scope.tui.widgets.status_line import StatusLine
+
+
+class Acting(App[None], inherit_bindings=False):
+    """An app with the actions of the table that count everywhere."""
+
+    keymap: Keymap
+    context: Context
+    work: Work
+    events: EventList
+    detail: DetailPane | None
+    """The details; None until the recording is open."""
+    bar: FilterBar
+    typed_in_detail: bool
+    """Whether the details had the focus before the line for text was opened."""
+    finder: Finder
+    marker: Marker
+    narrower: Narrower
+    copier: Copier
+    looker: Looker
+
+    # -- of the app -------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def status(self) -> StatusLine:
+        """The line below the views."""
+
+    @property
+    @abstractmethod
+    def mode(self) -> str:
+        """The name of the view that is shown."""
+
+    @property
+    @abstractmethod
+    def current(self) -> EventList | Board:
+        """The view that is shown."""
+
+    @property
+    @abstractmethod
+    def scope(self) -> Scope:
+        """Where the keys of that view count."""
+
+    @property
+    @abstractmethod
+    def in_detail(self) -> bool:
+        """Whether the details have the focus."""
+
+    @abstractmethod
+    def show_mode(self, name: str) -> None:
+        """Show another view."""
+
+    @abstractmethod
+    def available(self) -> frozenset[str]:
+        """The names of all actions that something here can do."""
+
+    @abstractmethod
+    def say(self, text: str, *, problem: bool = False) -> None:
+        """Tell the user one line."""
+
+    # -- what is shown ------------------------------------------------------------------------
+
+    def action_mode_events(self) -> None:
+        """Show the events."""
+        self.show_mode(EVENTS)
+
+    def action_mode_containers(self) -> None:
+        """Show pods and containers."""
+        self.show_mode("containers")
+
+    def action_mode_timeline(self) -> None:
+        """Show the timeline."""
+        self.show_mode("timeline")
+
+    def action_mode_plugins(self) -> None:
+        """Show the chain of plugins."""
+        self.show_mode("plugins")
+
+    def action_mode_sessions(self) -> None:
+        """Show the sessions."""
+        self.show_mode("sessions")
+
+    # -- details --------------------------------------------------------------------------------
+
+    def action_focus_other(self) -> None:
+        """To the details, and back."""
+        if self.detail is None or self.in_detail:
+            self.current.focus()
+        elif self.detail.is_hidden:
+            self.detail.action_toggle_detail()
+            self.detail.body.focus()
+        else:
+            self.detail.body.focus()
+
+    def action_toggle_detail(self) -> None:
+        """Show or hide the details."""
+        if self.detail is not None:
+            self.detail.action_toggle_detail()
+
+    def action_maximise_detail(self) -> None:
+        """The details alone, and back."""
+        if self.detail is not None:
+            self.detail.action_maximise_detail()
+
+    def action_move_detail(self) -> None:
+        """The details below or beside."""
+        if self.detail is not None:
+            self.detail.action_move_detail()
+
+    def action_next_tab(self) -> None:
+        """Next tab of the details."""
+        if self.detail is not None:
+            self.detail.action_next_tab()
+
+    def action_previous_tab(self) -> None:
+        """Previous tab of the details."""
+        if self.detail is not None:
+            self.detail.action_previous_tab()
+
+    # -- the app, filters and searches ----------------------------------------------------------
+
+    async def action_quit(self) -> None:
+        """Leave."""
+        self.exit()
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        scopes = (Scope.DETAIL if self.in_detail else self.scope, Scope.APP, Scope.FILTER)
+        self.push_screen(HelpScreen(help_lines(self.keymap, scopes, self.available())))
+
+    def action_filter(self) -> None:
+        """Type a filter."""
+        self.typed_in_detail = False
+        # Whatever came since.
+        self.looker.learn_values()
+        self.bar.open(Purpose.FILTER, self.context.where_text)
+
+    def action_search(self) -> None:
+        """Type what to search for."""
+        self.typed_in_detail = self.in_detail
+        self.bar.open(Purpose.SEARCH)
+
+    def action_search_next(self) -> None:
+        """Next match."""
+        self.finder.go_on(forwards=True)
+
+    def action_search_previous(self) -> None:
+        """Previous match."""
+        self.finder.go_on(forwards=False)
+
+    def action_clear_filter(self) -> None:
+        """Show everything."""
+        self.finder.forget()
+        self.narrower.everything()
+
+    def action_view_errors(self) -> None:
+        """Only errors, and back."""
+        self.narrower.toggle("errors")
+
+    def action_view_changed(self) -> None:
+        """Only changes, and back."""
+        self.narrower.toggle("changed")
+
+    def action_view_marked(self) -> None:
+        """Only marked events, and back."""
+        self.narrower.only_marked()
+
+    def action_view_slow(self) -> None:
+        """Only slow answers, and back."""
+        self.narrower.toggle("slow")
+
+    async def action_back(self) -> None:
+        """What was shown before."""
+        self.narrower.back()
+
+    def action_stop(self) -> None:
+        """Stop a filter or a search that is at work."""
+        if self.work.searching:
+            self.finder.stop()
+            self.say("search stopped")
+        elif self.work.part is not None:
+            self.workers.cancel_group(self, FILTER_GROUP)
+            self.narrower.back()
+        elif self.in_detail:
+            self.current.focus()
+        else:
+            self.finder.forget()
+            self.status.hush()
+
+    def action_narrow_container(self) -> None:
+        """Only the container of the selected event."""
+        self.narrower.narrow_to_selected(container_of_event, "container")
+
+    def action_narrow_pod(self) -> None:
+        """Only the pod of the selected event."""
+        self.narrower.narrow_to_selected(pod_of_event, "pod")
+
+    # -- marks --------------------------------------------------------------------------------
+
+    def action_mark(self) -> None:
+        """Mark the selected event, or unmark it."""
+        self.marker.toggle()
+
+    def action_comment(self) -> None:
+        """Write something about the selected event."""
+        if self.marker.begin_comment() is not None:
+            self.typed_in_detail = self.in_detail
+            self.bar.open(Purpose.COMMENT, self.marker.comment_of(self.events.selected_row))
+
+    def action_compare(self) -> None:
+        """Compare two marked events."""
+        self.marker.compare()
+
+    # -- taking away --------------------------------------------------------------------------
+
+    def action_copy(self) -> None:
+        """Copy the selected event as YAML."""
+        self.copier.copy()
+
+    def action_save_text(self) -> None:
+        """Save the selected event as YAML."""
+        self.copier.save()
+
+    def action_copy_command(self) -> None:
+        """Copy the command line that shows the same."""
+        self.copier.copy_command()
+
+    def action_theme(self) -> None:
+        """Next theme."""
+        self.theme = next_theme(self.theme)
+        self.events.restyle()
+        self.say(f"theme: {self.theme}")
