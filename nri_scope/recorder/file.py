@@ -29,12 +29,13 @@ from nri_scope.recorder.schema import (
 PAGE = 4096
 """Bytes of a page in the files we make."""
 _BUSY_MS = 20
-_MAY_HAVE_EFFECTS = """
+MAY_HAVE_EFFECTS = """
 SELECT 1 FROM event LEFT JOIN name ON name.id = event.method
 WHERE changed IS NOT NULL OR text IN ('ValidateContainerAdjustment', 'UpdateContainers')
     OR (reply IS NOT NULL AND text IN ('CreateContainer', 'UpdateContainer', 'StopContainer'))
 LIMIT 1
 """
+"""Gives a row where some event may belong into ``effect``."""
 # (device, inode) of what this process records to. POSIX drops all of a process's locks on a file
 # when it closes any descriptor of it, so a second attempt must not even open it.
 _ours: set[tuple[int, int]] = set()
@@ -243,7 +244,7 @@ def _add_tables(connection: sqlite3.Connection) -> None:
     Events that are there already are not in ``effect``; so it is added only where none of them
     can have an effect, which is so for all that a logger recorded without --validate.
     """
-    if has_effects(connection) or connection.execute(_MAY_HAVE_EFFECTS).fetchone() is not None:
+    if has_effects(connection) or connection.execute(MAY_HAVE_EFFECTS).fetchone() is not None:
         return
     connection.execute("BEGIN IMMEDIATE")
     for table in TABLES:

@@ -36,6 +36,10 @@ class Change(Protocol):
         """A name as tables have it, likewise."""
         ...
 
+    def id(self, text: str) -> str:
+        """An id or UID as tables have it, likewise."""
+        ...
+
     def path(self, pointer: str) -> str:
         """An OCI path, likewise."""
         ...

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which events a selection chooses, and what they are about."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.recorder import lookup
+from nri_scope.recorder.model import Role
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild.numbers import ascending, is_among
+from nri_scope.recorder.rebuild.selection import Selection
+from nri_scope.recorder.rows import Row, optional_numbers_of
+from nri_scope.recorder.rows import ascending as in_order
+from nri_scope.recorder.sound import sound
+
+PAGE = 2_000
+"""Rows in one query: short, so that a signal is noticed and others get their turn."""
+_SYNCHRONIZE = 2
+_SCAN = (
+    "SELECT id, session, pod_key, container_key, chosen, setup FROM ("
+    "SELECT id, session, "
+    "(SELECT pod FROM main.event AS raw WHERE raw.id = events.id) AS pod_key, "
+    "(SELECT container FROM main.event AS raw WHERE raw.id = events.id) AS container_key, "
+    "({condition}) AS chosen, "
+    "CASE WHEN mark <> '' THEN 0 WHEN method = 'Configure' THEN 1 "
+    f"WHEN method = 'Synchronize' THEN {_SYNCHRONIZE} ELSE 0 END AS setup "
+    "FROM events WHERE id > ? ORDER BY id LIMIT ?)"
+)
+
+
+@dataclass(slots=True)
+class Chosen:
+    """What a selection chooses."""
+
+    events: array[int] = field(default_factory=lambda: array("q"))
+    """Ascending."""
+    sessions: set[int] = field(default_factory=set)
+    """Of the chosen events."""
+    asked: set[int] = field(default_factory=set)
+    """Sessions of the CRI: what it told of what is kept comes along."""
+    pods: dict[int, int] = field(default_factory=dict)
+    """Whom chosen events are about, each with the newest of these events."""
+    containers: dict[int, int] = field(default_factory=dict)
+    setup: list[tuple[int, int]] = field(default_factory=list)
+    """All events of Configure and Synchronize, with their sessions."""
+    synchronized: array[int] = field(default_factory=lambda: array("q"))
+    """Parts of Synchronize that were chosen."""
+    until: int = 0
+    """The last event that there is, or that could be read."""
+    damage: RecordingError | None = None
+
+
+def choose(source: Recording, selection: Selection, on_progress: Callable[[float], None]) -> Chosen:
+    """Look at every event. Raises UsageError where none is chosen, and RecordingError."""
+    sessions = source.sessions()
+    known = {session.id for session in sessions}
+    chosen = Chosen(asked={session.id for session in sessions if session.role == Role.CRI})
+    numbers = None if selection.numbers is None else ascending(selection.numbers)
+    _, newest = lookup.event_range(source)
+    try:
+        for row in _scan(source, selection):
+            number, session, pod, container, passes, setup = row
+            if number is None or session is None:
+                continue
+            chosen.until = number
+            if setup:
+                chosen.setup.append((number, session))
+            if number % PAGE == 0:
+                on_progress(number / max(newest, number))
+            if not passes or session not in known:
+                continue
+            if numbers is not None and not is_among(numbers, number):
+                continue
+            chosen.events.append(number)
+            chosen.sessions.add(session)
+            if pod is not None:
+                chosen.pods[pod] = number
+            if container is not None:
+                chosen.containers[container] = number
+            if setup == _SYNCHRONIZE:
+                chosen.synchronized.append(number)
+    except RecordingError as error:
+        if not chosen.events:
+            raise
+        chosen.damage = error
+    if not chosen.events:
+        raise UsageError(f"no event in {source.path} is chosen", "see `log` for what there is")
+    return chosen
+
+
+def _scan(source: Recording, selection: Selection) -> Iterator[tuple[int | None, ...]]:
+    condition, values = _condition(source, selection)
+    query = _SCAN.format(condition=condition)
+    after = 0
+    while True:
+        rows: list[Row] = source.rows(query, [*values, after, PAGE])
+        with sound(source):
+            page = [optional_numbers_of(row) for row in in_order(rows, (after,))]
+        yield from page
+        if len(page) < PAGE:
+            return
+        after = page[-1][0] or after
+
+
+def _condition(source: Recording, selection: Selection) -> tuple[str, list[str | int]]:
+    conditions = ["1"]
+    values: list[str | int] = []
+    if selection.where is not None:
+        text, of_filter = selection.where.to_sql()
+        conditions.append(f"({text})")
+        values += of_filter
+    if selection.since_ns is not None:
+        conditions.append("at_ns >= ?")
+        values.append(selection.since_ns)
+    if selection.until_ns is not None:
+        conditions.append("at_ns <= ?")
+        values.append(selection.until_ns)
+    if selection.pod:
+        conditions.append("namespace = ? AND pod = ?")
+        namespace, _, name = selection.pod.partition("/")
+        _check_pod(source, selection.pod)
+        values += [namespace, name]
+    return " AND ".join(conditions), values
+
+
+def _check_pod(source: Recording, wanted: str) -> None:
+    if any(lookup.pod_name(pod) == wanted for pod in source.pods()):
+        return
+    # Which has words for what is not there.
+    lookup.find(source, wanted)
+    raise UsageError(f'"{wanted}" is no pod', "write ns/pod")

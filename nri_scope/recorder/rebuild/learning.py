@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lets a `Change` see the whole original first.
+
+What shows that a value is a secret may be in an event that is left out, while the value itself is
+in one that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nri_scope.recorder.assembly import synchronize
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild.change import Change
+from nri_scope.recorder.rebuild.exchange import Stopped, exchanges
+from nri_scope.recorder.rebuild.part import Part
+from nri_scope.recorder.redaction import Kind
+
+
+def learn(
+    source: Recording, part: Part, change: Change, on_progress: Callable[[float], None]
+) -> None:
+    """Show everything up to `Part.until`, which becomes less where that is damaged.
+
+    Raises RecordingError where a table is.
+    """
+    for session in source.sessions():
+        change.learn_name(Kind.PLUGIN, session.plugin_name)
+        change.learn_name(Kind.RUNTIME, session.runtime_name)
+        change.learn_text(session.end_reason)
+        # Also told to sessions whose Synchronize is gone.
+        state = source.state(session.id)
+        if state.pods or state.containers:
+            change.learn("Synchronize", synchronize(b"", state.pods, state.containers), b"")
+    for container in source.containers():
+        change.learn_name(Kind.CONTAINER, container.name)
+    for pod in source.pods():
+        change.learn_name(Kind.NAMESPACE, pod.namespace)
+        change.learn_name(Kind.POD, pod.name)
+    for gap in source.gaps():
+        change.learn_text(gap.reason)
+    for note in source.notes():
+        change.learn_text(note.text)
+    try:
+        for some in exchanges(source, None, until=part.until):
+            for one in some:
+                method = one.event.method
+                change.learn(method, one.request, one.reply, service=one.service)
+                if one.event.status_message:
+                    change.learn_text(one.event.status_message)
+            if some:
+                on_progress(some[-1].event.id / max(part.until, 1))
+    except Stopped as stopped:
+        # Whatever comes later was not learned from, so it must not be written.
+        part.stop(stopped.event, stopped.cause)
