@@ -19,7 +19,7 @@ from nri_scope.errors import NriScopeError
 
 COMMANDS = (
     *("record", "log", "show", "tui", "sql", "stats", "diff", "blame", "doctor", "demo"),
-    *("replay", "new-plugin"),
+    *("replay", "new-plugin", "report"),
 )
 """In the order in which somebody new meets them. ``nri_scope.cli.NAME`` has the command."""
 

@@ -44,7 +44,13 @@ class _Times:
         if took is None:
             return None
         return Timing(
-            len(self.took), took.p50, took.p99, took.max, self.deadline_ns, self.over_half, self.over
+            len(self.took),
+            took.p50,
+            took.p99,
+            took.max,
+            self.deadline_ns,
+            self.over_half,
+            self.over,
         )
 
 

@@ -135,7 +135,9 @@ def _row(step: Step) -> Row:
     elif change.at is not None:
         after = f"{after} (as the {place(change.at)})"
     told = words.details(step)
-    trouble = [text.removeprefix("! ") for weight, text in told if weight is not words.Weight.REMARK]
+    trouble = [
+        text.removeprefix("! ") for weight, text in told if weight is not words.Weight.REMARK
+    ]
     return Row(
         step.event,
         change.kind,

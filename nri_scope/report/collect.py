@@ -25,7 +25,6 @@ from .diagnosis import Diagnosis, Scene
 from .lanes import Lanes
 from .limits import (
     GAPS_MAX,
-    LANES_MAX,
     NOTES_MAX,
     SESSIONS_MAX,
     TRACKED_MAX,
@@ -172,9 +171,7 @@ class _Collector:
             said = f"{said}: {len(words.fresh(part, part.own)):,} changes"
         for one in slow:
             self._trouble(part, Trouble.SLOW, one)
-        self._lanes.mark(
-            part.container or part.pod, part.at_ns, kind, clipped(said, WORDS_MAX)
-        )
+        self._lanes.mark(part.container or part.pod, part.at_ns, kind, clipped(said, WORDS_MAX))
 
     def _trouble(self, diff: RoundDiff, kind: Trouble, text: str) -> None:
         self._troubles_in_all += 1
@@ -220,8 +217,8 @@ class _Collector:
             return frozenset(
                 str(one)
                 for (one,) in self._recording.connection.execute(
-                    "SELECT DISTINCT c.id FROM state AS s JOIN container AS c ON c.key = s.container "
-                    "WHERE s.session = ?",
+                    "SELECT DISTINCT c.id FROM state AS s "
+                    "JOIN container AS c ON c.key = s.container WHERE s.session = ?",
                     (session,),
                 )
             )
@@ -295,7 +292,9 @@ def _ids_of(recording: Recording, thing: lookup.Found | None) -> frozenset[str |
         case Event():
             return frozenset({thing.id})
         case Pod():
-            return frozenset({thing.id, *(one.id for one in lookup.containers_of(recording, thing))})
+            return frozenset(
+                {thing.id, *(one.id for one in lookup.containers_of(recording, thing))}
+            )
         case Container():
             return frozenset({thing.id})
 

@@ -123,7 +123,9 @@ class Lanes:
         """The first ones, each container behind its pod."""
         kept: dict[str, _Life] = {}
         for one in chosen:
-            group = [one] if one.is_pod or one.pod not in self._lives else [self._lives[one.pod], one]
+            group = (
+                [one] if one.is_pod or one.pod not in self._lives else [self._lives[one.pod], one]
+            )
             new = [each for each in group if each.id not in kept]
             if len(kept) + len(new) > LANES_MAX:
                 continue

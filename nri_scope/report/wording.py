@@ -60,8 +60,8 @@ def period(facts: Facts) -> str:
         return "no events"
     begin, end = rfc3339(facts.first_ns), rfc3339(facts.last_ns)
     length = duration(max(0, facts.last_ns - facts.first_ns))
-    same = begin[:10] == end[:10]
-    return f"{begin[:10]} {begin[11:19]} to {'' if same else end[:10] + ' '}{end[11:19]} UTC ({length})"
+    until = end[11:19] if begin[:10] == end[:10] else f"{end[:10]} {end[11:19]}"
+    return f"{begin[:10]} {begin[11:19]} to {until} UTC ({length})"
 
 
 def ended(session: Session) -> str:

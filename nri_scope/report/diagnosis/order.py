@@ -131,9 +131,14 @@ class Order:
             self._note(Rule.AFTER_POD, event)
         elif event.event == "StopContainer" and course.started and pod == _POD_STOPPED:
             self._note(Rule.POD_FIRST, event)
-        elif event.event == "RemoveContainer" and course.started and not course.stopped:
-            if stops and self._sequence.is_whole(event.session):
-                self._note(Rule.UNSTOPPED, event)
+        elif (
+            event.event == "RemoveContainer"
+            and course.started
+            and not course.stopped
+            and stops
+            and self._sequence.is_whole(event.session)
+        ):
+            self._note(Rule.UNSTOPPED, event)
         course.rank = max(rank, course.rank)
         course.started |= rank == _STARTED
         course.stopped |= rank == _STOPPED

@@ -86,7 +86,9 @@ def _finding(one: _Refused) -> Finding:
     if _CONFLICT in one.words:
         kind, advice = Kind.CONFLICT, _CONFLICT_ADVICE
         title = f"Conflict: {one.words}"
-        detail = f"{one.name} fails when two plugins set one field. The runtime's words: {one.words}"
+        detail = (
+            f"{one.name} fails when two plugins set one field. The runtime's words: {one.words}"
+        )
     elif "rejected it" in one.words:
         advice = _REJECTED_ADVICE
     elif one.words.startswith(SEEMS):
@@ -95,5 +97,12 @@ def _finding(one: _Refused) -> Finding:
         detail = f"{one.words[0].upper()}{one.words[1:]}, though it was there and had subscribed."
     shown = one.shown
     return Finding(
-        kind, level, title, detail, advice, tuple(shown.events), shown.count, tuple(shown.containers)
+        kind,
+        level,
+        title,
+        detail,
+        advice,
+        tuple(shown.events),
+        shown.count,
+        tuple(shown.containers),
     )

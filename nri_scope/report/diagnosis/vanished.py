@@ -57,9 +57,7 @@ class Vanished:
         if event.status_code in _WORDS:
             if event.plugin not in self._gone:
                 why = f"{_WORDS[event.status_code]} ({event.event}, event {event.id})"
-                self._gone[event.plugin] = gone = _Gone(
-                    event.plugin, why, Level.PROBLEM, event.id
-                )
+                self._gone[event.plugin] = gone = _Gone(event.plugin, why, Level.PROBLEM, event.id)
                 if self._scene.wanted(event):
                     gone.shown.add(event.id)
         else:

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope report``: a recording as a document to send, or what in it asks for attention."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nri_scope.cli.params import FilePath
+from nri_scope.errors import UsageError
+
+if TYPE_CHECKING:
+    from nri_scope.report.model import Facts
+
+_EPILOG = """
+\b
+What --diagnose looks for:
+  deadline                   a plugin near its deadline, or over it
+  disconnected               a plugin that went, and containers created without it
+  conflict, failed           two plugins that set one field; errors and refusals
+  dropped                    what a plugin asked for and did not get
+  unified-on-cgroup-v1       settings for cgroup v2 where a node has v1
+  duplicate-name             two plugins of one name
+  missed-around-synchronize  containers that a plugin was never told of
+  order                      an order of events, or of plugins, that may surprise
+"""
+_HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
+_MANY = 20_000
+"""Events from which on it takes so long that progress is shown."""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("what", required=False)
+@click.option(
+    "-o",
+    "--output",
+    type=FilePath(),
+    help="The file to write: *.html, one page that needs nothing else; or *.md for an issue.",
+)
+@click.option("--force", is_flag=True, help="Write over a file that is there already.")
+@click.option(
+    "--diagnose", is_flag=True, help="Print what asks for attention, instead of writing a report."
+)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    help="Of --diagnose: lines for people (the default), or one JSON object.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    file: Path,
+    what: str | None,
+    output: Path | None,
+    force: bool,
+    diagnose: bool,
+    output_format: str | None,
+) -> None:
+    """Make a report of a recording, or diagnose what is wrong in it.
+
+    WHAT narrows it down to a container (NAMESPACE/POD/CONTAINER), a pod (NAMESPACE/POD), the
+    beginning of an id, or an event's number.
+
+    The report has what ran, the chain of plugins with their times, a timeline, what was changed by
+    whom, and what --diagnose finds. It shows values as they were recorded, secrets included.
+
+    Exit status: 0 fine, 2 it could not be done. With --diagnose: 0 nothing found, 1 something.
+    """
+    if diagnose:
+        if output is not None or force:
+            raise UsageError("--diagnose prints, and writes no file", "leave out -o and --force")
+        context.exit(_diagnose(file, what, output_format or "text"))
+    if output_format is not None:
+        raise UsageError("--format is for --diagnose", "the name after -o says what is written")
+    if output is None:
+        raise UsageError(
+            "no file to write was named", "add -o report.html or -o report.md, or --diagnose"
+        )
+    _write(file, what, output, force=force)
+
+
+def _diagnose(file: Path, what: str | None, output_format: str) -> int:
+    from nri_scope.cli.output import Output
+    from nri_scope.recorder.records import to_json
+    from nri_scope.report import listing
+
+    with Output() as output:
+        facts = _collect(file, what)
+        if output_format == "json":
+            output.line(to_json(listing.document(facts)))
+        else:
+            for line in listing.text(facts, width=output.width, colour=output.colour):
+                output.line(line)
+        return int(bool(facts.findings))
+    return 0
+
+
+def _write(file: Path, what: str | None, output: Path, *, force: bool) -> None:
+    from nri_scope.report.file import check, write
+
+    render = _renderer(output)
+    check(output, force=force)
+    facts = _collect(file, what)
+    size = write(output, render(facts), force=force)
+    found = f"; {len(facts.findings)} found to look at" if facts.findings else ""
+    click.echo(f"{output}: {size:,} bytes, secrets included{found}", err=True)
+
+
+def _renderer(output: Path) -> Callable[[Facts], Iterable[str]]:
+    suffix = output.suffix.lower()
+    if suffix in _HTML:
+        # Here, as it takes a tenth of a second to load.
+        from nri_scope.report.html import html
+
+        return html
+    if suffix in _MARKDOWN:
+        from nri_scope.report.markdown import markdown
+
+        return lambda facts: [markdown(facts)]
+    raise UsageError(f"{output}: the name does not say what to write", "end it in .html or .md")
+
+
+def _collect(file: Path, what: str | None) -> Facts:
+    from nri_scope.recorder import lookup
+    from nri_scope.recorder.reader import Recording
+    from nri_scope.report.collect import collect
+
+    with Recording.open(file) as recording:
+        thing = None if what is None else lookup.find(recording, what)
+        first, last = lookup.event_range(recording)
+        many = last - first > _MANY and sys.stderr is not None and sys.stderr.isatty()
+        if not many:
+            return collect(recording, thing)
+        try:
+            return collect(recording, thing, on_progress=_progress)
+        finally:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _progress(share: float) -> None:
+    click.echo(f"\rreading: {share:4.0%}", nl=False, err=True)

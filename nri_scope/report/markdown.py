@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report as GitHub's Markdown, to be pasted into an issue: short enough, with folded details.
+
+What a recording tells is either harmless prose or code; so nothing of it becomes a heading, a
+link, a mention, a reference or HTML.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nri_scope.differ.render.marks import code, folded, prose, squeezed
+from nri_scope.differ.render.values import clipped
+from nri_scope.differ.render.words import GLYPHS
+from nri_scope.recorder.display import duration
+from nri_scope.recorder.escape import safe
+from nri_scope.recorder.records import rfc3339
+
+from . import wording
+from .finding import Finding, Level
+from .limits import MARKDOWN_MAX, WORDS_MAX
+from .model import Changed, Facts, Link, Row
+
+_VALUE_MAX = 160
+"""Characters of one value; HTML has more."""
+_ABOUT = 6
+"""Containers that a finding names."""
+_RESERVED = 1_200
+"""Characters that are kept for saying what is left out."""
+_LINKED = re.compile(r"\bGH-[0-9]|\b[0-9a-f]{7,40}\b|[@#]")
+"""What GitHub makes a link of in prose: references to issues and commits, mentions."""
+_MARKS = {Level.PROBLEM: "🔴", Level.WARNING: "🟠", Level.NOTE: "🔵"}
+
+
+@dataclass(slots=True)
+class _Block:
+    """Lines that are told together or not at all."""
+
+    lines: list[str]
+    what: str
+    """What is left out without it, in words."""
+
+    @property
+    def size(self) -> int:
+        return sum(len(line) + 1 for line in self.lines)
+
+
+def markdown(facts: Facts, most: int = MARKDOWN_MAX) -> str:
+    """The whole text, of at most ``most`` characters."""
+    head = [*_head(facts)]
+    foot = [*_foot(facts)]
+    room = most - _RESERVED - sum(len(line) + 1 for line in (*head, *foot))
+    lines, missing = list(head), dict[str, int]()
+    for section in _sections(facts):
+        begun = False
+        for block in section.blocks:
+            # A heading alone tells nothing.
+            needed = block.size + (0 if begun else len(section.title) + 8)
+            if needed > room:
+                missing[block.what] = missing.get(block.what, 0) + 1
+                continue
+            room -= needed
+            if not begun:
+                begun = True
+                lines += ["", f"### {section.title}", ""]
+            lines += block.lines
+    if missing:
+        told = ", ".join(f"{count:,} × {what}" for what, count in missing.items())
+        lines += ["", f"**Left out, as there is no room for it:** {told}. The HTML report has it."]
+    text = "\n".join(squeezed([*lines, *foot])) + "\n"
+    # No block is larger than its size says, so this is never so; and a text cut here is harmless.
+    return text if len(text) <= most else text[:most]
+
+
+@dataclass(slots=True)
+class _Section:
+    title: str
+    blocks: list[_Block]
+
+
+def _sections(facts: Facts) -> Iterator[_Section]:
+    """The most important first."""
+    findings = [_Block(_finding(one), "finding") for one in facts.findings]
+    yield _Section("Findings", findings or [_Block([wording.NOTHING_FOUND], "findings")])
+    yield _Section("The chain", [_Block([*_chain(facts)], "chain of plugins")])
+    yield _Section(
+        "Changes by container",
+        [_Block(_changed(one), "container's changes") for one in facts.changed]
+        or [_Block(["No change was seen."], "changes")],
+    )
+    if facts.legend:
+        yield _Section(
+            "What the words mean",
+            [_Block([f"- {_said(one)}" for one in facts.legend], "explanation of words")],
+        )
+    if facts.troubles:
+        yield _Section(
+            "Slow or failing events",
+            [_Block(_table("slow or failing events", _trouble_rows(facts)), "list of such events")],
+        )
+    if facts.gaps:
+        rows = [
+            ["from (UTC)", "to", "events lost", "why"],
+            *(
+                [rfc3339(gap.from_ns), rfc3339(gap.to_ns), wording.lost(gap), _said(gap.reason)]
+                for gap in facts.gaps
+            ),
+        ]
+        yield _Section("Gaps", [_Block(_table("gaps", rows), "list of gaps")])
+    if facts.notes:
+        notes = [f"- {rfc3339(one.at_ns)[:19]} {_said(one.text)}" for one in facts.notes]
+        yield _Section("Notes", [_Block(notes, "list of notes")])
+    yield _Section(
+        "Sessions", [_Block(_table("sessions", _session_rows(facts)), "list of sessions")]
+    )
+
+
+def _head(facts: Facts) -> Iterator[str]:
+    yield f"## NRI report: {_said(facts.about) if facts.about else code(facts.file)}"
+    yield ""
+    runtimes = ", ".join(map(_said, facts.runtimes)) or "unknown"
+    yield f"- runtime: {runtimes}"
+    yield f"- {wording.period(facts)}"
+    lost = f", {wording.plural(facts.lost, 'event')} lost in gaps" if facts.gaps else ""
+    yield (
+        f"- {wording.plural(facts.events, 'event')} of {wording.plural(facts.pods, 'pod')} and "
+        f"{wording.plural(facts.containers, 'container')}{lost}"
+    )
+    if facts.about:
+        yield f"- of {code(facts.file)}"
+    yield ""
+
+
+def _foot(facts: Facts) -> Iterator[str]:
+    yield ""
+    yield "---"
+    yield ""
+    for one in facts.left_out:
+        yield f"- {wording.left_out(one)}"
+    yield ""
+    yield f"<sub>Written by {prose(facts.tool)}. All times are UTC.</sub>"
+
+
+def _finding(one: Finding) -> list[str]:
+    where = wording.named(one.events, one.event_count)
+    shown = f" ({where})" if where else ""
+    lines = [f"- {_MARKS[one.level]} **{one.level}** {_said(one.title)}{shown}"]
+    if one.containers:
+        more = len(one.containers) - _ABOUT
+        names = ", ".join(code(_cut(name)) for name in one.containers[:_ABOUT])
+        lines.append(f"  - about {names}{f' and {more:,} more' if more > 0 else ''}")
+    # The advice is ours, with its code in backticks.
+    return [*lines, f"  - {_said(one.detail)}", f"  - → {one.advice}"]
+
+
+def _chain(facts: Facts) -> Iterator[str]:
+    rows = [["plugin", "known by", "events", "median", "99 %", "longest", "of the deadline"]]
+    rows += [_link(link) for link in facts.chain]
+    yield from _table("places in the chain", rows)
+
+
+def _link(link: Link) -> list[str]:
+    title = _said(link.title) if link.between else code(_cut(link.title))
+    cells = [title, _said(link.known_by)]
+    timing = link.timing
+    if timing is None:
+        return [*cells, "", "", "", "", wording.verdict(link)]
+    limit = f"{duration(timing.deadline_ns)}: " if timing.deadline_ns else ""
+    times = map(duration, (timing.p50_ns, timing.p99_ns, timing.max_ns))
+    return [*cells, f"{timing.count:,}", *times, f"{limit}{wording.verdict(link)}"]
+
+
+def _changed(one: Changed) -> list[str]:
+    created = f", created by event {one.created_event}" if one.created_event else ""
+    count = wording.plural(one.rows_in_all, "change")
+    lines: list[str] = []
+    if one.failure:
+        lines.append(f"- **not created**: {code(one.failure)}")
+    lines += [f"- in vain: {_said(text.removeprefix('in vain: '))}" for text in one.in_vain]
+    lines += [f"- {_said(text)}" for text in one.remarks]
+    if one.rows:
+        lines += ["", "| | path | before | after | by | known by |", "|---|---|---|---|---|---|"]
+        lines += map(_row, one.rows)
+        lines.append("")
+        for row in one.rows:
+            for text in filter(None, (row.trouble, row.note)):
+                lines.append(f"- {code(row.path)}: {_said(text)}")
+    more = one.rows_in_all - len(one.rows)
+    if more:
+        lines.append(f"- {more:,} more changes are left out")
+    name = "<code>" + _html(_cut(one.name)) + "</code>"
+    return folded(f"{name}{created}: {count}", lines)
+
+
+def _row(row: Row) -> str:
+    cells = (
+        code(GLYPHS.get(row.kind, row.kind)),
+        code(row.path),
+        code(clipped(row.before, _VALUE_MAX)),
+        code(clipped(row.after, _VALUE_MAX)),
+        _said(row.by),
+        f"{_said(row.evidence)}, event {row.event}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _trouble_rows(facts: Facts) -> list[list[str]]:
+    rows = [["event", "at (UTC)", "what", "whom", "", "why"]]
+    for one in facts.troubles:
+        at, kind = rfc3339(one.at_ns)[11:23], str(one.kind)
+        rows.append(
+            [str(one.event), at, _said(one.name), code(one.subject), kind, _said(one.words)]
+        )
+    return rows
+
+
+def _session_rows(facts: Facts) -> list[list[str]]:
+    rows = [["no.", "plugin", "what", "began (UTC)", "ended"]]
+    for one in facts.sessions:
+        began, ended = rfc3339(one.started_ns)[:19], _said(wording.ended(one))
+        rows.append([str(one.id), code(_cut(one.plugin)), wording.role(one), began, ended])
+    return rows
+
+
+def _table(what: str, rows: list[list[str]]) -> list[str]:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines.insert(1, "|" + "---|" * len(rows[0]))
+    count = len(rows) - 1
+    return folded(f"{count:,} {what}", lines) if count > 12 else [*lines, ""]
+
+
+def _said(text: str) -> str:
+    """A sentence that may quote a stranger."""
+    text = _cut(text)
+    return code(text) if _LINKED.search(text) else prose(text)
+
+
+def _cut(text: str) -> str:
+    return clipped(text, WORDS_MAX)
+
+
+def _html(text: str) -> str:
+    """Text where Markdown does not count, in a summary."""
+    return "".join(
+        c if c.isascii() and (c.isalnum() or c in "/-_.") else f"&#{ord(c)};" for c in safe(text)
+    )
