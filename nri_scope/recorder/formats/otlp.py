@@ -4,8 +4,8 @@
 Everything without a pod (Configure, Synchronize, gaps) is in the trace of its plugin connection.
 Ids are made of what they are about: the same pod has the same trace in every recording.
 
-Spans of pods, containers and connections are written last, when it is known how long they were.
-Memory is needed for them, and none for events.
+Spans of pods, containers and connections are written when it is known how long they were, which is
+after what happened in them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import IO
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.container_status import SERVICE as CRI_SERVICE
 from nri_scope.recorder.container_status import is_container_status
+from nri_scope.recorder.formats.lives import Life, Lives
 from nri_scope.recorder.formats.otlpjson import (
     Lines,
     Span,
@@ -30,6 +31,7 @@ from nri_scope.recorder.formats.selection import Selection
 from nri_scope.recorder.model import Event, Gap, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.records import deadline_ms
+from nri_scope.recorder.sound import sound
 
 _CODES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND"),
@@ -38,50 +40,31 @@ _CODES = (
     "UNAUTHENTICATED",
 )
 """google.rpc.Code by number."""
-_FIRST = frozenset({"RunPodSandbox", "CreateContainer"})
-_LAST = frozenset({"RemovePodSandbox", "RemoveContainer"})
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
     """As `formats.Write`: lines of OTLP/JSON, without the messages of events."""
     selection = Selection(recording, numbers)
-    traces = _Traces(Lines(stream), {session.id: session for session in selection.sessions()})
+    sessions = {session.id: session for session in selection.sessions()}
+    traces = _Traces(recording, Lines(stream), sessions)
     count = 0
     for event in selection.events():
         traces.event(event)
+        traces.forget()
         count += 1
     for gap in selection.gaps():
         traces.gap(gap)
-    traces.finish({pod.id: pod.uid for pod in recording.pods()})
+    traces.finish()
     return count
 
 
 @dataclass(slots=True)
-class _Life:
-    """A pod or container from its first to its last event."""
-
-    event: Event
-    """The first one."""
-    end_ns: int
-    events: int = 0
-    began: bool = False
-    ended: bool = False
-
-    def add(self, event: Event) -> None:
-        self.end_ns = max(self.end_ns, event.at_ns + event.took_ns)
-        self.events += 1
-        if event.event in _FIRST:
-            self.began = True
-        elif event.event in _LAST:
-            self.ended = True
-
-
-@dataclass(slots=True)
 class _Traces:
+    recording: Recording
     lines: Lines
     sessions: dict[int, Session]
-    pods: dict[str, _Life] = field(default_factory=dict)
-    containers: dict[str, _Life] = field(default_factory=dict)
+    pods: Lives = field(default_factory=Lives)
+    containers: Lives = field(default_factory=Lives)
     connections: dict[int, int] = field(default_factory=dict)
     """When sessions were heard of last."""
     resources: dict[int, str] = field(default_factory=dict)
@@ -130,6 +113,13 @@ class _Traces:
             ),
         )
 
+    def forget(self) -> None:
+        """Write what is over."""
+        for life in self.containers.over():
+            self._container(life)
+        for life in self.pods.over():
+            self._pod(life)
+
     def gap(self, gap: Gap) -> None:
         told: dict[str, Value] = {"nri.gap.reason": gap.reason}
         if gap.lost is not None:
@@ -152,39 +142,44 @@ class _Traces:
             ),
         )
 
-    def finish(self, uids: dict[str, str]) -> None:
-        """``uids`` of pods by their ids."""
-        for container_id, life in self.containers.items():
-            pod_id = life.event.pod_id
-            self._life(
-                life,
-                trace=trace_id("pod", pod_id) if pod_id else trace_id("container", container_id),
-                id=span_id("container", container_id),
-                parent=span_id("pod", pod_id) if pod_id else "",
-                name=f"container {life.event.container}",
-                told=_names(life.event),
-            )
-        for pod_id, life in self.pods.items():
-            event = life.event
-            self._life(
-                life,
-                trace=trace_id("pod", pod_id),
-                id=span_id("pod", pod_id),
-                parent="",
-                name=f"pod {event.namespace}/{event.pod}",
-                told={
-                    "k8s.namespace.name": event.namespace,
-                    "k8s.pod.name": event.pod,
-                    "k8s.pod.uid": uids.get(pod_id, ""),
-                    "nri.pod.id": pod_id,
-                },
-            )
+    def finish(self) -> None:
+        for life in self.containers.rest():
+            self._container(life)
+        for life in self.pods.rest():
+            self._pod(life)
         for number, heard_ns in self.connections.items():
             self._session(number, heard_ns)
         self.lines.flush()
 
+    def _container(self, life: Life) -> None:
+        event = life.event
+        self._life(
+            life,
+            trace=_trace(event),
+            id=span_id("container", event.container_id),
+            parent=span_id("pod", event.pod_id) if event.pod_id else "",
+            name=f"container {event.container}",
+            told=_names(event),
+        )
+
+    def _pod(self, life: Life) -> None:
+        event = life.event
+        self._life(
+            life,
+            trace=trace_id("pod", event.pod_id),
+            id=span_id("pod", event.pod_id),
+            parent="",
+            name=f"pod {event.namespace}/{event.pod}",
+            told={
+                "k8s.namespace.name": event.namespace,
+                "k8s.pod.name": event.pod,
+                "k8s.pod.uid": _uid(self.recording, event.pod_id),
+                "nri.pod.id": event.pod_id,
+            },
+        )
+
     def _life(
-        self, life: _Life, *, trace: str, id: str, parent: str, name: str, told: dict[str, Value]
+        self, life: Life, *, trace: str, id: str, parent: str, name: str, told: dict[str, Value]
     ) -> None:
         self.lines.put(
             self._resource(life.event.session),
@@ -198,7 +193,6 @@ class _Traces:
                 end_ns=life.end_ns,
                 attributes={
                     **told,
-                    "nri.life.events": life.events,
                     "nri.life.start_observed": life.began,
                     "nri.life.end_observed": life.ended,
                 },
@@ -232,17 +226,15 @@ class _Traces:
 
     def _place(self, event: Event) -> tuple[str, str]:
         """The trace that an event belongs to, and the span."""
-        pod_id, container_id = event.pod_id, event.container_id
-        if pod_id:
-            _heard(self.pods, pod_id, event)
-        if container_id:
-            _heard(self.containers, container_id, event)
-            parent = span_id("container", container_id)
+        if event.pod_id:
+            self.pods.hear(event.pod_id, event)
+        if event.container_id:
+            life = self.containers.hear(event.container_id, event)
             # Where a container was told of without its pod first, it stays alone.
-            pod_id = self.containers[container_id].event.pod_id
-            return trace_id(*(("pod", pod_id) if pod_id else ("container", container_id))), parent
-        if pod_id:
-            return trace_id("pod", pod_id), span_id("pod", pod_id)
+            trace = _trace(life.event if life else event)
+            return trace, span_id("container", event.container_id)
+        if event.pod_id:
+            return _trace(event), span_id("pod", event.pod_id)
         return self._connection(event.session)
 
     def _connection(self, number: int) -> tuple[str, str]:
@@ -262,11 +254,20 @@ class _Traces:
         return known
 
 
-def _heard(lives: dict[str, _Life], key: str, event: Event) -> None:
-    life = lives.get(key)
-    if life is None:
-        lives[key] = life = _Life(event, event.at_ns)
-    life.add(event)
+def _trace(event: Event) -> str:
+    """Of what is about a pod or a container."""
+    if event.pod_id:
+        return trace_id("pod", event.pod_id)
+    return trace_id("container", event.container_id)
+
+
+def _uid(recording: Recording, pod_id: str) -> str:
+    with sound(recording):
+        rows = recording.connection.execute("SELECT uid FROM pod WHERE id = ? LIMIT 1", (pod_id,))
+        for (uid,) in rows.fetchall():
+            if isinstance(uid, str):
+                return uid
+    return ""
 
 
 def _service(method: str) -> str:

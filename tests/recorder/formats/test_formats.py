@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for every format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.formats import FORMATS
+from nri_scope.recorder.reader import Recording
+from tests.recorder.formats.recordings import SAMPLES, exported, hostile, varied
+
+
+class _Pipe:
+    """Takes bytes in their order, as a pipe does, and after so many nobody reads any more."""
+
+    def __init__(self, room: int = 1 << 40) -> None:
+        self.room = room
+
+    def write(self, content: bytes) -> int:
+        self.room -= len(content)
+        if self.room < 0:
+            raise BrokenPipeError
+        return len(content)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_table_says_how_a_format_is_called(name: str) -> None:
+    known = FORMATS[name]
+    assert known.name == name
+    assert known.suffix.startswith(".") and known.help
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_every_event_of_a_recording_is_written(name: str, sample: Path) -> None:
+    with Recording.open(sample) as recording:
+        count = FORMATS[name].write(recording, None, _Pipe())  # type: ignore[arg-type]
+        assert count == len(list(recording.events()))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_only_chosen_events_are_written(name: str, tmp_path: Path) -> None:
+    path = varied(tmp_path / "r.db")
+    with Recording.open(path) as recording:
+        write = FORMATS[name].write
+        # In whatever order, once each, and what is not there is not.
+        assert write(recording, iter([12, 3, 4, 3, 4711]), _Pipe()) == 3  # type: ignore[arg-type]
+        assert write(recording, [], _Pipe()) == 0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_same_recording_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
+    path = varied(tmp_path / "r.db")
+    assert exported(path, name) == exported(path, name) != b""
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_strangers_recording_is_written(name: str, tmp_path: Path) -> None:
+    path = hostile(tmp_path / "r.db")
+    with Recording.open(path) as recording:
+        count = FORMATS[name].write(recording, None, _Pipe())  # type: ignore[arg-type]
+        assert count == len(list(recording.events()))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_reader_that_goes_away_ends_it(name: str) -> None:
+    with Recording.open(SAMPLES[0]) as recording, pytest.raises(BrokenPipeError):
+        FORMATS[name].write(recording, None, _Pipe(1_000))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_nothing_is_left_beside_the_file(name: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with Recording.open(SAMPLES[0]) as recording, out.open("wb") as stream:
+        FORMATS[name].write(recording, None, stream)
+    assert list(tmp_path.iterdir()) == [out]
+    assert out.stat().st_size > 1_000

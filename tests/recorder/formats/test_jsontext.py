@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.recorder.formats.jsontext import MAX_DEPTH, json_line, json_text
+
+TEXTS = st.text(st.characters(exclude_categories=()))
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+)
+
+
+def _refuse(constant: str) -> None:
+    raise AssertionError(constant)
+
+
+@pytest.mark.parametrize("encode", [json_line, json_text])
+@given(value=VALUES)
+def test_whatever_it_is_becomes_json_in_utf8(encode: Any, value: Any) -> None:
+    text = encode(value).encode().decode()
+    read = json.loads(text, parse_constant=_refuse)
+    # No half of a pair is left.
+    json.dumps(read, ensure_ascii=False).encode()
+
+
+@given(VALUES)
+def test_a_line_is_one_line_of_printable_ascii(value: Any) -> None:
+    text = json_line(value)
+    assert text.isascii() and text.isprintable()
+
+
+@pytest.mark.parametrize("encode", [json_line, json_text])
+@given(value=st.recursive(st.none() | st.integers() | st.text(), st.lists))
+def test_what_every_program_reads_stays_as_it_is(encode: Any, value: Any) -> None:
+    assert json.loads(encode(value)) == value
+
+
+@pytest.mark.parametrize("encode", [json_line, json_text])
+def test_halves_of_pairs_are_told_in_words(encode: Any) -> None:
+    assert json.loads(encode({"\ud800": ["\udfff", "🐳"]})) == {"\\ud800": ["\\udfff", "🐳"]}
+
+
+@pytest.mark.parametrize("encode", [json_line, json_text])
+def test_what_is_no_number_is_a_text(encode: Any) -> None:
+    assert json.loads(encode([float("inf"), float("nan"), 1.5])) == ["inf", "nan", 1.5]
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 900, 20_000])
+@pytest.mark.parametrize("encode", [json_line, json_text])
+def test_what_is_too_deep_is_cut(encode: Any, depth: int) -> None:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    assert encode(value) == "[" * MAX_DEPTH + encode("…") + "]" * MAX_DEPTH
+
+
+@pytest.mark.parametrize("encode", [json_line, json_text])
+def test_what_is_wide_is_not_cut(encode: Any) -> None:
+    value = [[n] for n in range(10 * MAX_DEPTH)] + ["[" * 10 * MAX_DEPTH]
+    assert json.loads(encode(value)) == value
