@@ -24,6 +24,7 @@ from nri_scope.recorder.display import runtime
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Role, Session
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.stats import GapStats
 
 _LISTED = 12
 """Connections that the title names."""
@@ -73,7 +74,7 @@ def one_recording(file: Path, what: str | None, wishes: Shown) -> bool:
         for diff in rounds(recording, thing, differ=differ):
             if not begun:
                 begun = True
-                for line in render.head(file.name, _details(sessions, len(gaps))):
+                for line in render.head(file.name, _details(sessions, GapStats.of(gaps))):
                     output.line(line)
             if chosen is None or not chosen.isdisjoint(diff.events):
                 for line in render.round(diff, name_of):
@@ -139,7 +140,7 @@ def _chosen(recording: Recording, wishes: Shown) -> set[int] | None:
     return {event.id for event in events}
 
 
-def _details(sessions: list[Session], gaps: int) -> list[str]:
+def _details(sessions: list[Session], gaps: GapStats) -> list[str]:
     """Whose evidence there is."""
     plugins = [session for session in sessions if session.role != Role.CRI]
     answering = [session.plugin for session in plugins if session.role in _WITH_REPLIES]
@@ -154,8 +155,11 @@ def _details(sessions: list[Session], gaps: int) -> list[str]:
         )
     if len(plugins) < len(sessions):
         found.append("CRI: the runtime was asked which specs it really used")
-    if gaps:
-        found.append(f"gaps: {gaps:,}, in which anything may have changed unseen; `log` shows them")
+    if gaps.count:
+        gone = f"gaps: {gaps.count:,}, in which anything may have changed unseen"
+        found.append(f"{gone}; `log` shows them")
+    if gaps.left_out:
+        found.append(f"a part of a recording: {gaps.left_out:,} events are not in it")
     return found
 
 

@@ -77,6 +77,9 @@ class Lines:
         whose = f", session {gap.session}" if gap.session is not None else ""
         lost = "unknown" if gap.lost is None else str(gap.lost)
         length = duration(max(0, gap.to_ns - gap.from_ns))
+        if gap.is_left_out:
+            text = f"   gap {clock(gap.from_ns)} {length:>6}   events not in this part: {lost}"
+            return safe(text, self._width)
         text = (
             f"   gap {clock(gap.from_ns)} {length:>6} ! events lost: {lost}{whose}"
             f" ({safe(gap.reason, _MAX_DETAIL)})"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from nri_scope.differ.latency import TimeIn
     from nri_scope.recorder.plain import Plain
-    from nri_scope.recorder.stats import Stats
+    from nri_scope.recorder.stats import GapStats, Stats
     from nri_scope.recorder.summary import Summary
 
 _PODS = 20
@@ -205,8 +205,13 @@ def _gaps(found: Summary) -> str:
     from nri_scope.recorder.stats import GapStats
 
     gaps = GapStats.of(found.gaps)
-    if not gaps.count:
-        return "none"
+    if gaps.left_out:
+        part = f"{gaps.left_out:,} events are not in this part of a recording"
+        return f"{part}; {_lost(gaps)}" if gaps.count else part
+    return _lost(gaps) if gaps.count else "none"
+
+
+def _lost(gaps: GapStats) -> str:
     known = f"{gaps.lost:,} event{'' if gaps.lost == 1 else 's'} lost"
     if not gaps.unknown:
         lost = known

@@ -9,7 +9,7 @@ from typing import cast
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.subject import container_of
 from nri_scope.nri.versions import NriVersion
-from nri_scope.recorder.model import LEFT_OUT, Event, Gap, Session
+from nri_scope.recorder.model import Event, Gap, Session
 
 from . import creation, told, updates
 from .chain import Chain
@@ -87,7 +87,7 @@ class Differ:
 
     def lose(self, gaps: Iterable[Gap]) -> None:
         """The gaps that there are by now."""
-        self._rounds.gaps = tuple(gap for gap in gaps if gap.reason != LEFT_OUT)
+        self._rounds.gaps = tuple(gap for gap in gaps if not gap.is_left_out)
 
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> list[RoundDiff]:
         """Take the next event; returns the rounds that are over by that."""

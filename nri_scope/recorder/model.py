@@ -154,6 +154,11 @@ class Gap:
     lost: int | None
     """How many events were lost; None where nobody can know."""
 
+    @property
+    def is_left_out(self) -> bool:
+        """Whether this stands for what a part of a recording was made without: nothing was lost."""
+        return self.reason == LEFT_OUT
+
 
 @dataclass(frozen=True, slots=True)
 class Pod:

@@ -157,13 +157,17 @@ class GapStats:
     """Events, where it is known how many."""
     unknown: int
     """Gaps of which nobody can know how many events they lost."""
+    left_out: int = 0
+    """Events that this part of a recording was made without; their gaps are none of those above."""
 
     @classmethod
     def of(cls, gaps: Iterable[Gap]) -> GapStats:
         """Count ``gaps``."""
-        lost = [gap.lost for gap in gaps]
+        every = list(gaps)
+        lost = [gap.lost for gap in every if not gap.is_left_out]
         known = [count for count in lost if count is not None]
-        return cls(len(lost), sum(known), len(lost) - len(known))
+        left_out = sum(gap.lost or 0 for gap in every if gap.is_left_out)
+        return cls(len(lost), sum(known), len(lost) - len(known), left_out)
 
 
 def _rank(ordered: list[int], percent: int) -> int:

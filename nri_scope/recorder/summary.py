@@ -73,6 +73,7 @@ class Summary:
                 "count": gaps.count,
                 "lost": gaps.lost,
                 "with_unknown_loss": gaps.unknown,
+                "left_out": gaps.left_out,
                 "list": [gap_record(gap)["gap"] for gap in self.gaps],
             },
             "sizes": {

@@ -105,6 +105,7 @@ def test_a_whole_recording(tmp_path: Path) -> None:
         "count": 1,
         "lost": 5,
         "with_unknown_loss": 0,
+        "left_out": 0,
         "list": [
             {
                 "from": "2025-11-20T21:18:00.000000Z",
