@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from nri_scope.recorder.redaction.harmless import is_plain_path
 from nri_scope.recorder.redaction.keys import names_credential, names_node
 from nri_scope.recorder.redaction.known import Strength
-from nri_scope.recorder.redaction.patterns import compiled
+from nri_scope.recorder.redaction.patterns import Pattern
 from nri_scope.recorder.redaction.tokens import PLAIN
 from nri_scope.recorder.redaction.words import words
 
 if TYPE_CHECKING:
     from nri_scope.recorder.redaction.engine import Engine
 
-_KEY = compiled(
+_KEY = Pattern(
     r"[A-Za-z_][A-Za-z0-9_.-]*[\\\"']{0,4}\s*(?::=|=>|==|[:=])\s*|--?[A-Za-z][A-Za-z0-9_.-]*\s+"
 )
 # Anchored where a key ended; no repetition inside of a repetition that could match the same.
@@ -41,7 +41,7 @@ _LOOSE = words("null none nil true false yes no on off")
 def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
     """Values of keys that name credentials, or nodes where that is asked for."""
     is_on, nodes = engine.is_on("credential-keys"), engine.is_on("nodes")
-    if not (is_on or nodes) or _KEY.search(text) is None:
+    if not (is_on or nodes) or not _KEY.is_in(text):
         return text
     pieces: list[str] = []
     at = 0

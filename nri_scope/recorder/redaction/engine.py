@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from nri_scope.recorder.redaction.harmless import HOSTS
 from nri_scope.recorder.redaction.known import Known, Strength
@@ -18,8 +20,25 @@ _ROUNDS = 6
 _CACHED = 20_000
 _CACHED_LENGTH = 16_384
 
+_PARTS = 4_000
+_PART_LENGTH = 65_536
+_Given = TypeVar("_Given")
+_Found = TypeVar("_Found")
+
 Finder = Callable[["Engine", str, str, int], str]
 """Gives a text with tokens in it: engine, text, place, depth."""
+
+
+@dataclass(slots=True)
+class _Answer(Generic[_Given, _Found]):
+    """What became of a text, and until when that is so."""
+
+    text: _Given
+    found: tuple[_Found, ...]
+    looked_at: str
+    """The text, and all that was unpacked from it."""
+    known: int
+    epoch: int
 
 
 class Engine:
@@ -46,8 +65,11 @@ class Engine:
         self._values = frozenset(rules.values)
         # Found within a text that will be remembered, with what was found in it.
         self._found: list[str] | None = None
-        self._remembered: dict[tuple[str, bool, tuple[Rule, ...]], tuple[str, tuple[str, ...]]] = {}
-        self._remembered_at = -1
+        self._unpacked: list[str] = []
+        self._remembered: dict[tuple[str, bool, tuple[Rule, ...]], _Answer[str, str]] = {}
+        self._parts: dict[bytes, _Answer[bytes, tuple[str, str]]] = {}
+        # Rules and places of what is found in such a part.
+        self._log: list[tuple[str, str]] | None = None
 
     def is_on(self, rule: str) -> bool:
         """Whether a rule of `builtin` is asked."""
@@ -57,7 +79,10 @@ class Engine:
         """Count one replacement."""
         if self._found is not None:
             self._found.append(rule)
-        elif self.is_counting:
+            return
+        if self._log is not None:
+            self._log.append((rule, place))
+        if self.is_counting:
             self.tally.add(rule, place)
 
     def put(self, rule: str, value: str, strength: Strength, place: str) -> str:
@@ -75,11 +100,12 @@ class Engine:
         """The same for a value that may have others in it, which will be known then as well."""
         if not value or is_token(value):
             return value
-        found, self._found = self._found, []
-        try:
-            self.text(value, place)
-        finally:
-            self._found = found
+        if not self.known.is_known(value, strength):
+            found, self._found = self._found, []
+            try:
+                self.text(value, place)
+            finally:
+                self._found = found
         return self.put(rule, value, strength, place)
 
     def is_allowed_host(self, host: str) -> bool:
@@ -125,23 +151,72 @@ class Engine:
         if depth > MAX_DEPTH:
             # Who packs so deep hides something.
             return self.put("unreadable", text, Strength.PRIVATE, place)
-        if self._remembered_at != self.known.generation or len(self._remembered) > _CACHED:
-            self._remembered.clear()
-            self._remembered_at = self.known.generation
+        if depth:
+            self._unpacked.append(text)
+        known = self.known
         question = (text, is_key, self.asked(place, ""))
         answer = self._remembered.get(question)
-        if answer is None:
-            found, self._found = self._found, []
-            try:
-                given = self._redacted(text, place, depth, is_key=is_key)
-                answer = (given, tuple(self._found))
-            finally:
-                self._found = found
-            if len(text) <= _CACHED_LENGTH and self._remembered_at == self.known.generation:
-                self._remembered[question] = answer
-        for rule in answer[1]:
+        if answer is not None and self._is_valid(answer):
+            for rule in answer.found:
+                self.hit(rule, place)
+            return answer.text
+        found, self._found = self._found, []
+        unpacked, self._unpacked = self._unpacked, []
+        try:
+            given = self._redacted(text, place, depth, is_key=is_key)
+            rules = tuple(self._found)
+            if len(text) <= _CACHED_LENGTH:
+                if len(self._remembered) > _CACHED:
+                    self._remembered.clear()
+                looked_at = "\n".join((text, given, *self._unpacked))
+                self._remembered[question] = _Answer(
+                    given, rules, looked_at, known.count, known.epoch
+                )
+            unpacked += self._unpacked
+        finally:
+            self._found, self._unpacked = found, unpacked
+        for rule in rules:
             self.hit(rule, place)
-        return answer[0]
+        return given
+
+    def _is_valid(self, answer: _Answer[str, str] | _Answer[bytes, tuple[str, str]]) -> bool:
+        known = self.known
+        if answer.epoch != known.epoch or known.has_new(answer.looked_at, answer.known):
+            return False
+        answer.known = known.count
+        return True
+
+    def part(self, content: bytes, redacted: Callable[[], bytes]) -> bytes:
+        """What becomes of a part of a message, which most events repeat.
+
+        ``content`` is how it is serialised, ``redacted`` does the work where it has to be done.
+        """
+        answer = self._parts.get(content)
+        if answer is None or not self._is_valid(answer):
+            outer, self._log = self._log, []
+            unpacked, self._unpacked = self._unpacked, []
+            try:
+                given = redacted()
+                read = content.decode("utf-8", "replace")
+                answer = _Answer(
+                    given,
+                    tuple(self._log),
+                    "\n".join((read, *self._unpacked)),
+                    self.known.count,
+                    self.known.epoch,
+                )
+            finally:
+                self._log = outer
+                unpacked += self._unpacked
+                self._unpacked = unpacked
+            if len(self._parts) >= _PARTS:
+                self._parts.clear()
+            if len(content) <= _PART_LENGTH:
+                self._parts[content] = answer
+        elif self.is_counting:
+            for rule, place in answer.found:
+                self.tally.add(rule, place)
+        return answer.text
 
     def _redacted(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
         try:
@@ -152,7 +227,7 @@ class Engine:
         finders = self._key_finders if is_key else self._finders
         # A token may complete what was not found before, and one secret make another one known.
         for _ in range(_ROUNDS):
-            before = text, self.known.generation
+            before = text, self.known.count
             if not is_key and (self.rules.rules or self._values):
                 given = self.by_user(text, place)
                 if given is not None:
@@ -165,7 +240,7 @@ class Engine:
             text, rules = self.known.replace(text)
             for rule in rules:
                 self.hit(rule, place)
-            if (text, self.known.generation) == before:
+            if (text, self.known.count) == before:
                 break
         return text
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from nri_scope.recorder.redaction.harmless import ENDINGS, NO_HOSTS
 from nri_scope.recorder.redaction.known import Strength
-from nri_scope.recorder.redaction.patterns import compiled
+from nri_scope.recorder.redaction.patterns import Pattern
 from nri_scope.recorder.redaction.tokens import (
     PLAIN,
     address_of,
@@ -22,13 +22,11 @@ from nri_scope.recorder.redaction.tokens import (
 )
 
 if TYPE_CHECKING:
-    import re2
-
     from nri_scope.recorder.redaction.engine import Engine
 
-_FORMATS = compiled(
+_FORMATS = Pattern(
     r"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
-    r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)"
+    r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|$)"
     r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*"
     r"|\b(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA)[A-Z0-9]{16}\b"
     r"|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}"
@@ -40,31 +38,29 @@ _FORMATS = compiled(
     r"|\b[a-z0-9]{6}\.[a-z0-9]{16}\b"
     r"|\$(?:2[abxy]|5|6|y|argon2id?)\$[^\s\"']{8,}"
 )
-_URL = compiled(
+_URL = Pattern(
     r"://((?:([^\s\"'<>:@/?#]*):([^\s\"'<>]*[^\s\"'<>@]@?)|[^\s\"'<>@/?#:]+))@[A-Za-z0-9.\[_-]"
 )
-_AUTH = compiled(r"(?i)\b(?:bearer|basic|digest|negotiate)\s+([A-Za-z0-9._~+/=-]{8,})")
-_COOKIE = compiled(r"(?i)\bcookie[\"']?\s*:\s*([^\s\"'][^\"'\n]*)")
-_RUN = compiled(r"[A-Za-z0-9+/_=-]{20,}")
-_MAIL = compiled(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+")
-_DOTTED4 = compiled(r"[0-9A-Za-z.]*[0-9]{1,3}(?:\.[0-9]{1,3}){3}[0-9A-Za-z.]*")
-_COLONS6 = compiled(r"[0-9A-Za-z:.]*:[0-9A-Za-z:.]*:[0-9A-Za-z:.]*")
-_HOST = compiled(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+")
-_EC2 = compiled(r"\bip-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}\b")
-_HOME = compiled(
+_AUTH = Pattern(r"(?i)\b(?:bearer|basic|digest|negotiate)\s+([A-Za-z0-9._~+/=-]{8,})")
+_COOKIE = Pattern(r"(?i)\bcookie[\"']?\s*:\s*([^\s\"'][^\"'\n]*)")
+_RUN = Pattern(r"[A-Za-z0-9+/_=-]{20,}")
+_MAIL = Pattern(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+")
+_DOTTED4 = Pattern(r"[0-9A-Za-z.]*[0-9]{1,3}(?:\.[0-9]{1,3}){3}[0-9A-Za-z.]*")
+_COLONS6 = Pattern(r"[0-9A-Za-z:.]*:[0-9A-Za-z:.]*:[0-9A-Za-z:.]*")
+_HOST = Pattern(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+")
+_EC2 = Pattern(r"\bip-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}\b")
+_HOME = Pattern(
     r"(?:^|[^A-Za-z0-9_./-]|/(?:var|export|host|rootfs|mnt))/(?:home|Users)/([^/\s:;,\"'\\|&<>()]+)"
 )
-_WINDOWS = compiled(r"(?i)[a-z]:\\+users\\+([^\\\s:;,\"'/]+)")
+_WINDOWS = Pattern(r"(?i)[a-z]:\\+users\\+([^\\\s:;,\"'/]+)")
 _TRANSITIONS = 0.42
 """Changes between capitals, small letters and digits, by character: chance has 0.62, names 0.3."""
 _PARTLY = re.compile(PLAIN)
 _ENDS_IN_TOKEN = re.compile(PLAIN + "$")
 
 
-def sub(pattern: re2._Regexp[str], text: str, group: int, put: Callable[[str], str]) -> str:
+def sub(pattern: Pattern, text: str, group: int, put: Callable[[str], str]) -> str:
     """``text`` with what ``put`` gives in place of a group of each match."""
-    if pattern.search(text) is None:
-        return text
     pieces: list[str] = []
     at = 0
     for match in pattern.finditer(text):
@@ -72,7 +68,7 @@ def sub(pattern: re2._Regexp[str], text: str, group: int, put: Callable[[str], s
         if found:
             pieces += text[at : match.start(group)], put(found)
             at = match.end(group)
-    return "".join((*pieces, text[at:]))
+    return "".join((*pieces, text[at:])) if pieces else text
 
 
 def formats(engine: Engine, text: str, place: str, depth: int) -> str:
@@ -252,9 +248,9 @@ def users(engine: Engine, text: str, place: str, depth: int) -> str:
     return text
 
 
-_BASE64 = compiled(r"[A-Za-z0-9+/_-]{12,}={0,2}")
-_HEX = compiled(r"(?:[0-9a-f]{2}){6,}|(?:[0-9A-F]{2}){6,}")
-_PERCENT = compiled(r"[^\s\"'&=?/:@<>]*%[0-9A-Fa-f]{2}[^\s\"'&=?/:@<>]*")
+_BASE64 = Pattern(r"[A-Za-z0-9+/_-]{12,}={0,2}")
+_HEX = Pattern(r"(?:[0-9a-f]{2}){6,}|(?:[0-9A-F]{2}){6,}")
+_PERCENT = Pattern(r"[^\s\"'&=?/:@<>]*%[0-9A-Fa-f]{2}[^\s\"'&=?/:@<>]*")
 _PRINTABLE = 0.9
 _URLSAFE = bytes.maketrans(b"-_", b"+/")
 

@@ -8,19 +8,18 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-import re2
-
-from nri_scope.recorder.redaction.patterns import compiled
 from nri_scope.recorder.redaction.tokens import HOST, MAIL, MARK, PLAIN, Tokens, is_token
 from nri_scope.recorder.redaction.words import words
 
 SECRET_MIN, PRIVATE_MIN = 6, 8
 """Characters from which on a credential, or any other value, does not stand somewhere by chance."""
-_CHUNK = 256
-_FRESH = 32
+_GRAM = SECRET_MIN
+_FRESH = 100
 # A stranger's recording may have any number of variables.
 _MOST = 200_000
 
+_RUN = re.compile(r"[A-Za-z0-9]+")
+_TOKEN = re.compile(PLAIN)
 _DIGITS = re.compile(r"[0-9a-fA-F]{1,15}")
 _WORD = re.compile(r"[a-z]{1,14}|[A-Z]{1,14}|[A-Z][a-z]{1,13}")
 _NAME = re.compile(r"[a-z][a-z-]{0,30}")
@@ -72,13 +71,13 @@ class Known:
         self._rules: dict[str, tuple[str, Strength]] = {}
         self._visible: set[str] = set()
         self._shown = "\n"
-        self.generation = 0
-        """Another one means that texts may be replaced that were not before, or no longer."""
+        self.epoch = 0
+        """Another one means that texts may stay that were replaced before."""
         self._noted: dict[str, _Reach] = {}
-        self._settled: list[re2._Regexp[str]] = []
-        self._fresh: list[str] = []
-        self._words: list[str] = []
-        self._patterns: tuple[re2._Regexp[str], ...] | None = None
+        self._order: list[str] = []
+        # By how they begin, and by the first letters and digits in a row.
+        self._by_gram: dict[str, dict[int, set[str]]] = {}
+        self._by_run: dict[str, list[tuple[int, str]]] = {}
 
     # -- what is known ----------------------------------------------------------------------
 
@@ -111,6 +110,11 @@ class Known:
         """Whether ``value`` is a visible name or a part of one."""
         return value in self._visible or (len(value) > 2 and value in self._shown)
 
+    def is_known(self, value: str, strength: Strength) -> bool:
+        """Whether it was added before, and as no weaker one."""
+        known = self._rules.get(value)
+        return known is not None and known[1] >= strength
+
     def originals(self) -> Iterator[Original]:
         """Everything that was added."""
         for value, (rule, strength) in self._rules.items():
@@ -134,73 +138,106 @@ class Known:
 
     # -- replacing it -----------------------------------------------------------------------
 
+    @property
+    def count(self) -> int:
+        """Values that are replaced elsewhere than in their places; only ever more in one epoch."""
+        return len(self._order)
+
+    def has_new(self, text: str, since: int) -> bool:
+        """Whether one of those that came after the first ``since`` may be in ``text``."""
+        fresh = len(self._order) - since
+        if fresh > _FRESH:
+            return self._is_in(text)
+        return any(value in text for value in self._order[since:]) if fresh else False
+
     def replace(self, text: str) -> tuple[str, list[str]]:
         """``text`` with the tokens of what is known in it, and the rule of each."""
         rules: list[str] = []
-        if not self._noted or len(text) < 2:
-            return text, rules
-
-        def anywhere(match: re2._Match[str]) -> str:
-            found = match[0] or ""
-            # The first alternative is a token, which is left alone whatever seems to be in it.
-            if found not in self._rules or match[1] is not None:
-                return found
-            rules.append(self._rules[found][0])
-            return self._tokens.of(found)
-
-        def word(match: re2._Match[str]) -> str:
-            found = match[3]
-            after = match.string[match.end() : match.end() + 1]
-            if found is None or after.isalnum():
-                return match[0] or ""
-            rules.append(self._rules[found][0])
-            return (match[2] or "") + self._tokens.of(found)
-
-        patterns = self._patterns
-        if patterns is None:
-            patterns = self._patterns = self._compiled()
-        for pattern in patterns:
-            if pattern.search(text) is not None:
-                text = pattern.sub(word if pattern.groups == 3 else anywhere, text)
+        if self._order and len(text) > 1:
+            spans = self._spans(text)
+            if spans:
+                pieces: list[str] = []
+                at = 0
+                for start, value in spans:
+                    pieces += text[at:start], self._tokens.of(value)
+                    rules.append(self._rules[value][0])
+                    at = start + len(value)
+                return "".join((*pieces, text[at:])), rules
         return text, rules
+
+    def _is_in(self, text: str) -> bool:
+        return bool(self._spans(text))
+
+    def _spans(self, text: str) -> list[tuple[int, str]]:
+        """Where known values begin: they do not overlap, and the one that begins first counts."""
+        found = self._anywhere(text) + self._as_words(text)
+        if not found:
+            return found
+        # A token is left alone, whatever seems to be in it.
+        taken = [match.span() for match in _TOKEN.finditer(text)] if MARK in text else []
+        found.sort(key=lambda span: (span[0], -len(span[1])))
+        spans: list[tuple[int, str]] = []
+        until = 0
+        for start, value in found:
+            end = start + len(value)
+            if start < until or any(start < right and end > left for left, right in taken):
+                continue
+            spans.append((start, value))
+            until = end
+        return spans
+
+    def _anywhere(self, text: str) -> list[tuple[int, str]]:
+        index = self._by_gram
+        if not index or len(text) < _GRAM:
+            return []
+        return [
+            (start, value)
+            for start in range(len(text) - _GRAM + 1)
+            if (of_length := index.get(text[start : start + _GRAM])) is not None
+            for length, values in of_length.items()
+            if (value := text[start : start + length]) in values
+        ]
+
+    def _as_words(self, text: str) -> list[tuple[int, str]]:
+        index = self._by_run
+        if not index:
+            return []
+        found: list[tuple[int, str]] = []
+        for run in _RUN.finditer(text):
+            for offset, value in index.get(run[0], ()):
+                start = run.start() - offset
+                end = start + len(value)
+                if (
+                    start >= 0
+                    and text.startswith(value, start)
+                    and not text[end : end + 1].isalnum()
+                    and not (start and text[start - 1].isalnum() and value[0].isalnum())
+                ):
+                    found.append((start, value))
+        return found
 
     def _note(self, value: str, reach: _Reach) -> None:
         if reach is _Reach.PLACE:
             return
+        if value in self._noted:
+            # It was replaced as a word so far, and is now everywhere.
+            self._forget(value)
         self._noted[value] = reach
-        (self._words if reach is _Reach.WORD else self._fresh).append(value)
-        self.generation += 1
-        self._patterns = None
+        self._order.append(value)
+        if reach is _Reach.ANYWHERE:
+            of_length = self._by_gram.setdefault(value[:_GRAM], {})
+            of_length.setdefault(len(value), set()).add(value)
+        else:
+            run = _RUN.search(value)
+            if run is not None:
+                self._by_run.setdefault(run[0], []).append((run.start(), value))
+
+    def _forget(self, value: str) -> None:
+        for _, values in list(self._by_run.items()):
+            values[:] = [entry for entry in values if entry[1] != value]
 
     def _rebuild(self) -> None:
-        self._settled, self._fresh, self._words = [], [], []
-        self._noted = {}
-        self.generation += 1
-        self._patterns = None
+        self._by_gram, self._by_run, self._noted, self._order = {}, {}, {}, []
+        self.epoch += 1
         for value, (_, strength) in self._rules.items():
             self._note(value, self._reach(value, strength))
-
-    def _compiled(self) -> tuple[re2._Regexp[str], ...]:
-        # Few are new while recording: those of long ago are not compiled again.
-        while len(self._fresh) >= _FRESH:
-            chunk, self._fresh = self._fresh[:_CHUNK], self._fresh[_CHUNK:]
-            self._settled.append(_anywhere(chunk))
-        patterns = [*self._settled]
-        if self._fresh:
-            patterns.append(_anywhere(self._fresh))
-        for start in range(0, len(self._words), _CHUNK):
-            patterns.append(_words(self._words[start : start + _CHUNK]))
-        return tuple(patterns)
-
-
-def _alternatives(values: list[str]) -> str:
-    # Of two that begin alike the longer one.
-    return "|".join(re2.escape(value) for value in sorted(values, key=len, reverse=True))
-
-
-def _anywhere(values: list[str]) -> re2._Regexp[str]:
-    return compiled(f"({PLAIN})|{_alternatives(values)}")
-
-
-def _words(values: list[str]) -> re2._Regexp[str]:
-    return compiled(f"({PLAIN})|(^|[^A-Za-z0-9])({_alternatives(values)})")

@@ -170,16 +170,31 @@ def _fields(engine: Engine, message: Message, place: str) -> None:
         if _is_map(field):
             _map(engine, cast("_Map", value), field, full, where)
         elif isinstance(value, Message):
-            _fields(engine, value, where)
+            _part(engine, value, where)
         elif isinstance(value, str):
             given = _TREATED.get(full, _text)(engine, value, where)
             if given != value:
                 setattr(message, field.name, given)
         elif field.message_type is not None:
             for child in cast("Iterable[Message]", value):
-                _fields(engine, child, where)
+                _part(engine, child, where)
         elif field.type == FieldDescriptor.TYPE_STRING:
             _list(engine, cast("MutableSequence[str]", value), full, where)
+
+
+def _part(engine: Engine, message: Message, place: str) -> None:
+    if not isinstance(message, api.PodSandbox | api.Container):
+        _fields(engine, message, place)
+        return
+
+    def redacted() -> bytes:
+        _fields(engine, message, place)
+        return message.SerializeToString(deterministic=True)
+
+    content = message.SerializeToString(deterministic=True)
+    given = engine.part(type(message).__name__.encode() + content, redacted)
+    if given != content:
+        message.ParseFromString(given)
 
 
 def _is_map(field: FieldDescriptor) -> bool:

@@ -112,20 +112,23 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
         if value.lower() in {"true", "false"} or _REFERENCE.fullmatch(value):
             return value
         return engine.whole("credential-keys", value, Strength.SECRET, place)
-    text = engine.text(value, place)
-    if not engine.is_on("env-values") or _is_harmless(engine, name, value):
-        return text
-    if text != value and (is_token(text) or _endpoint(value)):
-        return text
-    return engine.whole("env-values", value, Strength.PRIVATE, place) if text else text
+    if not engine.is_on("env-values") or is_harmless(engine, name, value):
+        return engine.text(value, place)
+    return engine.whole("env-values", value, Strength.PRIVATE, place)
 
 
-def _is_harmless(engine: Engine, name: str, value: str) -> bool:
+def is_harmless(engine: Engine, name: str, value: str) -> bool:
+    """Whether a variable's value may be shown, but for what is found in it."""
+    return _is_plain(name, value, engine.rules.env) or engine.known.is_shown(value)
+
+
+@lru_cache(maxsize=8192)
+def _is_plain(name: str, value: str, allowed: tuple[str, ...]) -> bool:
     return (
         is_plain(value)
         or is_plain_path(value)
-        or engine.known.is_shown(value)
-        or any(pattern.fullmatch(name) for pattern in _globs((*ENV_NAMES, *engine.rules.env)))
+        or _endpoint(value)
+        or any(pattern.fullmatch(name) for pattern in _globs((*ENV_NAMES, *allowed)))
     )
 
 
