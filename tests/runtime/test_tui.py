@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope tui --live`` in a real terminal, as somebody on a node uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cri import Resources
+from tests.runtime.test_record import NOT_CONNECTED, assert_healthy, assert_told, gaps
+from tests.runtime.testbed.containerd import Containerd
+from tests.runtime.testbed.driver import Driver
+from tests.runtime.testbed.record import PLUGIN, log, rows
+from tests.tui.terminal import needs_tmux, terminal
+
+pytestmark = [pytest.mark.runtime, needs_tmux]
+
+FILE = "live.nriscope.db"
+
+
+async def test_live_shows_and_records_what_happens_while_containerd_restarts(
+    containerd: Containerd, driver: Driver, tmp_path: Path
+) -> None:
+    version = containerd.cri.runtime.version
+    command = f"tui --live --socket {shlex.quote(str(containerd.nri_socket))} -o {FILE}"
+    async with terminal(tmp_path, command, (100, 26)) as window:
+        await connected(containerd, 1)
+        await window.shows(f"containerd {version}"[:20], " live", "following", "Synchronize")
+
+        # Pods come, and are there at once.
+        web = await driver.run_pod("shop", "web")
+        app = await driver.run(web, "app")
+        await driver.live("jobs", "batch")
+        await window.shows("CreateContainer", "shop/web/app", "RemovePodSandbox", "following")
+
+        # A filter, and the details of what it finds.
+        await window.press("f", "event:CreateContainer", "Space", "ns:shop")
+        await window.shows("fine")
+        await window.press("Enter")
+        text = await window.shows("1 match: event:CreateContainer ns:shop", "shop/web/app")
+        assert "jobs/batch" not in text
+        await window.press("Home", "Down", "Enter")
+        await window.shows("[Summary]", app.id)
+        await window.press("]")
+        await window.shows("[Container]", "pod_sandbox_id")
+        await window.press("Tab", "p", "x", "F")
+        await window.shows("following", "jobs/batch", "RemovePodSandbox")
+
+        # The runtime goes, and comes back.
+        await containerd.stop()
+        await window.shows("runtime gone, waiting", "session 1 ended")
+        await driver.restart_containerd()
+        await connected(containerd, 2)
+        await window.until(lambda text: "runtime gone" not in text and "session 2" in text)
+        await driver.update(app, Resources(cpu_shares=512))
+        await driver.stop(app)
+        await driver.remove_pod(web)
+        await driver.live("shop", "new")
+        await window.shows("shop/new", "RemovePodSandbox", "following")
+        assert processes_with(FILE), "nothing says that its processes would be found"
+
+        await window.press("q")
+        text = await window.shows("ended with 0")
+        assert re.search(r"recorded \d+ events in 2 sessions", text), text
+
+    lines = await log(tmp_path / FILE)
+    assert_told(lines, driver.steps)
+    assert {line["status"] for line in lines if "event" in line} == {"ok"}
+    assert len(gaps(lines, NOT_CONNECTED)) == 1
+    ends = rows(tmp_path / FILE, "SELECT ended_ns IS NOT NULL FROM session")
+    assert ends == [(1,), (1,)]
+    assert rows(tmp_path / FILE, "PRAGMA integrity_check") == [("ok",)]
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+    assert not processes_with(FILE)
+    await assert_healthy(containerd)
+
+
+async def connected(containerd: Containerd, times: int) -> None:
+    """Wait until containerd has taken it into the chain so often."""
+    async with asyncio.timeout(60):
+        while containerd.connections(PLUGIN) < times:
+            await asyncio.sleep(0.01)
+
+
+def processes_with(word: str) -> list[str]:
+    """The commands that run with this word among their arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            arguments = path.read_bytes().split(b"\0")
+        except OSError:
+            # It ended meanwhile.
+            continue
+        if word.encode() in arguments:
+            found.append(b" ".join(arguments).decode(errors="replace"))
+    return found
