@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recorder import lookup
-from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild.numbers import ascending, is_among
 from nri_scope.recorder.rebuild.selection import Selection
@@ -40,8 +39,8 @@ class Chosen:
     """Ascending."""
     sessions: set[int] = field(default_factory=set)
     """Of the chosen events."""
-    asked: set[int] = field(default_factory=set)
-    """Sessions of the CRI: what it told of what is kept comes along."""
+    known: frozenset[int] = frozenset()
+    """All sessions; events of others belong to nothing."""
     pods: dict[int, int] = field(default_factory=dict)
     """Whom chosen events are about, each with the newest of these events."""
     containers: dict[int, int] = field(default_factory=dict)
@@ -56,9 +55,7 @@ class Chosen:
 
 def choose(source: Recording, selection: Selection, on_progress: Callable[[float], None]) -> Chosen:
     """Look at every event. Raises UsageError where none is chosen, and RecordingError."""
-    sessions = source.sessions()
-    known = {session.id for session in sessions}
-    chosen = Chosen(asked={session.id for session in sessions if session.role == Role.CRI})
+    chosen = Chosen(known=frozenset(session.id for session in source.sessions()))
     numbers = None if selection.numbers is None else ascending(selection.numbers)
     _, newest = lookup.event_range(source)
     try:
@@ -71,7 +68,7 @@ def choose(source: Recording, selection: Selection, on_progress: Callable[[float
                 chosen.setup.append((number, session))
             if number % PAGE == 0:
                 on_progress(number / max(newest, number))
-            if not passes or session not in known:
+            if not passes or session not in chosen.known:
                 continue
             if numbers is not None and not is_among(numbers, number):
                 continue

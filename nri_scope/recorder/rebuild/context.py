@@ -28,6 +28,8 @@ _ROUND = 100
 """Events that are looked at for the end of a round; more than connections there ever are."""
 _COLUMNS = "id, session, event, pod, container"
 _CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
+_BEGINS = ("RunPodSandbox", _CREATE)
+"""How pods and containers come into being."""
 _ASIDE = ("Configure", "UpdateContainers", "ContainerStatus", "Shutdown")
 """Between the runtime and one connection, also while a chain is being asked."""
 
@@ -41,12 +43,13 @@ def with_context(
     chosen: Chosen,
     effects: Effects,
     on_progress: Callable[[float], None],
+    *,
+    bare: bool = False,
 ) -> Part:
-    """What the new recording is made of. Raises RecordingError."""
-    context = _Context(source, chosen, effects)
+    """What the new recording is made of; for ``bare`` see `Selection`. Raises RecordingError."""
+    context = _Context(source, chosen, effects, bare)
     context.collect(on_progress)
-    sessions = chosen.sessions | context.answered
-    setup = (event for event, session in chosen.setup if session in sessions)
+    setup = (event for event, session in chosen.setup if session in context.sessions)
     context.events.extend(event for event in setup if not is_among(chosen.events, event))
     kept = joined(chosen.events, ascending(context.events))
     containers = {key for is_container, key in context.wanted if is_container}
@@ -55,7 +58,7 @@ def with_context(
         until=chosen.until,
         chosen=chosen.events,
         kept=kept,
-        sessions=sessions,
+        sessions=context.sessions,
         pods=pods,
         containers=containers,
         whole_states=chosen.synchronized,
@@ -68,21 +71,25 @@ class _Context:
     source: Recording
     chosen: Chosen
     effects: Effects
+    bare: bool
     events: array[int] = field(default_factory=lambda: array("q"))
     """Of the context, in any order, some twice."""
-    answered: set[int] = field(default_factory=set)
-    """Sessions of the CRI that something of the context is of."""
+    sessions: set[int] = field(default_factory=set)
+    """Of the chosen events and of their context: who saw the same is evidence, too."""
     wanted: dict[_Subject, int] = field(default_factory=dict)
     """Subjects, each with the event up to which everything is needed."""
     _done: dict[_Subject, int] = field(default_factory=dict)
     _todo: list[_Subject] = field(default_factory=list)
     _aside: list[int] = field(init=False)
     """Names of methods, as those below by number."""
+    _begins: list[int] = field(init=False)
     _creation: tuple[int | None, int | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self._aside = [number for name in _ASIDE if (number := self._name(name)) is not None]
+        self._begins = [number for name in _BEGINS if (number := self._name(name)) is not None]
         self._creation = self._name(_CREATE), self._name(_VALIDATE)
+        self.sessions |= self.chosen.sessions
 
     def collect(self, on_progress: Callable[[float], None]) -> None:
         """Until nothing more is needed."""
@@ -144,18 +151,20 @@ class _Context:
         if is_container and (pod := self._pod_of(key)) is not None:
             self._want((False, pod), until)
         found = list(self._about(subject, after, until))
-        # Of a round that began, all connections that are part of it.
-        found += self._rest_of_round(subject, until)
-        if is_container:
-            found += self._updating(key, after, until)
+        if self.bare:
+            found = [row for row in found if row[2] in self._begins]
+        else:
+            # Of a round that began, all connections that are part of it.
+            found += self._rest_of_round(subject, until)
+            if is_container:
+                found += self._updating(key, after, until)
         new = array("q")
         for number, session, _, pod, container in found:
             if number is None or session is None or number > self.chosen.until:
                 continue
-            if session in self.chosen.asked:
-                self.answered.add(session)
-            elif session not in self.chosen.sessions:
+            if session not in self.chosen.known:
                 continue
+            self.sessions.add(session)
             if not is_among(self.chosen.events, number):
                 new.append(number)
             self._want_both(pod, container, number)

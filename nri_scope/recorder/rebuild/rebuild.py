@@ -111,7 +111,7 @@ def _part(source: Recording, selection: Selection, effects: Effects, progress: _
     if selection.is_all:
         return Part(until=lookup.event_range(source)[1])
     chosen = choose(source, selection, progress.step(0.15))
-    return with_context(source, chosen, effects, progress.step(0.15))
+    return with_context(source, chosen, effects, progress.step(0.15), bare=selection.bare)
 
 
 @dataclass(slots=True)

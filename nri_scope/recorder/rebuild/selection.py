@@ -22,6 +22,9 @@ class Selection:
     """``namespace/pod``: events about this pod and its containers."""
     numbers: Sequence[int] | None = None
     """Numbers of events; those that the recording does not have are none."""
+    bare: bool = False
+    """What comes along is only what a replay cannot do without: how the pods and containers came
+    into being. What changed them meanwhile does not, so `blame` finds them less well known."""
 
     @property
     def is_all(self) -> bool:
