@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.tui import app_of, lack
+from nri_scope.cli.tui import app_of, lack, say_made
 from nri_scope.errors import RecordingError, UsageError
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ def _browse(performance: Performance) -> None:
     async def watch() -> None:
         app = app_of(performance.file, config, recorder=_News(performance, key), badge="demo")
         await app.run_async()
+        say_made(app)
         if app.failure is not None:
             raise app.failure
 

@@ -206,6 +206,7 @@ def _run(
         recorder=recorder,
     )
     app.run()
+    say_made(app)
     if app.failure is not None:
         raise app.failure
 
@@ -235,6 +236,12 @@ def app_of(
         recorder=recorder,
         badge=badge,
     )
+
+
+def say_made(app: ScopeApp) -> None:
+    """Where the files are that were made while it was used."""
+    for path in app.made:
+        _say(f"saved: {path}")
 
 
 def _print_keys(config: Config) -> None:

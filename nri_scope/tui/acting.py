@@ -10,12 +10,14 @@ from textual.app import App
 from nri_scope.tui.copying import Copier
 from nri_scope.tui.finding import Finder
 from nri_scope.tui.help import HelpScreen, help_lines
+from nri_scope.tui.jobs import Jobs
 from nri_scope.tui.looking import Looker
 from nri_scope.tui.marking import Marker
 from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.keys import Keymap, Scope
 from nri_scope.tui.model.whom import container_of_event, pod_of_event
 from nri_scope.tui.narrowing import FILTER_GROUP, Narrower
+from nri_scope.tui.saving import Saver
 from nri_scope.tui.states import Work
 from nri_scope.tui.theme import next_theme
 from nri_scope.tui.views import EVENTS
@@ -43,6 +45,8 @@ class Acting(App[None], inherit_bindings=False):
     narrower: Narrower
     copier: Copier
     looker: Looker
+    jobs: Jobs
+    saver: Saver
 
     # -- of the app -------------------------------------------------------------------------------
 
@@ -199,10 +203,12 @@ class Acting(App[None], inherit_bindings=False):
         self.narrower.back()
 
     def action_stop(self) -> None:
-        """Stop a filter or a search that is at work."""
+        """Stop what is at work: a search, something that is saved, a filter."""
         if self.work.searching:
             self.finder.stop()
             self.say("search stopped")
+        elif self.jobs.busy:
+            self.jobs.stop()
         elif self.work.part is not None:
             self.workers.cancel_group(self, FILTER_GROUP)
             self.narrower.back()
@@ -249,6 +255,10 @@ class Acting(App[None], inherit_bindings=False):
     def action_copy_command(self) -> None:
         """Copy the command line that shows the same."""
         self.copier.copy_command()
+
+    def action_save_recording(self) -> None:
+        """Save the shown events as a recording."""
+        self.saver.save_recording()
 
     def action_theme(self) -> None:
         """Next theme."""

@@ -25,6 +25,7 @@ from nri_scope.tui.acting import Acting
 from nri_scope.tui.bindings import as_keymap, bindings
 from nri_scope.tui.copying import Copier
 from nri_scope.tui.finding import Finder
+from nri_scope.tui.jobs import Jobs
 from nri_scope.tui.looking import Looker, RecorderNews
 from nri_scope.tui.marking import GROUP as MARKS_GROUP
 from nri_scope.tui.marking import Marker
@@ -34,6 +35,7 @@ from nri_scope.tui.model.keys import Action, Keymap, Scope
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.narrowing import Narrower
 from nri_scope.tui.palette import Actions
+from nri_scope.tui.saving import Saver
 from nri_scope.tui.states import Work
 from nri_scope.tui.telling import Teller
 from nri_scope.tui.theme import DEFAULT as DEFAULT_THEME
@@ -116,6 +118,10 @@ class ScopeApp(Acting, inherit_bindings=False):
         self.marker = Marker(self)
         self.narrower = Narrower(self)
         self.copier = Copier(self)
+        self.jobs = Jobs(self)
+        self.saver = Saver(self)
+        self.made: list[Path] = []
+        """Files that were made meanwhile, for those who leave."""
         self.typed_in_detail = False
         self._boards: dict[str, Board] = {}
         self.detail = None
@@ -340,12 +346,22 @@ class ScopeApp(Acting, inherit_bindings=False):
         self.teller.trouble = str(error)
         self.teller.show_status()
 
-    def work_on(self, *, part: float | str | None = "", searching: str | None = None) -> None:
-        """Say what goes on: a filter (how far it is; None: none is), or a search ("": none is)."""
+    def work_on(
+        self,
+        *,
+        part: float | str | None = "",
+        searching: str | None = None,
+        busy: str | None = None,
+    ) -> None:
+        """Say what goes on: a filter (how far it is; None: none is), a search ("": none is), or
+        something else ("": nothing is).
+        """
         if not isinstance(part, str):
             self.work = replace(self.work, part=part)
         if searching is not None:
             self.work = replace(self.work, searching=searching)
+        if busy is not None:
+            self.work = replace(self.work, busy=busy)
         self.teller.show_status()
 
     # -- actions by their names -------------------------------------------------------------------

@@ -53,6 +53,7 @@ class Copier:
             text = await app.store.run(lambda recording: taking.as_yaml(recording, numbers))
             if save:
                 path = await asyncio.to_thread(taking.save, text, numbers)
+                app.made.append(path)
                 app.say(f"saved to {path} (only you can read it)")
                 return
         except NriScopeError as error:

@@ -19,6 +19,8 @@ class Work:
     """How much of the recording a filter has looked through, 0 to 1; None: no filter is at work."""
     searching: str = ""
     """The text that is being searched for."""
+    busy: str = ""
+    """What else is done with the recording, and how far it is."""
     recorder: str = ""
     """What the recorder of this program told last, where it has one."""
     recorder_ended: bool = False
@@ -81,6 +83,8 @@ def status_words(view: View, position: int | None, listing: str, narrowed: str, 
         parts.append(f"{_matches(view)}: {narrowed}")
     if work.recorder_ended:
         parts.append(f"recording is over: {safe(work.recorder)}")
+    if work.busy:
+        parts.insert(0, work.busy)
     if work.searching:
         parts.append(f"searching for {safe(work.searching, 40)} …")
     return " · ".join(parts)

@@ -40,13 +40,29 @@ def as_yaml(recording: Recording, numbers: Sequence[int]) -> str:
     return "---\n".join(texts)
 
 
-def save(text: str, numbers: Sequence[int], folder: Path | None = None) -> Path:
-    """Write ``text`` to a new file, for its owner only. Raises UsageError."""
+def new_path(numbers: Sequence[int], suffix: str, folder: Path | None = None) -> Path:
+    """A name for a new file with these events. Raises UsageError."""
     name = f"nri-event-{numbers[0]}" if len(numbers) == 1 else f"nri-{len(numbers)}-events"
     stem = f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     for attempt in range(1, 100):
         more = f"-{attempt}" if attempt > 1 else ""
-        path = (folder or Path.cwd()) / f"{stem}{more}.yaml"
+        path = (folder or _current_folder()) / f"{stem}{more}{suffix}"
+        if not os.path.lexists(path):
+            return path
+    raise UsageError(f"{stem}{suffix}: too many files of this name", "remove some")
+
+
+def _current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError("the current folder is gone", "start in another one") from error
+
+
+def save(text: str, numbers: Sequence[int], folder: Path | None = None) -> Path:
+    """Write ``text`` to a new file, for its owner only. Raises UsageError."""
+    while True:
+        path = new_path(numbers, ".yaml", folder)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
@@ -57,7 +73,6 @@ def save(text: str, numbers: Sequence[int], folder: Path | None = None) -> Path:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         return path
-    raise UsageError(f"{stem}.yaml: too many files of this name", "remove some")
 
 
 def command_line(path: Path, where: Filter | None) -> str:

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Long work on the recording, in a thread of its own: how far it is, and ending it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from textual.worker import Worker
+
+from nri_scope.errors import NriScopeError
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.model.stop import Stop
+
+if TYPE_CHECKING:
+    from nri_scope.tui.app import ScopeApp
+
+_TOLD_SECONDS = 0.1
+"""Between two words about how far it is."""
+
+Progress = Callable[[float], None]
+"""To be called often, with the part that is done. Raises CancelledError where nobody waits."""
+T = TypeVar("T")
+
+
+class Jobs:
+    """At most one at a time."""
+
+    def __init__(self, app: ScopeApp) -> None:
+        self._app = app
+        self._worker: Worker[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether one is at work."""
+        return self._worker is not None and not self._worker.is_finished
+
+    def begin(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Begin one that calls `run`, unless another is at work. What it raises is told."""
+        if self.busy:
+            key = self._app.keymap.first("stop")
+            self._app.say(f"one thing at a time; {key} stops the other", problem=True)
+        else:
+            self._worker = self._app.run_worker(self._do(job), group="job")
+
+    def stop(self) -> None:
+        """End it."""
+        if self._worker is not None:
+            self._worker.cancel()
+
+    async def _do(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
+        try:
+            await job()
+        except NriScopeError as error:
+            self._app.say(str(error), problem=True)
+        except asyncio.CancelledError:
+            self._app.say("stopped: nothing was written")
+            raise
+
+    async def run(self, words: str, work: Callable[[Recording, Progress], T]) -> T:
+        """Do ``work`` with a `Recording` of its own. Raises what it raises.
+
+        A job that is cancelled waits until it has ended.
+        """
+        stop, part = Stop(), 0.0
+
+        def progress(done: float) -> None:
+            nonlocal part
+            part = done
+            stop.check()
+
+        def in_thread() -> T:
+            with Recording.open(self._app.path) as recording:
+                return work(recording, progress)
+
+        doing = asyncio.create_task(asyncio.to_thread(in_thread))
+        try:
+            while not doing.done():
+                self._app.work_on(busy=f"{words}: {part:.0%}")
+                await asyncio.wait({doing}, timeout=_TOLD_SECONDS)
+            return doing.result()
+        finally:
+            stop.set()
+            with suppress(Exception, asyncio.CancelledError):
+                await doing
+            self._app.work_on(busy="")

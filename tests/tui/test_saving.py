@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Saving what is shown as a recording of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
+from nri_scope.tui import saving
+from tests.tui.screen import RECORDING, Shown, showing
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recording; the current folder is another one."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return Path(shutil.copy(RECORDING, tmp_path / "r.nriscope.db"))
+
+
+def _made() -> list[Path]:
+    return list(Path.cwd().glob("*.nriscope.db"))
+
+
+async def _saved(screen: Shown) -> Recording:
+    await screen.press("S")
+    await screen.shows("saved ./nri-")
+    (path,) = _made()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert screen.app.made == [path]
+    return Recording.open(path)
+
+
+async def test_all_events_are_saved_where_nothing_is_filtered(path: Path) -> None:
+    async with showing(path, size=(120, 24)) as screen:
+        await screen.shows("1 of 34")
+        with await _saved(screen) as recording:
+            assert len(list(recording.events())) == 32
+        await screen.shows("all 32 events")
+
+
+async def test_what_the_filter_shows_is_saved_with_what_goes_with_it(path: Path) -> None:
+    async with showing(path, size=(120, 24)) as screen:
+        await screen.press("f")
+        await screen.type("event:StopContainer")
+        await screen.press("enter")
+        await screen.shows("4 matches")
+        with await _saved(screen) as recording:
+            events = [event.event for event in recording.events()]
+        assert events.count("StopContainer") == 4 and "CreateContainer" in events
+        await screen.shows("the 4 events shown, and ", "that go with them")
+
+
+async def test_marked_events_are_saved_whatever_is_shown(path: Path) -> None:
+    async with showing(path, size=(120, 24)) as screen:
+        await screen.until(lambda: screen.app.events.go_to_event(15))
+        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.press("m")
+        await screen.shows("event 15 is marked")
+        await screen.press("e")
+        await screen.shows("0 matches")
+        with await _saved(screen) as recording:
+            assert recording.event(15) is not None
+        await screen.shows("1 marked event")
+
+
+async def test_nothing_shown_is_nothing_saved(path: Path) -> None:
+    async with showing(path) as screen:
+        await screen.press("e")
+        await screen.shows("0 matches")
+        await screen.press("S")
+        await screen.shows("no event is shown")
+    assert not _made()
+
+
+async def test_escape_stops_it_and_leaves_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(
+        source: Recording,
+        output: Path,
+        selection: Selection,
+        *,
+        on_progress: Callable[[float], None],
+    ) -> Rebuilt:
+        def progress(part: float) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+            on_progress(0.5)
+
+        return rebuild(source, output, selection, on_progress=progress)
+
+    monkeypatch.setattr(saving, "rebuild", slow)
+    async with showing(path) as screen:
+        await screen.shows("1 of 34")
+        await screen.press("S")
+        await begun.wait()
+        await screen.shows("saving all 32 events: 0%")
+        await screen.press("S")
+        await screen.shows("one thing at a time; Esc stops the other")
+        await screen.press("escape")
+        go_on.set()
+        await screen.shows("stopped: nothing was written")
+    assert not list(Path.cwd().iterdir())
+
+
+async def test_a_folder_that_is_gone_is_told(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    async with showing(path) as screen:
+        await screen.shows("1 of 34")
+        gone.rmdir()
+        await screen.press("S")
+        await screen.shows("! the current folder is gone; start in another one")
