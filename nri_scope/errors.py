@@ -128,6 +128,22 @@ class RecordingError(NriScopeError):
         return f"{text}; {self.hint}" if self.hint else text
 
 
+class RedactionLeak(NriScopeError):
+    """What was replaced is still in what was written. Tells where and by which rule, never what."""
+
+    def __init__(self, path: str | Path, rule: str, place: str) -> None:
+        super().__init__(str(path), rule, place)
+        self.path = str(path)
+        self.rule = rule
+        self.place = place
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: not written: a value that the rule {self.rule!r} replaced is still in "
+            f"{self.place}; please report it, and leave that out for now"
+        )
+
+
 class AdjustmentRefused(NriScopeError):
     """A runtime would refuse what a plugin asked for; the text is in the runtime's own words."""
 

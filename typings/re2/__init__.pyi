@@ -6,6 +6,10 @@ from typing import AnyStr, Generic
 class error(Exception): ...
 
 class Options:
+    class Encoding:
+        LATIN1: int
+
+    encoding: int
     max_mem: int
     log_errors: bool
 

@@ -83,7 +83,7 @@ class Redaction:
     """What was replaced. What the originals were is in no bundle."""
 
     rules: str
-    """``default``, or that they came from a file."""
+    """Whether they were the default ones, in words."""
     replaced: tuple[Replaced, ...] = ()
 
     @property

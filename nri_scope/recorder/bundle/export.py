@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording, or a part of it, packed for sharing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nri_scope import __version__
+from nri_scope.errors import UsageError
+from nri_scope.recorder.bundle.manifest import (
+    MANIFEST,
+    README,
+    RECORDING,
+    Counts,
+    File,
+    Manifest,
+    Part,
+    Redaction,
+    Replaced,
+    to_bytes,
+)
+from nri_scope.recorder.bundle.manifest import Runtime as RuntimeOf
+from nri_scope.recorder.bundle.outputs import Outputs
+from nri_scope.recorder.bundle.pack import pack
+from nri_scope.recorder.bundle.readme import render
+from nri_scope.recorder.bundle.scan import Scan
+from nri_scope.recorder.bundle.unpack import MAX_RECORDING
+from nri_scope.recorder.display import size as in_bytes
+from nri_scope.recorder.model import Role
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
+from nri_scope.recorder.rebuild.choosing import choose
+from nri_scope.recorder.records import rfc3339
+from nri_scope.recorder.redaction import Redactor
+
+MAX_BYTES = 25_000_000
+"""What issue trackers take as an attachment."""
+MAX_NOTE = 10_000
+"""Characters of a note."""
+_MOST_PARTS = 1_000
+_ROOM = 64 << 10
+"""Bytes that a bundle may grow by when it is known which of how many it is."""
+_PLACES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle that was written."""
+
+    path: Path
+    size: int
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written."""
+
+    bundles: tuple[Bundle, ...]
+    """One, or with ``split`` perhaps several, by time."""
+
+    @property
+    def damage(self) -> str:
+        """What is wrong with the original; "": nothing."""
+        return next((one.manifest.damage for one in self.bundles if one.manifest.damage), "")
+
+
+def export(
+    source: Recording,
+    output: Path,
+    selection: Selection = Selection(),  # noqa: B008 - frozen
+    *,
+    redactor: Redactor | None = None,
+    note: str = "",
+    max_bytes: int = MAX_BYTES,
+    split: bool = False,
+    force: bool = False,
+    on_progress: Callable[[float], None] | None = None,
+) -> Exported:
+    """Pack what ``selection`` chooses of ``source`` as the bundle ``output``.
+
+    The recording in it is written anew, row by row; with ``redactor`` redacted, and whatever the
+    redactor replaced is then looked for in everything that was written. A bundle larger than
+    ``max_bytes`` is an error, or with ``split`` several bundles, ``NAME-1.nriscope.zip`` and so on.
+    ``force``: replace files that exist. The same input gives the same bytes.
+
+    Whatever happens, there is either all of it or nothing. Raises UsageError where nothing is
+    chosen, the output exists or is too large, RedactionLeak, and RecordingError.
+    """
+    if len(note) > MAX_NOTE:
+        raise UsageError(f"a note has at most {MAX_NOTE:,} characters", "put it beside the bundle")
+    with Outputs(output, source.path, force=force) as outputs:
+        packing = _Packing(source, outputs, selection, redactor, note, on_progress)
+        if redactor is not None and note:
+            redactor.learn_text(note)
+        first = packing.draft(selection)
+        drafts = [first]
+        if first.size > max_bytes:
+            if not split:
+                raise UsageError(*_too_large(first, max_bytes, output))
+            drafts = list(packing.halves(first, max_bytes))
+        finished = [
+            packing.finish(draft, Part(number, len(drafts)) if len(drafts) > 1 else None)
+            for number, draft in enumerate(drafts, 1)
+        ]
+        paths = outputs.place([bundle.path for bundle in finished])
+        return Exported(
+            tuple(replace(one, path=path) for one, path in zip(finished, paths, strict=True))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A bundle as it would be by itself."""
+
+    rebuilt: Rebuilt
+    manifest: Manifest
+    path: Path
+    size: int
+    busiest: str
+    """The pod with the most events, with how many they are."""
+
+
+class _Packing:
+    """One export."""
+
+    def __init__(
+        self,
+        source: Recording,
+        outputs: Outputs,
+        selection: Selection,
+        redactor: Redactor | None,
+        note: str,
+        on_progress: Callable[[float], None] | None,
+    ) -> None:
+        self._source = source
+        self._outputs = outputs
+        self._selection = selection
+        self._redactor = redactor
+        self._note = note
+        self._on_progress = on_progress
+
+    def draft(self, selection: Selection) -> _Draft:
+        """Rebuild and pack a part."""
+        before = _counted(self._redactor)
+        path = self._outputs.new(".db")
+        rebuilt = rebuild(
+            self._source, path, selection, change=self._redactor, on_progress=self._on_progress
+        )
+        size = path.stat().st_size
+        if size > MAX_RECORDING:
+            raise UsageError(
+                f"its recording has {in_bytes(size)}, and no bundle takes so much", _CUT
+            )
+        manifest, busiest = self._manifest(rebuilt, before)
+        packed = self._outputs.new(".zip")
+        return _Draft(rebuilt, manifest, packed, self._pack(packed, rebuilt, manifest), busiest)
+
+    def halves(self, draft: _Draft, max_bytes: int) -> Iterator[_Draft]:
+        """The same events in several parts by time, none of them too large."""
+        numbers = choose(self._source, self._selection, lambda done: None).events
+        waiting = [(draft, numbers)]
+        done = 0
+        while waiting:
+            draft, numbers = waiting.pop()
+            if draft.size + _ROOM <= max_bytes:
+                done += 1
+                yield draft
+                continue
+            if len(numbers) < 2 or done + len(waiting) > _MOST_PARTS:
+                raise UsageError(
+                    f"event {numbers[0]} and what it needs take {in_bytes(draft.size)} by "
+                    f"themselves, and at most {in_bytes(max_bytes)} are wanted",
+                    "leave it out, or choose larger parts with --max-size",
+                )
+            draft.path.unlink()
+            draft.rebuilt.path.unlink()
+            middle = len(numbers) // 2
+            # The last one in is looked at first.
+            for part in (numbers[middle:], numbers[:middle]):
+                waiting.append((self.draft(replace(self._selection, numbers=part)), part))
+
+    def finish(self, draft: _Draft, part: Part | None) -> Bundle:
+        """Look at all that was written; give it its number."""
+        manifest, path, size = draft.manifest, draft.path, draft.size
+        if part is not None:
+            manifest = replace(manifest, part=part)
+            path.unlink()
+            size = self._pack(path, draft.rebuilt, manifest)
+        if self._redactor is not None:
+            self._scan(self._redactor, draft.rebuilt.path, path, manifest)
+        return Bundle(path, size, manifest)
+
+    def _pack(self, path: Path, rebuilt: Rebuilt, manifest: Manifest) -> int:
+        manifest, readme = _with_files(manifest, rebuilt.path)
+        return pack(path, {MANIFEST: to_bytes(manifest), README: readme, RECORDING: rebuilt.path})
+
+    def _scan(self, redactor: Redactor, recording: Path, packed: Path, manifest: Manifest) -> None:
+        empty = Manifest(__version__, 1, Counts(0, 0, 0, 0, 0, 0, 0), 0, 0, redaction=Redaction(""))
+        # Both with their own words only.
+        ours = b"\n".join(
+            render(one).encode() + to_bytes(one) for one in (empty, replace(empty, redaction=None))
+        )
+        scan = Scan(redactor.originals(), self._outputs.wanted, ours)
+        scan.recording(recording)
+        full, readme = _with_files(manifest, recording)
+        scan.text(to_bytes(full), "the manifest")
+        scan.text(readme, "README.md")
+        scan.text(self._outputs.wanted.name.encode("utf-8", "surrogateescape"), "the file's name")
+        scan.file(packed, "the packed file")
+
+    # -- the manifest -----------------------------------------------------------------------
+
+    def _manifest(self, rebuilt: Rebuilt, before: Counter[tuple[str, str]]) -> tuple[Manifest, str]:
+        with Recording.open(rebuilt.path) as recording:
+            sessions = recording.sessions()
+            chain = {one.plugin for one in sessions if one.role != Role.CRI}
+            pods: Counter[str] = Counter()
+            for event in recording.events():
+                chain.update(event.owners)
+                if event.pod:
+                    pods[f"{event.namespace}/{event.pod}"] += 1
+            version = recording.version
+        manifest = Manifest(
+            tool_version=__version__,
+            recording_version=version,
+            counts=Counts(
+                events=rebuilt.events,
+                context=rebuilt.context,
+                left_out=rebuilt.left_out,
+                sessions=rebuilt.sessions,
+                pods=rebuilt.pods,
+                containers=rebuilt.containers,
+                gaps=rebuilt.gaps,
+            ),
+            first_ns=rebuilt.first_ns,
+            last_ns=rebuilt.last_ns,
+            runtimes=tuple(
+                dict.fromkeys(
+                    RuntimeOf(
+                        one.runtime_name,
+                        one.runtime_version,
+                        one.nri_version,
+                        one.nri_version_inferred,
+                    )
+                    for one in sessions
+                    if one.role != Role.CRI
+                )
+            ),
+            chain=tuple(sorted(chain)),
+            selection=self._asked(),
+            note=self._text(self._note, "note"),
+            damage=self._text(rebuilt.damage, "damage"),
+        )
+        if self._redactor is not None:
+            manifest = replace(manifest, redaction=self._report(self._redactor, before))
+        busiest = "; ".join(
+            f"{pod} has {count:,} of the events" for pod, count in pods.most_common(1)
+        )
+        return manifest, busiest
+
+    def _asked(self) -> dict[str, str]:
+        selection = self._selection
+        asked: dict[str, str] = {}
+        if selection.where is not None:
+            asked["--where"] = self._text(str(selection.where), "selection")
+        if selection.since_ns is not None:
+            asked["--since"] = rfc3339(selection.since_ns)
+        if selection.until_ns is not None:
+            asked["--until"] = rfc3339(selection.until_ns)
+        if selection.pod:
+            asked["--pod"] = self._text(selection.pod, "selection")
+        if selection.numbers is not None:
+            asked["events"] = "picked one by one"
+        return asked
+
+    def _text(self, text: str, place: str) -> str:
+        if self._redactor is None or not text:
+            return text
+        return self._redactor.text(text, f"manifest.{place}")
+
+    def _report(self, redactor: Redactor, before: Counter[tuple[str, str]]) -> Redaction:
+        counts = _counted(redactor)
+        counts.subtract(before)
+        replaced = [Replaced(*key, values) for key, values in sorted(counts.items()) if values > 0]
+        rules = redactor.rules.source
+        return Redaction(
+            "default, changed by a file" if rules else "default", tuple(replaced[:_PLACES])
+        )
+
+
+def _with_files(manifest: Manifest, recording: Path) -> tuple[Manifest, bytes]:
+    """A manifest that names the other files, and the page that goes with it."""
+    readme = render(manifest).encode("utf-8", "backslashreplace")
+    with recording.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    files = {
+        README: File(len(readme), hashlib.sha256(readme).hexdigest()),
+        RECORDING: File(recording.stat().st_size, digest),
+    }
+    return replace(manifest, files=files), readme
+
+
+def _counted(redactor: Redactor | None) -> Counter[tuple[str, str]]:
+    """What was replaced so far."""
+    counts: Counter[tuple[str, str]] = Counter()
+    if redactor is not None:
+        for one in redactor.tally:
+            counts[one.rule, one.place] += one.values
+    return counts
+
+
+_CUT = "choose a part with --pod, --where, --since or --until"
+
+
+def _too_large(draft: _Draft, max_bytes: int, output: Path) -> tuple[str, str]:
+    return (
+        f"{output}: the bundle would have {in_bytes(draft.size)}, and issue trackers take "
+        f"{in_bytes(max_bytes)}",
+        f"{_CUT}{f' ({draft.busiest})' if draft.busiest else ''}; or let --split make several",
+    )

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many values, looked for at once in any bytes, in whatever form they may be written there."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+from urllib.parse import quote, quote_plus
+
+import re2
+
+from nri_scope.recorder.redaction import Original
+
+_TOGETHER = 256
+"""Values in one pattern: more of them make each byte take longer, fewer more patterns."""
+_LONG = 300
+"""Bytes from which on a value is looked for by itself, as a pattern of it would be large."""
+_MIN_PACKED = 10
+"""Characters of base64 that do not stand somewhere by chance."""
+
+
+class Found(NamedTuple):
+    """A value that was met."""
+
+    original: Original
+    start: int
+
+
+class Needles:
+    """Looks for originals: as they are, in JSON, in a URL, and in base64 at any offset."""
+
+    def __init__(self, originals: Iterable[Original]) -> None:
+        self._of: dict[bytes, Original] = {}
+        for original in originals:
+            if original.is_searchable:
+                for form in forms(original.value):
+                    self._of.setdefault(form, original)
+        self._patterns: list[re2._Regexp[bytes]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest one; 0 where there is none."""
+        return max(map(len, self._of), default=0)
+
+    def without(self, text: bytes) -> Needles:
+        """Those of them that do not occur in ``text``."""
+        fewer = Needles(())
+        fewer._of = {form: original for form, original in self._of.items() if form not in text}
+        return fewer
+
+    def find(self, data: bytes) -> Found | None:
+        """The first one that one of the patterns finds in ``data``."""
+        for search in self._searches():
+            found = search(data)
+            if found is not None:
+                return found
+        return None
+
+    def _searches(self) -> Iterator[Callable[[bytes], Found | None]]:
+        if self._patterns is None:
+            # Sorted, so that those that begin alike share a pattern, which keeps it small.
+            short = sorted(form for form in self._of if len(form) < _LONG)
+            self._patterns = [
+                _compiled(short[start : start + _TOGETHER])
+                for start in range(0, len(short), _TOGETHER)
+            ]
+        for pattern in self._patterns:
+            yield lambda data, pattern=pattern: self._match(pattern, data)  # type: ignore[misc]
+        for form in self._of:
+            if len(form) >= _LONG:
+                yield lambda data, form=form: self._plain(form, data)  # type: ignore[misc]
+
+    def _match(self, pattern: re2._Regexp[bytes], data: bytes) -> Found | None:
+        match = pattern.search(data)
+        return None if match is None else Found(self._of[match[0] or b""], match.start())
+
+    def _plain(self, form: bytes, data: bytes) -> Found | None:
+        at = data.find(form)
+        return None if at < 0 else Found(self._of[form], at)
+
+
+def forms(value: str) -> set[bytes]:
+    """How ``value`` may be written in a file."""
+    plain = value.encode("utf-8", "surrogatepass")
+    found = {plain}
+    if not value.isascii():
+        try:
+            # Bytes that are no text are told as one character each.
+            found.add(value.encode("latin-1"))
+        except UnicodeEncodeError:
+            pass
+    for ascii_only in (True, False):
+        found.add(json.dumps(value, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "surrogatepass"))
+    found |= {quote(plain, safe="").encode(), quote(plain).encode(), quote_plus(plain).encode()}
+    for offset in range(3):
+        packed = _within_base64(plain, offset)
+        if len(packed) >= _MIN_PACKED:
+            found |= {packed, packed.replace(b"+", b"-").replace(b"/", b"_")}
+    return found
+
+
+def _within_base64(content: bytes, offset: int) -> bytes:
+    """What base64 has for ``content``, whatever stands behind it and ``offset`` bytes before it.
+
+    A character tells six bits: those at the ends depend on the neighbours too.
+    """
+    packed = base64.b64encode(bytes(offset) + content)
+    first = -(-offset * 8 // 6)
+    return packed[first : (offset + len(content)) * 8 // 6]
+
+
+def _compiled(values: list[bytes]) -> re2._Regexp[bytes]:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 64 << 20
+    # Bytes are bytes.
+    options.encoding = re2.Options.Encoding.LATIN1
+    return re2.compile(b"|".join(map(_escaped, values)), options)
+
+
+def _escaped(value: bytes) -> bytes:
+    return b"".join(
+        bytes([byte]) if bytes([byte]).isalnum() else b"\\x%02x" % byte for byte in value
+    )

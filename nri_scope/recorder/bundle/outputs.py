@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are written in a private folder first, and then all put in their places, or none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from nri_scope.errors import UsageError
+from nri_scope.recorder.problems import in_words, way_to_write
+
+_SUFFIX = ".nriscope.zip"
+
+
+class Outputs:
+    """A context: drafts go into a folder beside the output, which is gone at the end.
+
+    Raises UsageError at its beginning where the output cannot be written, or exists without
+    ``force``. What the disk refuses inside the block is one too.
+    """
+
+    def __init__(self, wanted: Path, source: Path, *, force: bool) -> None:
+        """``source`` is what is read, and never written over."""
+        self.wanted = wanted
+        self._source = source
+        self._force = force
+        self._folder: Path | None = None
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        self._check(self.wanted)
+        try:
+            # On the same disk: what is finished is moved, not copied.
+            made = tempfile.mkdtemp(prefix=".nri-scope-", dir=self.wanted.absolute().parent)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        self._folder = Path(made)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise self._unwritable(error) from error
+
+    def new(self, suffix: str) -> Path:
+        """A name for a draft; nothing is there yet."""
+        assert self._folder is not None
+        self._count += 1
+        return self._folder / f"{self._count}{suffix}"
+
+    def place(self, drafts: Sequence[Path]) -> list[Path]:
+        """Put finished drafts in their places: the output, or if they are several ``NAME-1`` on."""
+        targets = [self.wanted] if len(drafts) == 1 else _numbered(self.wanted, len(drafts))
+        for target in targets:
+            self._check(target)
+        placed: list[Path] = []
+        try:
+            for draft, target in zip(drafts, targets, strict=True):
+                self._place(draft, target)
+                placed.append(target)
+        except BaseException:
+            for target in placed:
+                with suppress(OSError):
+                    target.unlink()
+            raise
+        return targets
+
+    def _place(self, draft: Path, target: Path) -> None:
+        if self._force:
+            draft.replace(target)
+            return
+        try:
+            # Not in the place of what came meanwhile.
+            os.link(draft, target)
+        except FileExistsError as error:
+            raise _exists(target) from error
+        except OSError:
+            # A file system without links.
+            self._check(target)
+            draft.replace(target)
+
+    def _check(self, target: Path) -> None:
+        if target.is_dir():
+            raise UsageError(f"{target} is a folder", "name a file in it")
+        if not os.path.lexists(target):
+            if not target.absolute().parent.is_dir():
+                raise UsageError(f"{target}: no such folder", "make it, or name another one")
+            return
+        if target.exists() and target.samefile(self._source):
+            raise UsageError(f"{target} is what is read", "name another file after -o")
+        if not self._force:
+            raise _exists(target)
+
+    def _unwritable(self, error: OSError) -> UsageError:
+        words = in_words(error)
+        return UsageError(f"{self.wanted}: cannot be written: {words}", way_to_write(words))
+
+
+def _exists(target: Path) -> UsageError:
+    return UsageError(f"{target} exists", "name another file, or replace it with --force")
+
+
+def _numbered(wanted: Path, count: int) -> list[Path]:
+    suffix = _SUFFIX if wanted.name.endswith(_SUFFIX) else wanted.suffix
+    name = wanted.name.removesuffix(suffix)
+    digits = len(str(count))
+    return [wanted.with_name(f"{name}-{at:0{digits}}{suffix}") for at in range(1, count + 1)]

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether anything that was replaced is still in what was written: looked for in every place.
+
+What was replaced is known exactly, so it can be searched for without knowing how it could have
+got there: in the text of every table, in every message unpacked, in every byte of the files,
+pages without content included.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from nri_scope.errors import RedactionLeak
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import METHODS
+from nri_scope.recorder.bundle.needles import Found, Needles
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.redaction import Original
+from nri_scope.recorder.rows import Row, number_of
+from nri_scope.recorder.schema import TABLES, statements
+from nri_scope.recorder.sound import sound
+
+_TOGETHER = 1 << 20
+_WINDOW = 8 << 20
+_PAGE = 1_000
+# Not in any text: what is put together from two places is no value.
+_BETWEEN = b"\xff\xfe\xff\xfe"
+
+
+class Scan:
+    """Looks for originals. Methods raise RedactionLeak for ``target``, RecordingError and OSError.
+
+    ``ours`` is text of our own that is in the files whatever the recording holds: a value that is a
+    part of it (somebody's variable may be ``CREATE TABLE``) is looked for elsewhere only.
+    """
+
+    def __init__(self, originals: Iterable[Original], target: Path, ours: bytes) -> None:
+        self._needles = Needles(originals)
+        own = [*statements(), *METHODS, *(event.name for event in Event)]
+        own += {method.service for method in METHODS.values()}
+        self._few = self._needles.without(ours + _BETWEEN + "\n".join(own).encode())
+        self._own_names = frozenset(own)
+        self._target = target
+
+    def recording(self, path: Path) -> None:
+        """Every table, every message and every byte of a recording."""
+        with Recording.open(path) as recording, sound(recording):
+            self._pieces(self._needles, _texts(recording, self._own_names))
+            self._pieces(self._needles, _contents(recording))
+        self.file(path, "the recording's file, outside of its tables")
+
+    def file(self, path: Path, place: str) -> None:
+        """Every byte of a file."""
+        keep = max(self._few.longest - 1, 0)
+        with path.open("rb") as file:
+            data = b""
+            while piece := file.read(_WINDOW):
+                data = data[max(len(data) - keep, 0) :] + piece
+                self._look(self._few, data, place)
+
+    def text(self, content: bytes, place: str) -> None:
+        """A text."""
+        self._look(self._few, content, place)
+
+    def _look(self, needles: Needles, content: bytes, place: str) -> None:
+        found = needles.find(content)
+        if found is not None:
+            raise RedactionLeak(self._target, found.original.rule, place)
+
+    def _pieces(self, needles: Needles, pieces: Iterator[tuple[str, bytes]]) -> None:
+        """Many small ones, looked at together."""
+        if not len(needles):
+            return
+        waiting: list[tuple[str, bytes]] = []
+        size = 0
+        for place, content in pieces:
+            waiting.append((place, content))
+            size += len(content)
+            if size >= _TOGETHER:
+                self._together(needles, waiting)
+                waiting, size = [], 0
+        self._together(needles, waiting)
+
+    def _together(self, needles: Needles, pieces: list[tuple[str, bytes]]) -> None:
+        found: Found | None = needles.find(_BETWEEN.join(content for _, content in pieces))
+        if found is None:
+            return
+        starts = [0]
+        for _, content in pieces:
+            starts.append(starts[-1] + len(content) + len(_BETWEEN))
+        place, _ = pieces[bisect_right(starts, found.start) - 1]
+        raise RedactionLeak(self._target, found.original.rule, place)
+
+
+def _texts(recording: Recording, own: frozenset[str]) -> Iterator[tuple[str, bytes]]:
+    """Every text of every table, with where it is."""
+    for table in TABLES:
+        texts = [column.name for column in table.columns if column.type.startswith("TEXT")]
+        if not texts:
+            continue
+        key = table.columns[0].name
+        for row in _rows(recording, f"SELECT {key}, {', '.join(texts)} FROM {table.name}", key):
+            for column, value in zip(texts, row[1:], strict=True):
+                if isinstance(value, str) and value not in own:
+                    yield f"{table.name}.{column}, row {row[0]}", _bytes(value)
+
+
+def _contents(recording: Recording) -> Iterator[tuple[str, bytes]]:
+    """Every object's content."""
+    for (number,) in _rows(recording, "SELECT id FROM object", "id"):
+        yield f"object {number}", recording.object(number_of((number,)))[1]
+
+
+def _rows(recording: Recording, query: str, key: str) -> Iterator[Row]:
+    after = 0
+    while True:
+        page = recording.rows(f"{query} WHERE {key} > ? ORDER BY {key} LIMIT ?", [after, _PAGE])
+        yield from page
+        if len(page) < _PAGE:
+            return
+        after = number_of(page[-1][:1])
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
