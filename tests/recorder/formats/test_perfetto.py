@@ -59,7 +59,7 @@ def _annotation(found: Any, names: dict[int, str]) -> tuple[str, Any]:
     return found.name or names[found.name_iid], value
 
 
-def _drawn(content: bytes) -> _Drawn:
+def drawn_from(content: bytes) -> _Drawn:
     """What a viewer makes of it; fails where it would drop something or complain."""
     trace = Trace.FromString(content)
     trace.DiscardUnknownFields()
@@ -128,12 +128,12 @@ def _drawn(content: bytes) -> _Drawn:
 
 @pytest.fixture
 def drawn(tmp_path: Path) -> _Drawn:
-    return _drawn(exported(varied(tmp_path / "r.db"), "perfetto"))
+    return drawn_from(exported(varied(tmp_path / "r.db"), "perfetto"))
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_a_sample_is_drawn(sample: Path) -> None:
-    drawn = _drawn(exported(sample, "perfetto"))
+    drawn = drawn_from(exported(sample, "perfetto"))
     requests = [found for found in drawn.slices if found.track.endswith("/requests")]
     assert len(requests) == 32
     # A real runtime tells one plugin one thing after the other.
@@ -199,7 +199,7 @@ def test_what_overlaps_gets_rows_of_its_own_until_there_are_too_many(tmp_path: P
         for number in range(MAX_LANES + 2)
     ]
     record(path, items)
-    drawn = _drawn(exported(path, "perfetto"))
+    drawn = drawn_from(exported(path, "perfetto"))
     rows = [track for track in drawn.tracks.values() if "/app/events" in track]
     assert len(rows) == MAX_LANES
     assert len([found for found in drawn.slices if "/app/events" in found.track]) == MAX_LANES
@@ -212,7 +212,7 @@ def test_a_clock_set_back_leaves_no_state_without_an_end(tmp_path: Path) -> None
     record(
         path, [*items[:5], *(item._replace(wall_ns=item.wall_ns - SECOND) for item in items[5:])]
     )
-    drawn = _drawn(exported(path, "perfetto"))
+    drawn = drawn_from(exported(path, "perfetto"))
     assert [found.name for found in drawn.on("shop/web-0/app-0")] == [
         "created",
         "running",
@@ -222,7 +222,7 @@ def test_a_clock_set_back_leaves_no_state_without_an_end(tmp_path: Path) -> None
 
 
 def test_an_empty_part_is_a_trace_all_the_same(tmp_path: Path) -> None:
-    drawn = _drawn(exported(varied(tmp_path / "r.db"), "perfetto", []))
+    drawn = drawn_from(exported(varied(tmp_path / "r.db"), "perfetto", []))
     assert drawn == _Drawn()
 
 
@@ -249,7 +249,7 @@ def test_names_that_are_long_or_too_many_are_written_as_they_are() -> None:
     names = ["n" * 5_000, *(f"name {number}" for number in range(packets.MAX_NAMES + 3))] * 2
     for number, name in enumerate(names):
         drawing.event(Kind.INSTANT, 7, NOW + number, name, "", {"yes": True, "no": False, "": -5})
-    drawn = _drawn(stream.content)
+    drawn = drawn_from(stream.content)
     assert [found.name for found in drawn.instants] == [
         name if len(name) < 5_000 else name[: packets.MAX_TEXT] + "…" for name in names
     ]

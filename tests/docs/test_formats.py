@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/formats.md says what is true: its examples are real, its tables complete."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from nri_scope.recorder.formats import FORMATS
+from nri_scope.recorder.formats.expanded import TABLES, VIEWS
+from nri_scope.recorder.formats.otlpjson import MAX_ITEMS, MAX_TEXT, SCHEMA_URL
+from nri_scope.recorder.reader import Recording
+from tests.docs.readme import ROOT
+from tests.recorder.formats.recordings import exported, varied
+from tests.recorder.formats.test_perfetto import drawn_from
+
+TEXT = (ROOT / "docs" / "formats.md").read_text()
+RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
+
+
+def _section(title: str) -> str:
+    (found,) = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    assert isinstance(found, str)
+    return found
+
+
+def _examples(section: str, language: str = "json") -> list[str]:
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def _pattern(example: str) -> re.Pattern[str]:
+    """An example in which ``…`` stands for what is left out."""
+    return re.compile(".*".join(map(re.escape, example.split("…"))))
+
+
+def _told(section: str, column: int = 1) -> list[str]:
+    """What a column of the tables names."""
+    rows = re.findall(r"^\|(.*)\|$", section, re.MULTILINE)
+    return [name for row in rows for name in re.findall(r"`(.+?)`", row.split("|")[column - 1])]
+
+
+def test_every_format_is_described() -> None:
+    assert _told(TEXT.partition("\n## ")[0]) == list(FORMATS)
+    for name in FORMATS:
+        assert _section(name)
+
+
+def test_lines_of_jsonl_are_real() -> None:
+    lines = exported(RECORDING, "jsonl").decode().splitlines()
+    examples = _examples(_section("jsonl"))
+    assert len(examples) == 2
+    for example in examples:
+        assert any(_pattern(example).fullmatch(line) for line in lines), example
+
+
+def test_the_span_is_real() -> None:
+    content = exported(RECORDING, "otlp-json").decode()
+    (example,) = _examples(_section("otlp-json"))
+    assert _pattern(example).search(content)
+    version = re.escape(SCHEMA_URL.rpartition("/")[2].removesuffix(".0"))
+    assert re.search(rf"conventions\s{version}\s", TEXT)
+    assert f"{MAX_TEXT:,} characters" in TEXT and f"more than {MAX_ITEMS}" in TEXT
+
+
+def test_every_attribute_of_ours_is_described(tmp_path: Path) -> None:
+    path = varied(tmp_path / "r.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(
+            "UPDATE event SET mark = 'unknown', changed = '[\"/a\"]', owners = changed"
+        )
+        connection.execute("""UPDATE event SET owners = '["10-a"]'""")
+        connection.commit()
+    content = exported(path, "otlp-json").decode()
+    used = set(re.findall(r'"key": "(nri\..+?)"', content))
+    assert set(_told(_section("otlp-json"))) == used
+
+
+def test_the_tree_is_what_perfetto_shows() -> None:
+    drawn = drawn_from(exported(RECORDING, "perfetto"))
+    path: list[str] = []
+    lines = _examples(_section("perfetto"), "text")
+    assert len(lines) > 5
+    for line in lines:
+        name, _, slices = line.strip().partition("  ")
+        path = [*path[: (len(line) - len(line.lstrip())) // 2], name]
+        track = "/".join(path)
+        assert track in drawn.tracks.values()
+        shown = " ".join(found.name for found in drawn.on(track))
+        assert _pattern(slices.strip()).fullmatch(shown), track
+
+
+def test_tables_and_views_are_there() -> None:
+    section = _section("sqlite-expanded")
+    assert _told(section) == list(VIEWS)
+    for table in TABLES:
+        assert f"`{table}`" in section
+
+
+def test_datasettes_query_gives_what_is_shown() -> None:
+    section = _section("Datasette")
+    query = " ".join(_examples(section, "sql"))
+    with Recording.open(RECORDING) as recording:
+        rows = recording.connection.execute(query)
+        names = [column[0] for column in rows.description]
+        shown = json.dumps([dict(zip(names, row, strict=True)) for row in rows])
+    (example,) = _examples(section)
+    assert _pattern(example).fullmatch(shown)
