@@ -29,6 +29,8 @@ EVENTS_NAMED = 12
 """Events that a finding names for people."""
 EVENTS_KEPT = 200
 """Events that a finding names for programs."""
+CASES_MAX = 2_000
+"""Findings of one kind that are told apart while a recording is read."""
 FINDINGS_OF_KIND_MAX = 40
 """Findings of one kind; more of them are told as one more, with a count."""
 TRACKED_MAX = 50_000

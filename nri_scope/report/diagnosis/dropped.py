@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from nri_scope.differ.model import Applied, Asked, Evidence, RoundDiff, Step
 from nri_scope.differ.owner import Owner, Who
 from nri_scope.differ.render import words
+from nri_scope.differ.render.values import clipped
 from nri_scope.oci import ABSENT, value_at
 from nri_scope.recorder.model import Event
 from nri_scope.report.finding import Finding, Kind, Level, Shown
-from nri_scope.report.limits import TRACKED_MAX
+from nri_scope.report.limits import CASES_MAX, WORDS_MAX
 
 from .scene import Scene
 
@@ -47,7 +48,8 @@ class Dropped:
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
         """What was asked in vain, and what the CRI says was not done."""
-        if not wanted:
+        if not wanted or diff.failure:
+            # Where all came to nothing, that is what there is to say.
             return
         for asked in diff.asked:
             # Validators are also told what comes to something, though nobody knows yet to what.
@@ -77,7 +79,7 @@ class Dropped:
         self._add(
             (str(asked.owner), asked.path, asked.reason),
             f"{who} asked for {what} in vain",
-            f"{words.in_vain(asked)}.",
+            f"{words.in_vain(asked).removeprefix('in vain: ')}.",
             _ADVICE,
             asked.container,
             event,
@@ -98,11 +100,14 @@ class Dropped:
         self, key: tuple[str, str, str], title: str, detail: str, advice: str, container: str,
         event: int,
     ) -> None:  # fmt: skip
+        key = clipped(key[0], WORDS_MAX), clipped(key[1], WORDS_MAX), clipped(key[2], WORDS_MAX)
         found = self._found.get(key)
         if found is None:
-            if len(self._found) >= TRACKED_MAX:
+            if len(self._found) >= CASES_MAX:
                 return
-            found = self._found[key] = _Dropped(title, detail, advice)
+            found = self._found[key] = _Dropped(
+                clipped(title, WORDS_MAX), clipped(detail, WORDS_MAX), advice
+            )
         found.shown.add(event, container=self._scene.name_of(container) if container else "")
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.differ.model import RoundDiff
+from nri_scope.differ.render.values import clipped
 from nri_scope.differ.rounds import SEEMS
 from nri_scope.recorder.model import Event
 from nri_scope.report.finding import Finding, Kind, Level, Shown
-from nri_scope.report.limits import TRACKED_MAX
+from nri_scope.report.limits import CASES_MAX, WORDS_MAX
 
 from .scene import Scene
 
@@ -62,10 +63,10 @@ class Refused:
         """Whether it failed."""
         if not (wanted and diff.failure):
             return
-        key = diff.name, diff.failure
+        key = clipped(diff.name, WORDS_MAX), clipped(diff.failure, WORDS_MAX)
         found = self._found.get(key)
         if found is None:
-            if len(self._found) >= TRACKED_MAX:
+            if len(self._found) >= CASES_MAX:
                 return
             found = self._found[key] = _Refused(*key)
         name = self._scene.name_of(diff.container) if diff.container else ""
@@ -79,18 +80,16 @@ class Refused:
 
 def _finding(one: _Refused) -> Finding:
     fatal = one.name in _FATAL
-    outcome = "The operation failed." if fatal else "The runtime only logs that."
+    outcome = "The operation failed" if fatal else "The runtime only logs that"
     kind, level = Kind.FAILED, Level.PROBLEM if fatal else Level.WARNING
     title, advice = f"{one.name} failed: {one.words}", _ERROR_ADVICE
-    detail = f"In the words of the runtime or the plugin: {one.words}. {outcome}"
+    detail = f"{outcome}, and plugins behind it in the chain did not see the event."
     if _CONFLICT in one.words:
         kind, advice = Kind.CONFLICT, _CONFLICT_ADVICE
         title = f"Conflict: {one.words}"
-        detail = (
-            f"{one.name} fails when two plugins set one field. The runtime's words: {one.words}"
-        )
+        detail = f"{one.name} fails when two plugins set one field, for all plugins alike."
     elif "rejected it" in one.words:
-        advice = _REJECTED_ADVICE
+        detail, advice = "A validator said no to what the chain made of it.", _REJECTED_ADVICE
     elif one.words.startswith(SEEMS):
         level, advice = Level.WARNING, _ENDED_ADVICE
         title = f"{one.name} did not get through the chain"

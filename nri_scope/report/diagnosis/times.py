@@ -84,17 +84,16 @@ class Times:
         for slow in self._found.values():
             count = slow.shown.count
             took, deadline = duration(slow.worst_ns), duration(slow.deadline_ns)
-            where = f"{slow.worst_name} took {took} of {deadline}"
-            near = count - slow.over
-            told = [f"{slow.over:,} over the deadline"] if slow.over else []
-            told += [f"{near:,} over half of it"] if near else []
+            told = f"{slow.worst_name} took {took} of {deadline}"
+            if count > 1:
+                over = f", {slow.over:,} of them all of it" if slow.over else ""
+                told = f"{count:,} events took over half of the deadline{over}; the longest: {told}"
             yield Finding(
                 Kind.DEADLINE,
                 Level.PROBLEM if slow.over else Level.WARNING,
                 f"{slow.title} {'missed' if slow.over else 'came near'} its deadline",
-                f"{_events(count)}: {' and '.join(told)}. The longest: {where}. One answer after "
-                "the deadline makes the runtime drop the plugin's connection, and the container "
-                "goes on without it.",
+                f"{told}. One answer after the deadline makes the runtime drop the plugin's "
+                "connection, and the container goes on without it.",
                 _OWN_ADVICE if slow.own else _ADVICE,
                 tuple(slow.shown.events),
                 count,
@@ -105,7 +104,3 @@ def _title(span: Span) -> str:
     plugins = span.owner.plugins
     who = " and ".join(plugins) if plugins else f"what is at {span.owner.index or '?'}"
     return f"{who}, between {span.after} and {span.before}"
-
-
-def _events(count: int) -> str:
-    return "One event" if count == 1 else f"{count:,} events"

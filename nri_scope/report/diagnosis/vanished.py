@@ -11,6 +11,7 @@ from nri_scope.differ.rounds import CREATE
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recorder.model import Event, Role, Session
 from nri_scope.report.finding import Finding, Kind, Level, Shown
+from nri_scope.report.limits import CASES_MAX
 
 from .scene import Scene
 
@@ -19,8 +20,8 @@ _WORDS = {4: "did not answer in time", 14: "closed its connection while it was a
 _ADVICE = (
     "Find out why it went (its own log, `nri-scope replay FILE -- ./plugin`), and have it connect "
     "again by itself: a runtime never starts an external plugin anew. What it should have done to "
-    "the containers named here was not done: delete and create them again. On NRI 0.11 and later "
-    "a required-plugins validator keeps containers from being created without it."
+    "the containers named here was not done: delete and create them again. Newer runtimes have a "
+    "validator for required plugins, which keeps containers from being created without them."
 )
 _CREATE_BIT = NriEvent.CreateContainer.bit
 
@@ -111,7 +112,7 @@ class Vanished:
         gone = self._gone.pop(plugin, None)
         if gone is not None:
             gone.back = True
-            if gone.shown.count:
+            if gone.shown.count and len(self._over) < CASES_MAX:
                 self._over.append(gone)
 
     def _ended_meanwhile(self, diff: RoundDiff) -> None:
@@ -148,6 +149,8 @@ class Vanished:
             return
         there = set(diff.chain)
         for plugin, event in self._told.items():
+            if len(self._gone) >= CASES_MAX:
+                break
             if plugin in there or plugin in self._gone or plugin in self._ours:
                 continue
             why = (
@@ -156,7 +159,10 @@ class Vanished:
             )
             self._gone[plugin] = _Gone(plugin, why, Level.WARNING, event)
         for plugin in diff.chain:
-            self._is_back(plugin)
+            gone = self._gone.get(plugin)
+            # It is told of in the very round in which it went, too.
+            if gone is not None and gone.last not in diff.events and gone.last < diff.event:
+                self._is_back(plugin)
         self._told = dict.fromkeys(diff.chain, diff.event)
 
 
