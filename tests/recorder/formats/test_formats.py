@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
+from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.formats import FORMATS
 from nri_scope.recorder.reader import Recording
 from tests.recorder.formats.recordings import SAMPLES, exported, hostile, varied
+from tests.recorder.traffic import an_item, random_message, record
 
 
 class _Pipe:
@@ -62,6 +65,24 @@ def test_a_strangers_recording_is_written(name: str, tmp_path: Path) -> None:
     with Recording.open(path) as recording:
         count = FORMATS[name].write(recording, None, _Pipe())  # type: ignore[arg-type]
         assert count == len(list(recording.events()))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_any_message_can_be_written(name: str, tmp_path: Path) -> None:
+    chance = random.Random(name)
+    path = tmp_path / "r.db"
+    items = [
+        an_item(
+            method.name,
+            random_message(method.request, chance),
+            random_message(method.reply, chance).SerializeToString(),
+        )
+        for method in METHODS.values()
+        for _ in range(3)
+    ]
+    record(path, items)
+    with Recording.open(path) as recording:
+        assert FORMATS[name].write(recording, None, _Pipe()) == len(items)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", FORMATS)
