@@ -78,9 +78,17 @@ class Encoder:
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, objects: ObjectStore, *, next_event: int, empty: bool
+        self,
+        connection: sqlite3.Connection,
+        objects: ObjectStore,
+        *,
+        next_event: int,
+        empty: bool,
+        redact: Callable[[Captured], Captured] | None = None,
     ) -> None:
+        """``redact`` makes of an event what may be written of it."""
         self._connection = connection
+        self._redact = redact
         self._names = Names(connection)
         self.subjects = Subjects(connection, empty=empty)
         self.has_effects = has_effects(connection)
@@ -100,17 +108,21 @@ class Encoder:
     ) -> tuple[bool, Event | None]:
         """Make the rows of one event; returns whether it is kept, and itself where wanted."""
         session.seq += 1
-        decoded = (
-            _container_status(item)
-            if item.service == CRI_SERVICE
-            else decode_request(item.method, item.request, item.service)
-        )
+        size = len(item.request)
+        decoded = _decoded(item)
         changed, owners, updated = _changes(decoded, item, session.plugin)
         event: Event | None = None
         if want_event or keep is not None:
-            event = self._event(session, item, decoded, changed, owners)
+            event = self._event(session, item, decoded, changed, owners, size)
             if keep is not None and not keep(event):
                 return False, None
+        if self._redact is not None:
+            # Only the filter was asked about what really came.
+            item = self._redact(item)
+            decoded = _decoded(item)
+            changed, owners, updated = _changes(decoded, item, session.plugin)
+            if want_event:
+                event = self._event(session, item, decoded, changed, owners, size)
         event_id = self.next_event
         pod_row: PodRow | None = None
         pod_key: int | None = None
@@ -176,7 +188,7 @@ class Encoder:
                 storable(item.status_message) if item.status_message else None,
                 took_ns,
                 timeout_ns,
-                len(item.request),
+                size,
                 decoded.mark or None,
                 _json(changed),
                 _json(owners),
@@ -251,6 +263,7 @@ class Encoder:
         decoded: Decoded,
         changed: tuple[str, ...],
         owners: tuple[str, ...],
+        size: int,
     ) -> Event:
         namespace = pod_name = pod_id = container_name = container_id = ""
         if decoded.pod is not None:
@@ -283,7 +296,7 @@ class Encoder:
             container_id=container_id,
             took_ns=int64(item.took_ns),
             timeout_ns=int64(item.timeout_ns),
-            size=len(item.request),
+            size=size,
             status=status_of(item.status_code),
             status_code=item.status_code,
             status_message=storable(item.status_message),
@@ -291,6 +304,12 @@ class Encoder:
             changed=changed,
             owners=owners,
         )
+
+
+def _decoded(item: Captured) -> Decoded:
+    if item.service == CRI_SERVICE:
+        return _container_status(item)
+    return decode_request(item.method, item.request, item.service)
 
 
 def _container_status(item: Captured) -> Decoded:

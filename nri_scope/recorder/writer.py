@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from nri_scope.errors import UsageError
 from nri_scope.recorder.file import RecordingFile
@@ -16,6 +16,9 @@ from nri_scope.recorder.model import Captured, Event, SessionStart
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.worker import Worker
 from nri_scope.recorder.writing import Writing
+
+if TYPE_CHECKING:
+    from nri_scope.recorder.redaction.capture import AtSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +75,29 @@ class Recorder:
         keep: Callable[[Event], bool] | None = None,
         on_event: Callable[[Event, Captured], None] | None = None,
         on_problem: Callable[[str], None] | None = None,
+        redaction: AtSource | None = None,
     ) -> Self:
         """Make a recording, or add sessions to one of ours.
 
         ``keep`` says which events to store, ``on_event`` gets each one that was; both run in the
         writer's thread, as does ``on_problem``, which is told once of each problem with the file
-        and when it is over. Raises RecordingError where the file cannot be had or is none of ours,
-        and UsageError for limits that cannot be.
+        and when it is over. ``redaction``, in that thread too, changes all that is written;
+        ``keep`` is asked about events as they came. Raises RecordingError where the file cannot be had or is
+        none of ours, and UsageError for limits that cannot be.
         """
         limits = limits or WriterLimits()
         ring = _ring(limits)
         path = Path(path).absolute()
         file = RecordingFile.open(path)
         inbox = Inbox(limits.queue_bytes)
-        writing = Writing(file, ring, keep, want_events=on_event is not None, background=True)
+        writing = Writing(
+            file,
+            ring,
+            keep,
+            want_events=on_event is not None,
+            background=True,
+            redaction=redaction,
+        )
         worker = Worker(inbox, writing, limits.batch_seconds, on_event, on_problem)
         recorder = cls(worker, inbox, writing.next_session)
         worker.start()

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.checkpoint import Checkpointer
@@ -18,6 +19,9 @@ from nri_scope.recorder.model import Captured, Event, SessionStart
 from nri_scope.recorder.ring import Ring, cut, oldest
 from nri_scope.recorder.store import ObjectStore
 from nri_scope.recorder.text import int64, storable
+
+if TYPE_CHECKING:
+    from nri_scope.recorder.redaction.capture import AtSource
 
 KILLED = "its recorder ended without closing it"
 DELETED = "the file was deleted or moved; what was recorded before is not in the new one"
@@ -62,8 +66,11 @@ class Writing:
         *,
         want_events: bool = False,
         background: bool = False,
+        redaction: AtSource | None = None,
     ) -> None:
-        """``background`` says that another thread has more urgent things to do: this one steps
+        """``redaction`` changes everything before it is written.
+
+        ``background`` says that another thread has more urgent things to do: this one steps
         aside now and then, and lets a third one wait for the disk. Raises RecordingError.
         """
         self.path = file.path
@@ -72,6 +79,7 @@ class Writing:
         self._ring = ring
         self._keep = keep
         self._want_events = want_events
+        self._redaction = redaction
         self._file: RecordingFile | None = file
         self._background = background
         self._checkpointer: Checkpointer | None = None
@@ -121,7 +129,7 @@ class Writing:
                 self._apply(connection, encoder, entry, written)
                 if encoder.waiting >= _FLUSH:
                     encoder.flush()
-                if self._background and number % _TURN == 0:
+                if self._background and (number % _TURN == 0 or self._redaction is not None):
                     time.sleep(_PAUSE_SECONDS)
             encoder.flush()
             connection.execute("COMMIT")
@@ -234,7 +242,11 @@ class Writing:
                 "SELECT EXISTS (SELECT 1 FROM pod) OR EXISTS (SELECT 1 FROM container)"
             ).fetchone()[0]
             encoder = self._encoder = Encoder(
-                connection, ObjectStore(next_object), next_event=next_event, empty=empty
+                connection,
+                ObjectStore(next_object),
+                next_event=next_event,
+                empty=empty,
+                redact=self._redaction.captured if self._redaction is not None else None,
             )
         elif self._stretch_bytes >= self._ring.stretch_bytes or (
             seconds is not None and time.monotonic() - self._stretch_began >= seconds
@@ -254,6 +266,8 @@ class Writing:
     def _apply(
         self, connection: sqlite3.Connection, encoder: Encoder, entry: Entry, written: Written
     ) -> None:
+        if self._redaction is not None and not isinstance(entry, tuple):
+            entry = self._redaction.told(entry)
         match entry:
             case Begin(number, start):
                 if number not in self._sessions:
@@ -313,7 +327,9 @@ class Writing:
         except sqlite3.Error:
             raise
         except Exception as error:  # noqa: BLE001 - one odd event must not end the recording
-            problem = f"{item.method} could not be recorded: {type(error).__name__}: {error}"
+            # An error's words may have what was to be redacted.
+            words = "" if self._redaction is not None else f": {error}"
+            problem = f"{item.method} could not be recorded: {type(error).__name__}{words}"
             written.complaints.append(problem)
             missed = Missed(number, item.wall_ns, item.wall_ns, problem, 1)
             self._apply(connection, encoder, missed, written)

@@ -193,6 +193,7 @@ class Engine:
         """
         answer = self._parts.get(content)
         if answer is None or not self._is_valid(answer):
+            before = self.known.count, self.known.epoch
             outer, self._log = self._log, []
             unpacked, self._unpacked = self._unpacked, []
             try:
@@ -202,8 +203,7 @@ class Engine:
                     given,
                     tuple(self._log),
                     "\n".join((read, *self._unpacked)),
-                    self.known.count,
-                    self.known.epoch,
+                    *before,
                 )
             finally:
                 self._log = outer

@@ -23,6 +23,7 @@ from nri_scope.recorder.redaction.kind import Kind
 if TYPE_CHECKING:
     from nri_scope.recorder.redaction.engine import Engine
 
+_ROUNDS = 4
 _Map = MutableMapping[str | int, str | Message]
 Text = Callable[["Engine", str, str], str]
 
@@ -100,7 +101,12 @@ def redact(engine: Engine, message: Message, place: str) -> None:
     _drop_unknown(engine, message, place)
     for pod, container in _subjects(message):
         _show(engine, pod, container)
-    _fields(engine, message, place)
+    # Variables come after annotations and arguments in which their values may be met.
+    for _ in range(_ROUNDS):
+        before = engine.known.count, engine.known.epoch
+        _fields(engine, message, place)
+        if (engine.known.count, engine.known.epoch) == before:
+            break
 
 
 def _drop_unknown(engine: Engine, message: Message, place: str) -> None:

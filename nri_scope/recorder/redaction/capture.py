@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Redaction at the source: what a recorder is handed, before any of it is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from nri_scope.errors import UsageError
+from nri_scope.nri.methods import METHODS
+from nri_scope.recorder.inbox import Begin, End, Missed, Remark
+from nri_scope.recorder.model import Captured
+from nri_scope.recorder.redaction.key import derive, local_key
+from nri_scope.recorder.redaction.kind import Kind
+from nri_scope.recorder.redaction.redactor import Redactor
+from nri_scope.recorder.redaction.rules import Rules
+
+NOTE = "what is secret was replaced by tokens while this was recorded (--redact)"
+"""A note that every recording of this kind has."""
+
+
+class AtSource:
+    """Redacts what one recorder writes. For its writer's thread."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+
+    @classmethod
+    def to(cls, path: Path, rules: Rules) -> AtSource:
+        """For the recording at ``path``, with this machine's key. Raises UsageError."""
+        key = derive(local_key(), b"record\0" + bytes(path.absolute()))
+        return cls(Redactor(rules, key))
+
+    def captured(self, item: Captured) -> Captured:
+        """An event as it may be written."""
+        redactor = self._redactor
+        known = item.method in METHODS
+        return item._replace(
+            method=item.method if known else redactor.text(item.method, "event.method"),
+            request=redactor.request(item.method, item.request, service=item.service),
+            reply=redactor.reply(item.method, item.reply, service=item.service),
+            status_message=redactor.text(item.status_message, "event.status_message"),
+            service=redactor.text(item.service, "event.service"),
+        )
+
+    def told(self, entry: Begin | End | Missed | Remark) -> Begin | End | Missed | Remark:
+        """What is no event, likewise."""
+        redactor = self._redactor
+        match entry:
+            case Begin(start=start):
+                start = replace(
+                    start,
+                    plugin_name=redactor.name(Kind.PLUGIN, start.plugin_name),
+                    runtime_name=redactor.name(Kind.RUNTIME, start.runtime_name),
+                    runtime_version=redactor.name(Kind.RUNTIME, start.runtime_version),
+                    nri_version=redactor.name(Kind.RUNTIME, start.nri_version),
+                )
+                return replace(entry, start=start)
+            case End():
+                return replace(entry, reason=redactor.text(entry.reason, "session.end_reason"))
+            case Missed():
+                return replace(entry, reason=redactor.text(entry.reason, "gap.reason"))
+            case Remark():
+                return replace(entry, text=redactor.text(entry.text, "note.text"))
+
+
+def check_continued(path: Path, *, redacts: bool) -> None:
+    """Refuse to mix events that are redacted with others in one file. Raises UsageError.
+
+    Also raises RecordingError where a file is there that is no recording.
+    """
+    from nri_scope.recorder.reader import Recording
+
+    if not path.exists():
+        return
+    with Recording.open(path) as recording:
+        is_redacted = any(note.text == NOTE for note in recording.notes())
+        is_empty = not any(True for _ in recording.sessions())
+    if is_redacted and not redacts:
+        raise UsageError(f"{path} was recorded with --redact", "add it, or name another file")
+    if redacts and not is_redacted and not is_empty:
+        raise UsageError(
+            f"{path} holds events that were recorded without --redact", "name another file"
+        )
