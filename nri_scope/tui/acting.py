@@ -260,6 +260,11 @@ class Acting(App[None], inherit_bindings=False):
         """Save the shown events as a recording."""
         self.saver.save_recording()
 
+    def action_replay_shown(self) -> None:
+        """Type what to replay the shown events to."""
+        self.typed_in_detail = self.in_detail
+        self.bar.open(Purpose.PLUGIN)
+
     def action_theme(self) -> None:
         """Next theme."""
         self.theme = next_theme(self.theme)

@@ -35,6 +35,7 @@ from nri_scope.tui.model.keys import Action, Keymap, Scope
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.narrowing import Narrower
 from nri_scope.tui.palette import Actions
+from nri_scope.tui.replaying import Replayer
 from nri_scope.tui.saving import Saver
 from nri_scope.tui.states import Work
 from nri_scope.tui.telling import Teller
@@ -120,6 +121,7 @@ class ScopeApp(Acting, inherit_bindings=False):
         self.copier = Copier(self)
         self.jobs = Jobs(self)
         self.saver = Saver(self)
+        self.replayer = Replayer(self)
         self.made: list[Path] = []
         """Files that were made meanwhile, for those who leave."""
         self.typed_in_detail = False
@@ -322,6 +324,8 @@ class ScopeApp(Acting, inherit_bindings=False):
                 self.finder.begin(event.text, in_detail=self.typed_in_detail)
             case Purpose.COMMENT:
                 self.marker.comment(event.text)
+            case Purpose.PLUGIN:
+                self.replayer.replay(event.text)
 
     @on(FilterBar.Closed)
     def _bar_closed(self) -> None:

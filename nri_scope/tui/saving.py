@@ -38,7 +38,7 @@ class Saver:
 
 
 def saved_words(words: str, made: Rebuilt) -> str:
-    """``saved ./nri-3-events.nriscope.db: 3 marked events, and 5 that they need``."""
-    more = f", and {made.context:,} that go with them" if made.context else ""
+    """``saved ./nri-3-events.nriscope.db: 3 marked events, +5 needed``."""
+    more = f", +{made.context:,} needed" if made.context else ""
     damage = "; the original is damaged, this is what came before" if made.damage else ""
     return f"saved ./{made.path.name}: {words}{more}{damage}"

@@ -28,7 +28,7 @@ async def shown_events(app: ScopeApp) -> Shown:
     """Those that there are now. Raises RecordingError, UsageError where there is none."""
     marked = [event.id for event in await app.marker.marked()]
     if marked:
-        return Shown(Selection(numbers=marked), marked, f"{_counted(len(marked), 'marked ')}")
+        return Shown(Selection(numbers=marked), marked, _counted(len(marked), "marked "))
     view = app.events.view
     if not view.complete:
         raise UsageError("the filter is still at work", "wait until it is done")
@@ -37,7 +37,7 @@ async def shown_events(app: ScopeApp) -> Shown:
     numbers = view.numbers_between(0, view.length)
     if view.is_everything:
         return Shown(Selection(), numbers, f"all {_counted(view.events)}")
-    return Shown(Selection(numbers=numbers), numbers, f"the {_counted(view.events)} shown")
+    return Shown(Selection(numbers=numbers), numbers, _counted(view.events, "shown "))
 
 
 def _counted(count: int, what: str = "") -> str:

@@ -7,7 +7,7 @@ import asyncio
 import shlex
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -63,17 +63,22 @@ class Terminal:
 
 @asynccontextmanager
 async def terminal(
-    folder: Path, command: str, size: tuple[int, int] = (100, 30), term: str = "tmux-256color"
+    folder: Path,
+    command: str,
+    size: tuple[int, int] = (100, 30),
+    term: str = "tmux-256color",
+    variables: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Terminal]:
     """Run ``nri-scope COMMAND`` in a terminal; what it ends with is printed there."""
     # A socket's path may have 107 bytes, and a folder of a test more.
     window = Terminal(Path(f"/tmp/nri-scope-tmux-{abs(hash(folder)):x}"))
     program = f"TERM={term} {shlex.quote(sys.executable)} -m nri_scope"
+    given = [f"-e{name}={value}" for name, value in (variables or {}).items()]
     words = f"{program} {command}; echo ended with $?; exec cat"
     width, height = map(str, size)
     await window.tmux(
         *("new-session", "-d", "-x", width, "-y", height, "-c", str(folder)),
-        *("-e", f"XDG_CONFIG_HOME={folder}", words),
+        *(*given, "-e", f"XDG_CONFIG_HOME={folder}", words),
     )
     try:
         yield window

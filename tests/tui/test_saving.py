@@ -55,7 +55,7 @@ async def test_what_the_filter_shows_is_saved_with_what_goes_with_it(path: Path)
         with await _saved(screen) as recording:
             events = [event.event for event in recording.events()]
         assert events.count("StopContainer") == 4 and "CreateContainer" in events
-        await screen.shows("the 4 events shown, and ", "that go with them")
+        await screen.shows("4 shown events, +", " needed")
 
 
 async def test_marked_events_are_saved_whatever_is_shown(path: Path) -> None:

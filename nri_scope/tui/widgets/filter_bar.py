@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import Enum
 from typing import ClassVar
 
@@ -31,6 +32,7 @@ class Purpose(Enum):
     FILTER = "filter"
     SEARCH = "search"
     COMMENT = "comment"
+    PLUGIN = "replay to"
 
 
 class _FromProblem(Highlighter):
@@ -152,6 +154,9 @@ class FilterBar(Vertical, inherit_bindings=False):
                     f"text in names, ids, changes · {said} · "
                     f"then {key('search_next')} and {key('search_previous')}"
                 )
+            case Purpose.PLUGIN:
+                problem = _problem_of_command(text)
+                said = f"the command that starts a plugin · {said}"
             case Purpose.COMMENT:
                 said = f"kept beside the recording · {said}"
         if self._options:
@@ -179,6 +184,8 @@ class FilterBar(Vertical, inherit_bindings=False):
         self._options, self._option = (), -1
         if self.purpose is Purpose.FILTER and check(text).filter is None:
             self._look()
+            return
+        if self.purpose is Purpose.PLUGIN and _problem_of_command(text):
             return
         if self.purpose is not Purpose.COMMENT:
             self._histories[self.purpose].add(text)
@@ -229,3 +236,11 @@ class FilterBar(Vertical, inherit_bindings=False):
     def action_cancel(self) -> None:
         """Leave everything as it was."""
         self.close()
+
+
+def _problem_of_command(text: str) -> str:
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        return str(error).lower()
+    return ""

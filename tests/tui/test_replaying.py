@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replaying what is shown: the terminal goes to ``replay`` and comes back."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.reader import Recording
+from tests.tui.screen import RECORDING, showing
+from tests.tui.terminal import needs_tmux, terminal
+
+PLUGIN = """#!{python}
+from nri_scope.plugin import Adjustment, run
+
+class Plugin:
+    def create_container(self, pod, container):
+        return Adjustment().add_env("MINE", "1")
+
+run(Plugin(), name="plugin")
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recording; temporary files are made beside it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return Path(shutil.copy(RECORDING, tmp_path / "r.nriscope.db"))
+
+
+async def test_a_terminal_that_cannot_be_handed_over_gets_the_command_line(
+    path: Path, tmp_path: Path
+) -> None:
+    async with showing(path, size=(200, 24)) as screen:
+        await screen.press("f")
+        await screen.type("container:app")
+        await screen.press("enter")
+        await screen.shows("matches: container:app")
+        await screen.press("r")
+        await screen.shows("replay to", "the command that starts a plugin")
+        await screen.type("./plugin 'x")
+        await screen.shows("wrong: no closing quotation")
+        await screen.press("enter")
+        assert screen.app.bar.is_open
+        await screen.press("'", "enter")
+        await screen.shows("copied, to be run elsewhere: nri-scope replay ")
+        name, verb, file, *rest = shlex.split(screen.app.clipboard)
+        assert (name, verb) == ("nri-scope", "replay")
+        assert rest == ["--session", "1", "--", "./plugin", "x"]
+        with Recording.open(Path(file)) as recording:
+            events = [event for event in recording.events() if event.container == "app"]
+        assert len(events) == 8 and Path(file).is_relative_to(tmp_path)
+        # What was typed before is there again.
+        await screen.press("r", "up")
+        await screen.shows("replay to ./plugin 'x'")
+
+
+async def test_no_command_is_no_replay(path: Path, tmp_path: Path) -> None:
+    async with showing(path) as screen:
+        await screen.shows("1 of 34")
+        await screen.press("r", "enter")
+        await screen.until(lambda: not screen.app.bar.is_open)
+        assert not screen.app.jobs.busy
+    assert [each for each in tmp_path.iterdir() if each.is_dir()] == []
+
+
+@needs_tmux
+async def test_a_plugin_is_replayed_to_in_the_terminal(path: Path, tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(PLUGIN.format(python=sys.executable))
+    plugin.chmod(0o755)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    command = f"tui {path.name} --where container:app"
+    async with terminal(tmp_path, command, variables={"TMPDIR": str(folder)}) as window:
+        await window.shows("matches: container:app")
+        await window.press("r", "./plugin.py", "Enter")
+        await window.shows("replaying 8 shown events", '/process/env/MINE = "1"', "Enter goes back")
+        await window.press("Enter")
+        await window.shows("matches: container:app", "q quit")
+        # A plugin that never comes: ^C ends the replay and not the screen.
+        await window.press("r", "sleep 1000", "Enter")
+        await window.shows("-- sleep 1000")
+        await window.press("C-c")
+        await window.shows("ended with status", "Enter goes back")
+        await window.press("Enter")
+        await window.shows("matches: container:app", "q quit")
+        assert list(folder.iterdir()) == []
+        await window.press("q")
+        await window.shows("ended with 0")
