@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import keyword
 import os
 import pathlib
 import sys
@@ -19,7 +20,8 @@ from nri_scope.errors import NriScopeError
 
 COMMANDS = (
     *("record", "log", "show", "tui", "sql", "stats", "diff", "blame", "doctor", "demo"),
-    *("replay", "new-plugin", "report"),
+    *("replay", "shrink", "new-plugin", "report"),
+    *("redact", "export", "import"),
 )
 """In the order in which somebody new meets them. ``nri_scope.cli.NAME`` has the command."""
 
@@ -39,7 +41,8 @@ class LazyGroup(click.Group):
         """The command of that name; None when there is none."""
         if cmd_name not in COMMANDS:
             return None
-        module = cmd_name.replace("-", "_")
+        # A word of Python's can be a command, and no module.
+        module = cmd_name.replace("-", "_") + "_" * keyword.iskeyword(cmd_name)
         command = importlib.import_module(f"nri_scope.cli.{module}").command
         assert isinstance(command, click.Command)
         return command

@@ -64,9 +64,9 @@ def _perform(output: Output, job: Job, golden: Golden | None, wishes: Wishes) ->
     names = [*plugins, *["??-external"] * job.casting.expect]
     text = Report(chain=len(names) > 1, plugins=names, colour=output.colour, width=output.width)
     audience = Audience() if wishes.json else _Printing(output, text, _addressees(job))
-    replayed = _run(job, audience)
+    replayed = play(job, audience)
     mismatches = _compare(replayed, golden, wishes)
-    other = None if wishes.other is None else _run(wishes.other, Audience())
+    other = None if wishes.other is None else play(wishes.other, Audience())
     if wishes.junit is not None:
         _write(wishes.junit, junit(replayed, _by_key(mismatches, wishes)))
     if wishes.json:
@@ -122,7 +122,9 @@ def _addressees(job: Job) -> str:
     return f"to {to or 'nobody'}"
 
 
-def _run(job: Job, audience: Audience) -> Replayed:
+def play(job: Job, audience: Audience) -> Replayed:
+    """Replay; SIGTERM ends it as ^C does. Raises as `replay`, and OSError of the audience."""
+
     async def main() -> Replayed:
         task = asyncio.current_task()
         assert task is not None

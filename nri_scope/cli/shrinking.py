@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``shrink`` does once its options are read: look for the smallest part, write it, tell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from nri_scope.cli.output import Output
+from nri_scope.cli.replaying import Interrupted, play
+from nri_scope.errors import UsageError
+from nri_scope.recorder.escape import safe
+from nri_scope.replay.golden import Golden
+from nri_scope.replay.result import Replayed
+from nri_scope.replay.run import Job
+from nri_scope.replay.shrink import (
+    AgainstGolden,
+    Failure,
+    Limits,
+    Place,
+    Progress,
+    Shrinking,
+    Shrunk,
+    Wanted,
+    golden_of,
+    write_test,
+)
+from nri_scope.replay.story import Audience
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What is to be written."""
+
+    recording: Path | None
+    folder: Path | None
+    """Of a test case."""
+    faults: tuple[str, ...]
+    """As they were written, for the test case."""
+
+
+def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Destination) -> bool:
+    """Make the recording smaller; returns whether that went to its end.
+
+    Raises `UsageError`, also where nothing fails, and `RecordingError`.
+    """
+    if to.recording is None and to.folder is None:
+        raise UsageError("there is nothing to write", "name a recording with -o, or use --pytest")
+    if to.recording is not None and os.path.lexists(to.recording):
+        raise UsageError(
+            f"{to.recording}: there is such a file already", "choose a new name after -o"
+        )
+    expected = None if golden is None else Golden.load(golden)
+    with Output() as output, _terminable():
+        return _perform(output, Wanted(job, expected, check, limits), to)
+    return True
+
+
+def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
+    progress = _Telling()
+    shrinking = Shrinking(wanted, _play)
+    failure = shrinking.confirm()
+    place = None if to.folder is None else Place.of(to.folder, failure.check)
+    _tell_failure(failure, wanted.check)
+    try:
+        shrunk = shrinking.shrink(failure, progress)
+    finally:
+        progress.clear()
+    interrupted = shrunk.interrupted
+    if interrupted and shrunk.after == shrunk.before:
+        # Nothing was left out yet: there is nothing to keep.
+        raise KeyboardInterrupt
+    _write(output, shrinking, shrunk, wanted, to, place)
+    return not interrupted
+
+
+def _play(job: Job, audience: Audience) -> Replayed:
+    try:
+        return play(job, audience)
+    finally:
+        # An event loop that ends takes the handler with it.
+        _terminate_kindly()
+
+
+# -- telling ----------------------------------------------------------------------------------
+
+
+def _tell_failure(failure: Failure, number: int) -> None:
+    _say(f"looking for the fewest events with: {failure.check.text}")
+    others = len(failure.checks) - 1
+    if others:
+        more = "another check fails" if others == 1 else f"{others:,} other checks fail"
+        which = "--check 2 takes the second one" if number == 1 else "--check chooses"
+        _say(f"{more}, which need not go on failing; {which}")
+    if not failure.stable:
+        _say(
+            f"warning: not stable: it failed in {failure.shown} of {failure.replays} replays of "
+            "the whole recording, so each part is tried as often; there may be a smaller one"
+        )
+
+
+@dataclass(slots=True)
+class _Telling:
+    """Says on stderr how far it is: one line that changes on a terminal, else each success."""
+
+    _smallest: int = 0
+    _width: int = 0
+    _terminal: bool = field(default_factory=lambda: sys.stderr.isatty())
+
+    def __call__(self, progress: Progress) -> None:
+        text = f"replay {progress.replays}, leaving out {progress.stage}: {progress.events:,} left"
+        if self._terminal:
+            self.clear()
+            click.echo(text, err=True, nl=False)
+            self._width = len(text)
+        elif progress.events != self._smallest:
+            self._smallest = progress.events
+            _say(text)
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._width:
+            click.echo("\r" + " " * self._width + "\r", err=True, nl=False)
+            self._width = 0
+
+
+def _say(text: str) -> None:
+    click.echo(safe(text), err=True)
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+def _write(
+    output: Output,
+    shrinking: Shrinking,
+    shrunk: Shrunk,
+    wanted: Wanted,
+    to: Destination,
+    place: Place | None,
+) -> None:
+    check = shrunk.failure.check
+    of_test = [] if place is None else [place.recording]
+    first, *others = of_test if to.recording is None else [to.recording, *of_test]
+    if place is not None:
+        write_test(place, wanted.job, check, faults=to.faults, has_golden=bool(wanted.golden))
+    rebuilt = shrinking.write(shrunk, first)
+    for path in others:
+        shrinking.write(shrunk, path)
+    replayed, checks = shrinking.replay(first)
+    if place is not None and shrunk.against is not None:
+        _write_golden(place, shrunk.against, shrunk, replayed)
+    output.line(safe(check.text))
+    output.line(
+        f"{_count(shrunk.before, 'event')} → {shrunk.after:,}, of {_count(rebuilt.pods, 'pod')} and"
+        f" {_count(rebuilt.containers, 'container')}; "
+        f"{_count(shrunk.replays, 'replay')} in {shrunk.seconds:.1f} s"
+    )
+    if shrunk.ended:
+        output.line(f"{shrunk.ended}: there may be a smaller part")
+    if check not in checks:
+        output.line("warning: it did not fail when what was written was replayed once more")
+    if to.recording is not None:
+        output.line(f"wrote {safe(str(to.recording))}")
+    if place is not None:
+        output.line(f"wrote {safe(str(place.test))}")
+
+
+def _write_golden(place: Place, against: AgainstGolden, shrunk: Shrunk, replayed: Replayed) -> None:
+    try:
+        place.golden.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        words = (error.strerror or str(error)).lower()
+        raise UsageError(f"{place.golden.parent}: cannot be made: {words}") from error
+    golden_of(against, shrunk.failure.check, replayed).save(place.golden)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+# -- signals ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    _terminate_kindly()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate_kindly() -> None:
+    """SIGTERM does what ^C does: temporary files are removed, what was found is kept."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise Interrupted

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replies that are not as a golden wants them, also in replays of fewer events than it has."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from nri_scope.recorder.records import to_json
+from nri_scope.replay.golden import SESSION, Golden, Key, Kind, Mismatch, entries_of
+from nri_scope.replay.model import Reply
+from nri_scope.replay.origin import origin_of
+from nri_scope.replay.result import Replayed
+
+from .check import Check, of_plugins
+
+_Place = tuple[str, int, str]
+"""A plugin, the number of a recorded event, and what was sent for it."""
+
+_WORDS = {
+    Kind.DIFFERS: "the reply is not as the golden wants it",
+    Kind.MISSING: "the golden has no such reply",
+    Kind.UNUSED: "the reply that the golden wants does not come",
+}
+
+
+class AgainstGolden:
+    """Compares replays with the golden of a whole recording.
+
+    A golden counts events: the second update of a container is ``UpdateContainer#2``. In a replay
+    of fewer events it may be the first one, and is still compared as what it was.
+    """
+
+    def __init__(self, golden: Golden, whole: Replayed) -> None:
+        """``whole`` has all events. Raises `UsageError` where the golden is another recording's."""
+        golden.check_origin(origin_of(whole))
+        self.golden = golden
+        self._times: dict[_Place, list[int]] = defaultdict(list)
+        for reply in whole.replies():
+            if reply.event_id:
+                self._times[_place(reply)].append(reply.occurrence)
+        self._numbers = _numbers_of(whole)
+
+    def checks(self, replayed: Replayed) -> list[Check]:
+        """What is not as wanted, by the time at which it shows; then how plugins fared."""
+        name_of = replayed.name_of
+        replies = list(self.as_in_whole(replayed.replies()))
+        first: dict[Key, int] = {}
+        for at, reply in enumerate(replies):
+            for key in entries_of([reply], name_of):
+                first.setdefault(key, at)
+        mismatches = sorted(
+            self.golden.compare(replies, name_of),
+            key=lambda one: first.get(one.key, len(replies)),
+        )
+        there = {played.event_id for played in replayed.events}
+        found: list[Check] = []
+        for one in mismatches:
+            number = replies[first[one.key]].event_id if one.key in first else 0
+            if one.kind is Kind.UNUSED:
+                number = self._numbers.get((one.key.subject, one.key.event), 0)
+                if number not in there:
+                    # Nobody was asked: its event is not in this part of the recording.
+                    continue
+            found.append(_check(one, number))
+        return [*found, *of_plugins(replayed)]
+
+    def as_in_whole(self, replies: Iterable[Reply]) -> Iterator[Reply]:
+        """The replies, counted as in the whole recording."""
+        seen: Counter[_Place] = Counter()
+        for reply in replies:
+            place = _place(reply)
+            times = self._times.get(place, ()) if reply.event_id else ()
+            at = seen[place]
+            seen[place] += 1
+            yield replace(reply, occurrence=times[at]) if at < len(times) else reply
+
+
+def key_of(check: Check) -> Key:
+    """Which entry of the golden a check against it is about."""
+    return Key(check.plugin, check.subject or SESSION, check.event)
+
+
+def _check(one: Mismatch, event_id: int) -> Check:
+    key = one.key
+    return Check(
+        f"golden {one.kind}",
+        key.plugin,
+        key.event,
+        "" if key.subject == SESSION else key.subject,
+        _difference(one),
+        event_id,
+        text=f"{key}: {_WORDS[one.kind]}",
+    )
+
+
+def _difference(one: Mismatch) -> str:
+    """Where and how it differs. What was wanted is the same in each replay."""
+    if one.kind is Kind.DIFFERS:
+        return to_json([[each.path, each.got] for each in one.differences])
+    return to_json(one.got) if one.kind is Kind.MISSING else ""
+
+
+def _place(reply: Reply) -> _Place:
+    return reply.plugin, reply.event_id, reply.event
+
+
+def _numbers_of(whole: Replayed) -> dict[tuple[str, str], int]:
+    """The recorded events by subject and event, as goldens count them."""
+    numbers: dict[tuple[str, str], int] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for played in whole.events:
+        if not played.event_id:
+            continue
+        what = (played.subject or SESSION, played.event)
+        counts[what] += 1
+        times = counts[what]
+        name = played.event if times == 1 else f"{played.event}#{times}"
+        numbers[what[0], name] = played.event_id
+    return numbers

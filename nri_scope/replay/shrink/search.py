@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The search for the fewest events: parts of a recording, written, replayed and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild import Selection, rebuild
+
+from .ddmin import fewest
+from .units import STAGES, Numbered, Unit, events_of
+
+
+class Exhausted(Exception):
+    """The search has to end, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a search is."""
+
+    replays: int
+    stage: str
+    """What is tried to be left out: pods, containers, events."""
+    events: int
+    """Of the smallest part so far that shows it."""
+
+
+class Search:
+    """Finds the fewest events of one session that show something."""
+
+    def __init__(
+        self,
+        source: Path,
+        session: int,
+        folder: Path,
+        shows: Callable[[Path], bool],
+    ) -> None:
+        """``folder`` is empty and ours. ``shows`` replays a recording, and judges.
+
+        Raises RecordingError.
+        """
+        self._session = session
+        self._folder = folder
+        self._shows = shows
+        self._known: dict[frozenset[int], bool] = {}
+        self._written = 0
+        with Recording.open(source) as recording:
+            self.events = events_of(recording, session)
+        # Parts are taken from the smallest one that shows it: what is left out is read but once.
+        self._smallest = source
+        self.best = frozenset(event.id for event in self.events)
+        self._states = frozenset(event.id for event in self.events if event.is_state)
+
+    def count(self, numbers: Iterable[int]) -> int:
+        """How many of these are events that are played."""
+        return sum(number not in self._states for number in numbers)
+
+    def run(self, on_stage: Callable[[str], None], last: int = 0) -> None:
+        """Make `best` as small as it gets. ``last`` is the event at which it fails, 0 for none.
+
+        What ``shows`` raises goes through; `best` is right whenever that comes.
+        """
+        on_stage("events")
+        if last:
+            # Mostly it does not matter what came later.
+            self._try([(event.id,) for event in self.events if event.id <= last or event.is_state])
+        self._try([(event.id,) for event in self.events if not event.is_state])
+        for name, units in STAGES:
+            on_stage(name)
+            there = units(self._left())
+            others = tuple(self.best.difference(*there))
+            fewest(there, partial(self._with, others))
+
+    def _with(self, others: Unit, some: Sequence[Unit]) -> bool:
+        return self._try([*some, others])
+
+    def _left(self) -> list[Numbered]:
+        return [event for event in self.events if event.id in self.best]
+
+    def _try(self, units: Sequence[Unit]) -> bool:
+        """Whether these events show it, and are fewer than ever. They become `best` if so."""
+        wanted = self.best.intersection(number for unit in units for number in unit)
+        if not wanted or wanted in self._known:
+            return bool(wanted) and self._known[wanted]
+        self._written += 1
+        path = self._folder / f"{self._written}.nriscope.db"
+        try:
+            found = self._judge(path, wanted)
+        except (UsageError, RecordingError):
+            # It cannot be replayed without what was left out, and so shows nothing.
+            found = False
+        finally:
+            if path != self._smallest:
+                path.unlink(missing_ok=True)
+        self._known[wanted] = found
+        return found
+
+    def _judge(self, path: Path, wanted: Iterable[int]) -> bool:
+        with Recording.open(self._smallest) as recording:
+            rebuild(recording, path, Selection(numbers=sorted(wanted), bare=True))
+        with Recording.open(path) as recording:
+            # With the context that these events need.
+            there = {event.id for event in events_of(recording, self._session)}
+        if not self._states.intersection(wanted):
+            # It tells of less than it did, and is there in any case.
+            there -= self._states
+        whole = frozenset(there)
+        if len(whole) >= len(self.best) or self._known.get(whole) is False:
+            return False
+        shown = self._shows(path)
+        self._known[whole] = shown
+        if shown:
+            before, self._smallest = self._smallest, path
+            self.best = whole
+            if before.parent == self._folder:
+                before.unlink(missing_ok=True)
+        return shown

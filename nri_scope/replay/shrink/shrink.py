@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a recording with which a plugin fails to the smallest part with which it still does."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from nri_scope.errors import UsageError
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
+from nri_scope.replay.golden import Golden
+from nri_scope.replay.result import Replayed
+from nri_scope.replay.run import Job
+from nri_scope.replay.script import Choice, Script
+from nri_scope.replay.story import Audience
+
+from .against_golden import AgainstGolden
+from .check import Check, Failing
+from .search import Exhausted, Progress, Search
+
+CONFIRMATIONS = 2
+"""Further replays of the whole recording, before anything is left out of it."""
+
+Play = Callable[[Job, Audience], Replayed]
+"""Performs a replay. What it raises ends everything, a KeyboardInterrupt with what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a search ends, finished or not. A replay that has begun is played to its end."""
+
+    replays: int = 500
+    """Those that confirm the failure are not counted."""
+    seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be made smaller."""
+
+    job: Job
+    """The whole recording, and whom it is replayed to. Only its session is of its choice."""
+    golden: Golden | None = None
+    check: int = 1
+    """Which of the failing checks is to go on failing; the first one is 1."""
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What fails with the whole recording."""
+
+    check: Check
+    checks: Sequence[Check]
+    """All that fail, in the order in which they did."""
+    shown: int
+    """In so many of `replays`."""
+    replays: int
+
+    @property
+    def stable(self) -> bool:
+        """It failed each time."""
+        return self.shown == self.replays
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """The smallest part that was found."""
+
+    failure: Failure
+    numbers: Sequence[int]
+    """Its events in the recording, Synchronize too where all that it tells is needed."""
+    before: int
+    """Events that the session had, beside Configure and Synchronize."""
+    after: int
+    """So many of these are left."""
+    replays: int
+    """That it took, without those that confirm the failure."""
+    seconds: float
+    ended: str = ""
+    """Why the search ended early, in words; "" where nothing more can be left out."""
+    interrupted: bool = False
+    """By the interrupt key, or a signal like it."""
+    against: AgainstGolden | None = None
+
+
+class Shrinking:
+    """Makes a recording smaller. Call `confirm`, then `shrink`, then `write`."""
+
+    def __init__(self, wanted: Wanted, play: Play) -> None:
+        """Raises `UsageError` and `RecordingError` for what cannot be replayed."""
+        self._wanted = wanted
+        self._play = play
+        with Recording.open(wanted.job.recording) as recording:
+            session = Script(recording, wanted.job.choice).session.id
+        self._job = replace(wanted.job, keep=wanted.golden is not None, output=None)
+        self._choice = Choice(session=session)
+        self._against: AgainstGolden | None = None
+        self._replays = 0
+
+    def confirm(self) -> Failure:
+        """Replay all of it, and again. Raises `UsageError` where nothing fails."""
+        checks = self._checks(*self._played(self._job.recording))
+        wanted = self._wanted.check
+        if not checks:
+            what = "as the golden wants it" if self._wanted.golden else "in order"
+            raise UsageError(
+                f"{self._job.recording}: nothing fails: every reply is {what}, so there is nothing "
+                "to look for",
+                "see `replay` for what is answered, or name a golden that is not met with --golden",
+            )
+        if wanted > len(checks):
+            raise UsageError(
+                f"--check {wanted}: only {len(checks)} of them fail", "choose one of those"
+            )
+        check = checks[wanted - 1]
+        shown = sum(
+            check in self._checks(*self._played(self._job.recording)) for _ in range(CONFIRMATIONS)
+        )
+        return Failure(check, checks, 1 + shown, 1 + CONFIRMATIONS)
+
+    def shrink(self, failure: Failure, on_progress: Callable[[Progress], None]) -> Shrunk:
+        """Leave out what can be left out, until nothing can, or there was enough of it.
+
+        The interrupt key ends it with the best so far. Raises `RecordingError`.
+        """
+        began = time.monotonic()
+        limits = self._wanted.limits
+        stage = ""
+        # What fails only now and then gets its chance.
+        times = 1 if failure.stable else failure.replays
+        ended, interrupted = "", False
+
+        def told() -> None:
+            on_progress(Progress(self._replays, stage, search.count(search.best)))
+
+        def shows(path: Path) -> bool:
+            for _ in range(times):
+                if self._replays >= limits.replays:
+                    raise Exhausted(f"{limits.replays} replays were made")
+                if time.monotonic() - began >= limits.seconds:
+                    raise Exhausted(f"{limits.seconds:g} s are over")
+                self._replays += 1
+                told()
+                with suppress(UsageError):
+                    if failure.check in self._checks(*self._played(path)):
+                        return True
+            return False
+
+        def begin(name: str) -> None:
+            nonlocal stage
+            stage = name
+            told()
+
+        with tempfile.TemporaryDirectory(prefix="nri-scope-shrink-") as folder:
+            session = self._choice.session or 0
+            search = Search(self._job.recording, session, Path(folder), shows)
+            try:
+                search.run(begin, failure.check.event_id)
+            except Exhausted as error:
+                ended = str(error)
+            except KeyboardInterrupt:
+                ended, interrupted = "the search was interrupted", True
+        return Shrunk(
+            failure,
+            sorted(search.best),
+            search.count(event.id for event in search.events),
+            search.count(search.best),
+            self._replays,
+            time.monotonic() - began,
+            ended,
+            interrupted,
+            self._against,
+        )
+
+    def write(self, shrunk: Shrunk, output: Path) -> Rebuilt:
+        """The part as a recording of its own. Raises `RecordingError` where there can be none."""
+        with Recording.open(self._job.recording) as recording:
+            return rebuild(recording, output, Selection(numbers=shrunk.numbers, bare=True))
+
+    def replay(self, path: Path) -> tuple[Replayed, list[Check]]:
+        """Replay a part that was written; returns all of it, and what fails."""
+        replayed, heard = self._played(path, keep=True)
+        return replayed, self._checks(replayed, heard)
+
+    def _played(self, path: Path, *, keep: bool = False) -> tuple[Replayed, Failing]:
+        heard = Failing()
+        job = replace(self._job, recording=path, choice=self._choice, keep=self._job.keep or keep)
+        return self._play(job, heard), heard
+
+    def _checks(self, replayed: Replayed, heard: Failing) -> list[Check]:
+        golden = self._wanted.golden
+        if golden is None:
+            return heard.checks(replayed)
+        if self._against is None:
+            # The first replay is one of the whole recording.
+            self._against = AgainstGolden(golden, replayed)
+        return self._against.checks(replayed)

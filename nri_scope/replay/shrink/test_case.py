@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A failing replay as a ready test case for `nri_scope.pytest_plugin`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nri_scope.errors import UsageError
+from nri_scope.recorder.escape import safe
+from nri_scope.replay.chain import Command
+from nri_scope.replay.golden import Golden, Key, entries_of
+from nri_scope.replay.golden.compare import kept
+from nri_scope.replay.golden.matchers import Expected
+from nri_scope.replay.model import Reply
+from nri_scope.replay.origin import origin_of
+from nri_scope.replay.result import Replayed
+from nri_scope.replay.run import Job
+from nri_scope.runtime import RECORDED
+
+from .against_golden import AgainstGolden, key_of
+from .check import Check
+
+_NAME_MAX = 80
+"""Characters of a test's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the files of one test case are."""
+
+    folder: Path
+    name: str
+    """Of the test, and in the names of all files."""
+
+    @property
+    def test(self) -> Path:
+        """The test itself."""
+        return self.folder / f"{self.name}.py"
+
+    @property
+    def recording(self) -> Path:
+        """What it replays."""
+        return self.folder / f"{self.name}.nriscope.db"
+
+    @property
+    def golden(self) -> Path:
+        """What it expects, where that is a golden; where the fixture looks for it."""
+        return self.folder / "goldens" / self.name / f"{self.name}.yaml"
+
+    def config(self, index: str) -> Path:
+        """A plugin's configuration; ``index`` "" is that of all."""
+        return self.folder / f"{self.name}.{index or 'all'}.conf"
+
+    @classmethod
+    def of(cls, folder: Path, check: Check) -> Place:
+        """Named after what fails. Raises `UsageError` where there is such a test already."""
+        words = f"{check.event} {check.subject}" if check.event else f"{check.plugin} {check.kind}"
+        apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", words).lower()
+        name = re.sub(r"[^a-z0-9]+", "_", f"test {apart}").strip("_")[:_NAME_MAX]
+        place = cls(folder, name)
+        for path in (place.test, place.recording, place.golden):
+            if os.path.lexists(path):
+                raise UsageError(
+                    f"{path}: there is such a file already", "name another folder after --pytest"
+                )
+        return place
+
+
+def write_test(
+    place: Place, job: Job, check: Check, *, faults: Sequence[str] = (), has_golden: bool = False
+) -> None:
+    """Write the test, and the configuration that its plugins get. Raises `UsageError`.
+
+    ``faults`` as they are written for ``--fault``. The recording, and a golden, are written by
+    whoever has them.
+    """
+    last = f"    result.{'assert_golden' if has_golden else 'assert_ok'}()"
+    try:
+        place.folder.mkdir(parents=True, exist_ok=True)
+        for index, config in job.casting.configs.items():
+            place.config(index).write_text(config, encoding="utf-8")
+        with place.test.open("x", encoding="utf-8") as file:
+            file.write("\n".join([*_head(check), *_body(place, job, faults), last, ""]))
+    except OSError as error:
+        words = (error.strerror or str(error)).lower()
+        raise UsageError(
+            f"{error.filename or place.test}: cannot be written: {words}",
+            "name another folder after --pytest",
+        ) from error
+
+
+def golden_of(against: AgainstGolden, check: Check, replayed: Replayed) -> Golden:
+    """What a part of a recording has to be answered with: what the golden of the whole one wants.
+
+    But for the failing check, replies that differ only because something was left out are taken as
+    they are. ``replayed`` is the part as it is answered now.
+    """
+    entries: dict[Key, Expected] = {}
+    wanted, failing = against.golden.entries, key_of(check)
+    replies = list(replayed.replies())
+    differ = {key_of(one) for one in against.checks(replayed) if one.kind.startswith("golden ")}
+    for reply, as_whole in zip(replies, against.as_in_whole(replies), strict=True):
+        key, said = _entry(reply, replayed)
+        old, _ = _entry(as_whole, replayed)
+        if old == failing and old not in wanted:
+            # A reply that should not come at all.
+            continue
+        entries[key] = (
+            wanted[old] if old in wanted and (old == failing or old not in differ) else said
+        )
+    if check.kind == "golden unused":
+        entries[failing] = wanted[failing]
+    entries = dict(sorted(entries.items(), key=lambda entry: entry[0].place))
+    return replace(against.golden, origin=origin_of(replayed), entries=entries, path="", lines={})
+
+
+def _entry(reply: Reply, replayed: Replayed) -> tuple[Key, Expected]:
+    ((key, said),) = entries_of([reply], replayed.name_of).items()
+    return key, kept({}, said)
+
+
+# -- the test itself ---------------------------------------------------------------------------
+
+
+def _head(check: Check) -> Iterator[str]:
+    yield f'"""{_told(check)}.'
+    yield ""
+    yield "Made by `nri-scope shrink`; it fails until the plugin is corrected."
+    yield '"""'
+    yield ""
+    yield "from pathlib import Path"
+    yield ""
+    yield "import pytest"
+    yield "from nri_scope.pytest_plugin import NriReplay"
+    yield ""
+    yield "HERE = Path(__file__).parent"
+    yield ""
+
+
+def _body(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
+    yield "PLUGINS = {"
+    for plugin in sorted(job.casting.plugins, key=lambda one: one.index):
+        argv = plugin.argv if isinstance(plugin, Command) else ()
+        yield f"    {_text(plugin.id)}: ["
+        yield from (f"        {_word(word, place.folder)}," for word in argv)
+        yield "    ],"
+    yield "}"
+    yield ""
+    yield ""
+    yield f"@pytest.mark.nri_recording({_text(place.recording.name)})"
+    yield f"def {place.name}(nri_replay: NriReplay) -> None:"
+    arguments = list(_arguments(place, job, faults))
+    if arguments:
+        yield "    result = nri_replay("
+        yield "        PLUGINS,"
+        yield from (f"        {argument}," for argument in arguments)
+        yield "    )"
+    else:
+        yield "    result = nri_replay(PLUGINS)"
+
+
+def _arguments(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
+    casting = job.casting
+    if casting.configs:
+        yield f"config={_mapping(_configs(place, casting.configs))}"
+    if casting.environment:
+        variables = ((_text(name), _text(value)) for name, value in casting.environment.items())
+        yield f"environment={_mapping(variables)}"
+    if job.profile != RECORDED:
+        yield f"profile={_text(job.profile)}"
+    if faults:
+        yield f"faults=[{', '.join(map(_text, faults))}]"
+    if not job.manner.effects:
+        yield "effects=False"
+
+
+def _configs(place: Place, configs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for index in configs:
+        yield _text(index), f"(HERE / {_text(place.config(index).name)}).read_text()"
+
+
+def _mapping(items: Iterable[tuple[str, str]]) -> str:
+    return "{" + ", ".join(f"{key}: {value}" for key, value in items) + "}"
+
+
+def _word(word: str, folder: Path) -> str:
+    """A word of a command, which names files from here as the test has to find them."""
+    is_file = ("/" in word or "." in word) and os.path.lexists(word)
+    if Path(word).is_absolute() or not is_file:
+        return _text(word)
+    return f"str(HERE / {_text(os.path.relpath(word, folder))})"
+
+
+def _text(text: str) -> str:
+    """A string literal of Python, whatever is in it."""
+    return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)
+
+
+def _told(check: Check) -> str:
+    """Fit for a docstring, whatever a plugin said."""
+    return safe(check.text, 90).replace("\\", "/").replace('"', "'").rstrip(".")

@@ -1,0 +1,490 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings made smaller: what is left is as little as shows the same failure, and no other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
+from nri_scope.plugin import Adjustment
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild import Selection, rebuild
+from nri_scope.replay.golden import Golden
+from nri_scope.replay.origin import origin_of
+from nri_scope.replay.result import Replayed
+from nri_scope.replay.run import Job, replay
+from nri_scope.replay.shrink import (
+    Check,
+    Limits,
+    Place,
+    Progress,
+    Shrinking,
+    Shrunk,
+    Wanted,
+    golden_of,
+    write_test,
+)
+from nri_scope.replay.shrink.ddmin import fewest
+from nri_scope.replay.story import Audience
+from nri_scope.transport.loop import run
+
+from .plays import job_of, played
+from .recordings import POD, RECORDING, container, life, recording, run_pod
+
+Make = Callable[[], Mapping[str, object]]
+"""Plugins for one replay: objects remember what they were told."""
+
+
+class Shrinker:
+    """Makes a recording smaller, with plugins in this process that are new for each replay."""
+
+    def __init__(
+        self,
+        path: Path,
+        make: Make,
+        *,
+        golden: Golden | None = None,
+        check: int = 1,
+        limits: Limits | None = None,
+        interrupt_at: int = 0,
+    ) -> None:
+        self._make = make
+        self._interrupt_at = interrupt_at
+        self.replays = 0
+        wanted = Wanted(job_of(path, make()), golden, check, limits or Limits())
+        self.shrinking = Shrinking(wanted, self._play)
+        self.progress: list[Progress] = []
+
+    def _play(self, job: Job, audience: Audience) -> Replayed:
+        self.replays += 1
+        if self.replays == self._interrupt_at:
+            raise KeyboardInterrupt
+        casting = job_of(job.recording, self._make()).casting
+        return run(replay(dataclasses.replace(job, casting=casting), audience))
+
+    def shrink(self) -> Shrunk:
+        return self.shrinking.shrink(self.shrinking.confirm(), self.progress.append)
+
+
+def told(path: Path, numbers: Sequence[int]) -> list[str]:
+    """Events by name and whom they are about."""
+    with Recording.open(path) as opened:
+        events = opened.events(among=numbers)
+        return [f"{one.event} {one.container or one.pod}".strip() for one in events]
+
+
+def written(shrinker: Shrinker, shrunk: Shrunk, path: Path) -> list[Check]:
+    """Write what is left, and tell what fails with it."""
+    shrinker.shrinking.write(shrunk, path)
+    return shrinker.shrinking.replay(path)[1]
+
+
+class Refuses:
+    """Fails where a container with this name is started."""
+
+    def __init__(self, name: str = "broken") -> None:
+        self._name = name
+
+    def create_container(self, pod: api.PodSandbox, container: api.Container) -> None:
+        if container.name == self._name:
+            raise ValueError("not this one")
+
+
+def three_lives(path: Path) -> Path:
+    """Containers one, two and three of one pod, one after the other, each updated."""
+    events = [run_pod()]
+    for name in ("one", "two", "three"):
+        events += life(container(name), updated=True)
+    return recording(path, events)
+
+
+# -- the algorithm ----------------------------------------------------------------------------
+
+
+@given(st.integers(0, 40), st.data())
+def test_what_is_needed_is_all_that_is_left(count: int, data: st.DataObject) -> None:
+    items = list(range(count))
+    needed = data.draw(st.sets(st.sampled_from(items)) if items else st.just(set[int]()))
+    assert fewest(items, needed.issubset) == sorted(needed)
+
+
+@given(st.sets(st.frozensets(st.integers(0, 9), min_size=1), min_size=1))
+def test_nothing_of_what_is_left_can_be_left_out(enough: set[frozenset[int]]) -> None:
+    everything = range(10)
+    known = {*enough, frozenset(everything)}
+
+    def shows(some: Sequence[int]) -> bool:
+        return frozenset(some) in known
+
+    left = fewest(everything, shows)
+    assert shows(left)
+    assert not any(shows([one for one in left if one != out]) for out in left)
+
+
+def test_one_of_many_is_found_quickly() -> None:
+    asked = 0
+
+    def shows(some: Sequence[int]) -> bool:
+        nonlocal asked
+        asked += 1
+        return 700 in some
+
+    assert fewest(range(1000), shows) == [700]
+    assert asked < 50
+
+
+# -- what is left -----------------------------------------------------------------------------
+
+
+def test_one_creation_of_a_whole_recording_is_left(tmp_path: Path) -> None:
+    shrinker = Shrinker(RECORDING, lambda: {"10-mine": Refuses()})
+    shrunk = shrinker.shrink()
+    assert told(RECORDING, shrunk.numbers) == ["RunPodSandbox batch", "CreateContainer broken"]
+    assert (shrunk.before, shrunk.after, shrunk.ended) == (30, 2, "")
+    assert shrunk.replays < 15
+    assert [one.events for one in shrinker.progress] == sorted(
+        (one.events for one in shrinker.progress), reverse=True
+    )
+    assert written(shrinker, shrunk, tmp_path / "small.nriscope.db") == [shrunk.failure.check]
+
+
+def test_events_that_matter_together_are_left_together(tmp_path: Path) -> None:
+    class CountsStops:
+        """Fails at the second stop, of whichever container."""
+
+        def __init__(self) -> None:
+            self._stops = 0
+
+        def stop_container(self, pod: api.PodSandbox, container: api.Container) -> None:
+            self._stops += 1
+            if self._stops == 2:
+                raise ValueError("enough")
+
+    path = three_lives(tmp_path / "x.nriscope.db")
+    shrunk = Shrinker(path, lambda: {"10-mine": CountsStops()}).shrink()
+    assert told(path, shrunk.numbers) == [
+        "RunPodSandbox web", "CreateContainer one", "StopContainer one",
+        "CreateContainer two", "StopContainer two",
+    ]  # fmt: skip
+
+
+def test_another_failure_is_not_taken_for_it(tmp_path: Path) -> None:
+    class NeedsBefore:
+        """Cannot stop what it has not seen starting; what it cannot remove is another matter."""
+
+        def __init__(self) -> None:
+            self._started: set[str] = set()
+
+        def start_container(self, pod: api.PodSandbox, container: api.Container) -> None:
+            self._started.add(container.id)
+
+        def stop_container(self, pod: api.PodSandbox, container: api.Container) -> None:
+            if container.id not in self._started:
+                raise ValueError("never heard of it")
+            if container.name == "two":
+                raise ValueError("will not stop")
+
+    path = three_lives(tmp_path / "x.nriscope.db")
+    shrunk = Shrinker(path, lambda: {"10-mine": NeedsBefore()}).shrink()
+    assert "will not stop" in shrunk.failure.check.text
+    assert told(path, shrunk.numbers)[1:] == [
+        "CreateContainer two", "StartContainer two", "StopContainer two",
+    ]  # fmt: skip
+
+
+def test_numbers_in_an_error_may_be_others(tmp_path: Path) -> None:
+    class Numbers:
+        def __init__(self) -> None:
+            self._events = 0
+
+        def create_container(self, pod: api.PodSandbox, container: api.Container) -> None:
+            self._events += 1
+            if container.name == "three":
+                raise ValueError(f"event {self._events}, {self!r}")
+
+    path = three_lives(tmp_path / "x.nriscope.db")
+    shrunk = Shrinker(path, lambda: {"10-mine": Numbers()}).shrink()
+    assert told(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer three"]
+
+
+def test_a_conflict_of_two_is_kept(tmp_path: Path) -> None:
+    class Sets:
+        def create_container(self, pod: api.PodSandbox, container: api.Container) -> Adjustment:
+            return Adjustment().add_env("SAME" if container.name == "two" else "OWN", repr(self))
+
+    class SetsToo(Sets):
+        def create_container(self, pod: api.PodSandbox, container: api.Container) -> Adjustment:
+            return Adjustment().add_env("SAME", repr(self))
+
+    path = three_lives(tmp_path / "x.nriscope.db")
+    shrunk = Shrinker(path, lambda: {"10-a": Sets(), "20-b": SetsToo()}).shrink()
+    assert shrunk.failure.check.kind == "conflict"
+    assert told(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer two"]
+
+
+def test_the_second_check_can_be_asked_for(tmp_path: Path) -> None:
+    class RefusesMost:
+        def create_container(self, pod: api.PodSandbox, container: api.Container) -> None:
+            if container.name != "one":
+                raise ValueError("no")
+
+    path = three_lives(tmp_path / "x.nriscope.db")
+    make: Make = lambda: {"10-mine": RefusesMost()}  # noqa: E731
+    assert told(path, Shrinker(path, make, check=2).shrink().numbers)[1:] == [
+        "CreateContainer three"
+    ]
+    with pytest.raises(UsageError, match="--check 3: only 2 of them fail"):
+        Shrinker(path, make, check=3).shrink()
+
+
+# -- what was there before ---------------------------------------------------------------------
+
+
+class NeedsMany:
+    """Fails at a creation where Synchronize told of so many containers."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._there = 0
+
+    def synchronize(
+        self, pods: Sequence[api.PodSandbox], containers: Sequence[api.Container]
+    ) -> None:
+        self._there = len(containers)
+
+    def create_container(self, pod: api.PodSandbox, container: api.Container) -> None:
+        if self._there >= self._count:
+            raise ValueError("full")
+
+
+def with_state(path: Path) -> Path:
+    """Three containers are there, and another one comes."""
+    names = ("old-1", "old-2", "old-3")
+    state = api.SynchronizeRequest(pods=[POD], containers=[container(name) for name in names])
+    return recording(path, [*life(container("one")), *life(container("two"))], state=state)
+
+
+def test_what_existed_before_stays_where_it_matters(tmp_path: Path) -> None:
+    path = with_state(tmp_path / "x.nriscope.db")
+    shrinker = Shrinker(path, lambda: {"10-mine": NeedsMany(3)})
+    shrunk = shrinker.shrink()
+    assert told(path, shrunk.numbers) == ["Synchronize", "CreateContainer one"]
+    assert shrunk.after == 1
+    assert written(shrinker, shrunk, tmp_path / "small.nriscope.db") == [shrunk.failure.check]
+
+
+def test_what_existed_before_goes_where_it_does_not_matter(tmp_path: Path) -> None:
+    path = with_state(tmp_path / "x.nriscope.db")
+    shrinker = Shrinker(path, lambda: {"10-mine": NeedsMany(0)})
+    shrunk = shrinker.shrink()
+    assert told(path, shrunk.numbers) == ["CreateContainer one"]
+    small = tmp_path / "small.nriscope.db"
+    written(shrinker, shrunk, small)
+    with Recording.open(small) as opened:
+        state = opened.state(1)
+    assert (len(state.pods), len(state.containers), state.complete) == (1, 0, True)
+
+
+def test_a_failing_synchronize_needs_no_event(tmp_path: Path) -> None:
+    class CannotSynchronize:
+        def synchronize(
+            self, pods: Sequence[api.PodSandbox], containers: Sequence[api.Container]
+        ) -> None:
+            if len(containers) == 3:
+                raise ValueError("too many")
+
+    path = with_state(tmp_path / "x.nriscope.db")
+    shrunk = Shrinker(path, lambda: {"10-mine": CannotSynchronize()}).shrink()
+    assert told(path, shrunk.numbers) == ["Synchronize"]
+    assert shrunk.after == 0
+
+
+# -- goldens ----------------------------------------------------------------------------------
+
+
+class Answers:
+    """Adds a variable to each container, another one to those that it is told of."""
+
+    def __init__(self, *others: str) -> None:
+        self._others = others
+
+    def create_container(self, pod: api.PodSandbox, container: api.Container) -> Adjustment:
+        return Adjustment().add_env("IS", "other" if container.name in self._others else "this")
+
+
+class Updates:
+    """Fails the second update of a container, or where an update comes that should not."""
+
+    def __init__(self, fails: bool) -> None:
+        self._fails = fails
+        self._updates = 0
+
+    def update_container(
+        self, pod: api.PodSandbox, container: api.Container, resources: api.LinuxResources
+    ) -> None:
+        shares = resources.cpu.shares.value
+        if self._fails and shares == 201:
+            raise ValueError("no such update")
+
+
+def golden(path: Path, plugin: object) -> Golden:
+    """What a plugin answers."""
+    result = played(path, {"10-mine": plugin})
+    return Golden.of(result.replies(), origin_of(result), result.name_of)
+
+
+def test_one_reply_that_is_not_as_wanted_is_left(tmp_path: Path) -> None:
+    path = three_lives(tmp_path / "x.nriscope.db")
+    wanted = golden(path, Answers())
+    shrinker = Shrinker(path, lambda: {"10-mine": Answers("two")}, golden=wanted)
+    shrunk = shrinker.shrink()
+    assert shrunk.failure.check.text == (
+        "10-mine shop/web/two CreateContainer: the reply is not as the golden wants it"
+    )
+    assert told(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer two"]
+    small = tmp_path / "small.nriscope.db"
+    shrinker.shrinking.write(shrunk, small)
+    result, checks = shrinker.shrinking.replay(small)
+    assert checks == [shrunk.failure.check]
+    # What is left has a golden of its own, which wants what the one of the whole does.
+    assert shrunk.against is not None
+    own = golden_of(shrunk.against, shrunk.failure.check, result)
+    assert len(own.compare(result.replies(), result.name_of)) == 1
+    right = played(small, {"10-mine": Answers()})
+    own.check_origin(origin_of(right))
+    assert own.compare(right.replies(), right.name_of) == []
+
+
+def test_a_second_update_is_compared_as_the_second(tmp_path: Path) -> None:
+    one = container("one")
+    events = [run_pod(), *life(one, updated=True)]
+    second = api.UpdateContainerRequest(pod=POD, container=one)
+    second.linux_resources.cpu.shares.value = 201
+    events.insert(-2, ("UpdateContainer", second))
+    path = recording(tmp_path / "x.nriscope.db", events)
+    wanted = golden(path, Updates(fails=False))
+    shrinker = Shrinker(path, lambda: {"10-mine": Updates(fails=True)}, golden=wanted)
+    shrunk = shrinker.shrink()
+    assert shrunk.failure.check.event == "UpdateContainer#2"
+    assert told(path, shrunk.numbers)[1:] == ["CreateContainer one", "UpdateContainer one"]
+    small = tmp_path / "small.nriscope.db"
+    shrinker.shrinking.write(shrunk, small)
+    result, _ = shrinker.shrinking.replay(small)
+    assert shrunk.against is not None
+    own = golden_of(shrunk.against, shrunk.failure.check, result)
+    right = played(small, {"10-mine": Updates(fails=False)})
+    assert own.compare(right.replies(), right.name_of) == []
+    assert len(own.compare(result.replies(), result.name_of)) == 1
+
+
+def test_a_reply_that_does_not_come_is_looked_for(tmp_path: Path) -> None:
+    class Leaves:
+        """Takes part in less than it did."""
+
+        def create_container(self, pod: api.PodSandbox, container: api.Container) -> None:
+            pass
+
+    class Stays(Leaves):
+        def remove_container(self, pod: api.PodSandbox, container: api.Container) -> None:
+            pass
+
+    path = three_lives(tmp_path / "x.nriscope.db")
+    wanted = golden(path, Stays())
+    shrunk = Shrinker(path, lambda: {"10-mine": Leaves()}, golden=wanted).shrink()
+    assert shrunk.failure.check.event == "RemoveContainer"
+    left = told(path, shrunk.numbers)
+    assert [one.split()[0] for one in left][1:] == ["CreateContainer", "RemoveContainer"]
+
+
+def test_a_golden_of_another_recording_is_refused(tmp_path: Path) -> None:
+    path = three_lives(tmp_path / "x.nriscope.db")
+    wanted = golden(path, Answers())
+    with pytest.raises(UsageError, match="is of another recording"):
+        Shrinker(RECORDING, lambda: {"10-mine": Answers("one")}, golden=wanted).shrink()
+
+
+# -- the end ----------------------------------------------------------------------------------
+
+
+def test_where_nothing_fails_there_is_nothing_to_do() -> None:
+    with pytest.raises(UsageError, match="nothing fails: every reply is in order"):
+        Shrinker(RECORDING, lambda: {"10-mine": Refuses("nobody")}).shrink()
+
+
+def test_what_fails_now_and_then_is_tried_as_often(tmp_path: Path) -> None:
+    path = three_lives(tmp_path / "x.nriscope.db")
+    made = 0
+
+    def make() -> Mapping[str, object]:
+        nonlocal made
+        made += 1
+        # The first one is asked nothing, it only tells the name.
+        return {"10-mine": Refuses("two" if made % 2 == 0 else "")}
+
+    shrinker = Shrinker(path, make)
+    failure = shrinker.shrinking.confirm()
+    assert (failure.shown, failure.replays, failure.stable) == (2, 3, False)
+    shrunk = shrinker.shrinking.shrink(failure, shrinker.progress.append)
+    assert told(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer two"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [(Limits(replays=1), "1 replays were made"), (Limits(seconds=0), "0 s are over")],
+)
+def test_a_search_ends_where_it_has_to(limits: Limits, words: str) -> None:
+    shrinker = Shrinker(RECORDING, lambda: {"10-mine": Refuses()}, limits=limits)
+    shrunk = shrinker.shrink()
+    assert shrunk.ended == words
+    assert 2 < shrunk.after <= 30
+
+
+def test_an_interrupted_search_has_the_best_so_far(tmp_path: Path) -> None:
+    # Three confirm the failure, the fourth one leaves something out.
+    shrinker = Shrinker(RECORDING, lambda: {"10-mine": Refuses()}, interrupt_at=5)
+    shrunk = shrinker.shrink()
+    assert shrunk.interrupted
+    assert 2 < shrunk.after < 30
+    assert written(shrinker, shrunk, tmp_path / "small.nriscope.db") == [shrunk.failure.check]
+
+
+def test_only_how_things_began_comes_along(tmp_path: Path) -> None:
+    path = three_lives(tmp_path / "x.nriscope.db")
+    with Recording.open(path) as source:
+        (stop,) = (
+            event.id
+            for event in source.events()
+            if (event.event, event.container) == ("StopContainer", "two")
+        )
+        bare = rebuild(source, tmp_path / "bare.nriscope.db", Selection(numbers=[stop], bare=True))
+        full = rebuild(source, tmp_path / "full.nriscope.db", Selection(numbers=[stop]))
+    assert (bare.events, bare.context) == (1, 4)
+    assert full.context > bare.context
+    assert told(bare.path, range(100)) == [
+        "Configure", "Synchronize", "RunPodSandbox web", "CreateContainer two", "StopContainer two",
+    ]  # fmt: skip
+
+
+# -- the test case ----------------------------------------------------------------------------
+
+
+def test_whatever_a_plugin_says_is_text_in_the_test(tmp_path: Path) -> None:
+    nasty = 'a """\\N{x}\x1b[2J\u202e" \\'
+    check = Check("error", "10-mine", "CreateContainer", 'shop/web/"é', text=nasty)
+    job = job_of(RECORDING, {"10-mine": Refuses()}, faults=["split-sync"], effects=False)
+    place = Place.of(tmp_path / "new" / "folder", check)
+    write_test(place, job, check, faults=['"\x1b\\'])
+    code = place.test.read_text()
+    compile(code, "test", "exec")
+    assert "\x1b" not in code
+    assert place.name == "test_create_container_shop_web"
+    assert "effects=False" in code
+    with pytest.raises(UsageError, match="there is such a file already"):
+        Place.of(tmp_path / "new" / "folder", check)
