@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 from click.core import ParameterSource
 
-from nri_scope.cli.params import Duration, FilePath, PluginName, socket_option, where_option
+from nri_scope.cli.params import (
+    Duration,
+    FilePath,
+    PluginName,
+    RulesFile,
+    socket_option,
+    where_option,
+)
 from nri_scope.cli.timespec import check_interval, since_option, until_option
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index
@@ -17,6 +24,7 @@ from nri_scope.nri.identity import check_index
 if TYPE_CHECKING:
     from nri_scope.differ.render import Format
     from nri_scope.recorder.filter import Filter
+    from nri_scope.recorder.redaction.rules import Rules
 
 _PROBES = "00,50,99"
 _AUTO = "auto"
@@ -31,6 +39,7 @@ _LIVE_ONLY = {
     "duration": "--duration",
     "once": "--once",
     "wait": "--wait",
+    "redact": "--redact",
 }
 _RECORDING_ONLY = {"since": "--since", "until": "--until"}
 _EVENTS_ONLY = {"where": "--where", "quiet_unchanged": "--quiet-unchanged"}
@@ -57,6 +66,7 @@ class Options(TypedDict):
     duration: float | None
     once: bool
     wait: bool
+    redact: Rules | None
     where: Filter | None
     since: int | None
     until: int | None
@@ -103,6 +113,15 @@ class Options(TypedDict):
 @click.option("--duration", type=Duration(), help="--live: stop after this time, e.g. 10m.")
 @click.option("--once", is_flag=True, help="--live: stop when the runtime goes away.")
 @click.option("--wait", is_flag=True, help="--live: wait for the socket if it is not there yet.")
+@click.option(
+    "--redact",
+    type=RulesFile(),
+    is_flag=False,
+    flag_value="",
+    metavar="[RULES]",
+    help="--live: replace what is secret or personal before it is recorded or shown, by the "
+    "default rules or as the file RULES changes them.",
+)
 @where_option
 @since_option
 @until_option
@@ -131,7 +150,7 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     in .nriscope.db or .nriscope.zip, is OTHER.
 
     Each change comes with its owner and with the evidence for it. Values are shown as they are,
-    secrets included.
+    secrets included, but for --live --redact.
 
     Exit status: 0 nothing changed; 1 something changed, or differs; 2 it could not be done.
     """
@@ -213,6 +232,7 @@ def _live(options: Options, given: set[str]) -> int:
             duration=options["duration"],
             once=options["once"],
             wait=options["wait"],
+            redact=options["redact"],
         )
     )
 

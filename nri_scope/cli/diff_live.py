@@ -14,7 +14,7 @@ import signal
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -45,6 +45,7 @@ from nri_scope.logger.tuning import prepare_process
 from nri_scope.nri.events import Event, events_in
 from nri_scope.nri.versions import runtime_title
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.redaction.capture import NOTE, AtSource, check_continued
 from nri_scope.recorder.writer import Recorder, RecorderCounters, WriterLimits
 from nri_scope.transport.loop import run
 
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from nri_scope.logger import SessionReport
     from nri_scope.plugin import SessionEnd
     from nri_scope.recorder.filter import Filter
+    from nri_scope.recorder.redaction.rules import Rules
 
 PRIVATE_MAX = 256 << 20
 """Bytes of a recording that nobody asked to keep; its oldest parts go."""
@@ -79,6 +81,8 @@ class LiveOptions:
     """Seconds."""
     once: bool
     wait: bool
+    redact: Rules | None = None
+    """What to replace before it is recorded, and so before it is shown."""
 
 
 def live(options: LiveOptions) -> int:
@@ -87,15 +91,18 @@ def live(options: LiveOptions) -> int:
     0: nothing changed, 1: something did, 2: it could not be shown. Raises NriScopeError.
     """
     check_indices(options.probes or FIRST_PLACES)
+    if options.output is not None:
+        check_continued(options.output, redacts=options.redact is not None)
     private = None if options.output else Path(tempfile.mkdtemp(prefix="nri-scope-"))
     watcher: WatcherProcess | None = None
     notices: Background[str] | None = None
     try:
         path = options.output or (private or Path()) / "live.nriscope.db"
+        redaction = None if options.redact is None else AtSource.to(path, options.redact)
         watcher = WatcherProcess.fork(lambda end: _watch(end, options, private))
         # In the background: a terminal that was stopped must not keep the runtime waiting.
         notices = Background(_say, waiting_max=200)
-        running = _Run(options, path, watcher, notices)
+        running = _Run(options, path, watcher, notices, redaction)
         prepare_process()
         return run(running.main())
     finally:
@@ -171,8 +178,10 @@ class _Run(ProbeListener):
         path: Path,
         watcher: WatcherProcess,
         notices: Background[str],
+        redaction: AtSource | None,
     ) -> None:
         self._options = options
+        self._redaction = redaction
         self._path = path
         self._existed = os.path.lexists(path)
         self._watcher = watcher
@@ -223,7 +232,11 @@ class _Run(ProbeListener):
     async def _record(self) -> None:
         options = self._options
         limits = WriterLimits() if options.output else WriterLimits(max_size=PRIVATE_MAX)
-        recorder = Recorder.open(self._path, limits=limits, on_problem=self._say)
+        recorder = Recorder.open(
+            self._path, limits=limits, on_problem=self._say, redaction=self._redaction
+        )
+        if self._redaction is not None:
+            recorder.note(None, time_ns(), NOTE)
         self._recorder = recorder
         try:
             with Recording.open(self._path) as recording:

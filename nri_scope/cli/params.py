@@ -15,6 +15,7 @@ from nri_scope.nri.methods import DEFAULT_SOCKET
 if TYPE_CHECKING:
     from nri_scope.nri.events import Event
     from nri_scope.recorder.filter import Filter
+    from nri_scope.recorder.redaction.rules import Rules
 
 
 class Size(click.ParamType[int]):
@@ -113,6 +114,22 @@ class Where(click.ParamType["Filter"]):
         from nri_scope.recorder.filter import parse
 
         return parse(value) if isinstance(value, str) else value
+
+
+class RulesFile(click.ParamType["Rules"]):
+    """Rules for redaction: a file, or nothing for the default."""
+
+    name = "rules"
+
+    def convert(
+        self, value: str | Rules, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Rules:
+        """The rules; `UsageError` says what is wrong with the file."""
+        from nri_scope.recorder.redaction.rules import Rules
+
+        if not isinstance(value, str):
+            return value
+        return Rules.read(Path(value)) if value else Rules.DEFAULT
 
 
 class FilePath(click.ParamType[Path]):

@@ -14,6 +14,7 @@ from nri_scope.cli.params import (
     FilePath,
     Index,
     PluginName,
+    RulesFile,
     Size,
     Where,
     socket_option,
@@ -22,6 +23,7 @@ from nri_scope.cli.params import (
 if TYPE_CHECKING:
     from nri_scope.nri.events import Event
     from nri_scope.recorder.filter import Filter
+    from nri_scope.recorder.redaction.rules import Rules
 
 
 @click.command()
@@ -82,6 +84,16 @@ if TYPE_CHECKING:
     "change (NRI 0.10 and later). RISK: if this process dies or stalls while it is asked, the "
     "runtime fails the creation of that container.",
 )
+@click.option(
+    "--redact",
+    type=RulesFile(),
+    is_flag=False,
+    flag_value="",
+    metavar="[RULES]",
+    help="Replace what is secret or personal before it is written, by the default rules or as the "
+    "file RULES changes them. A secret is known from the moment when something shows that it is "
+    "one.",
+)
 def command(
     output: Path | None,
     socket: Path,
@@ -96,12 +108,14 @@ def command(
     wait: bool,
     print_format: str | None,
     validate: bool,
+    redact: Rules | None,
 ) -> None:
     """Record every NRI event of a container runtime to a file.
 
     Passive: each event is answered at once with "no change"; no container is altered or delayed.
     ^C ends it with a summary. The file holds all that the runtime says about its containers,
-    environment variables included; only you can read it, and that is how it should stay.
+    environment variables included; only you can read it, and that is how it should stay. With
+    --redact it holds tokens in place of what is secret.
     """
     from nri_scope.cli.printer import Printer
     from nri_scope.logger.background import Background
@@ -110,7 +124,7 @@ def command(
     from nri_scope.plugin import Identity
 
     options = RecordOptions(
-        output=output or default_path(Path()),
+        output=output or default_path(Path(), with_host=redact is None),
         socket=socket,
         identity=Identity(index=index, name=name),
         events=events,
@@ -121,6 +135,7 @@ def command(
         once=once,
         wait=wait,
         validate=validate,
+        redact=redact,
     )
     # In the background: a terminal that was stopped must not keep the runtime waiting.
     notices = Background(_say, waiting_max=200)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nri_scope.logger.run import RecordOptions
     from nri_scope.nri.events import Event
     from nri_scope.recorder.filter import Filter
+    from nri_scope.recorder.redaction.rules import Rules
     from nri_scope.tui.app import ScopeApp
     from nri_scope.tui.looking import RecorderNews
     from nri_scope.tui.model.config import Config
@@ -74,6 +75,7 @@ def command(
     once: bool,
     wait: bool,
     validate: bool,
+    redact: Rules | None,
 ) -> None:
     """Browse a recording, or what happens now.
 
@@ -101,7 +103,7 @@ def command(
 
     _record_and_show(
         RecordOptions(
-            output=output or default_path(Path()),
+            output=output or default_path(Path(), with_host=redact is None),
             socket=socket,
             identity=Identity(index=index, name=name),
             events=events,
@@ -111,6 +113,7 @@ def command(
             once=once,
             wait=wait,
             validate=validate,
+            redact=redact,
         ),
         where,
         config,

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 
 from nri_scope.errors import ConnectError, NriScopeError, RpcError, UsageError
 from nri_scope.nri.events import Event, events_in
@@ -18,6 +18,8 @@ from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Captured
 from nri_scope.recorder.model import Event as StoredEvent
+from nri_scope.recorder.redaction.capture import NOTE, AtSource, check_continued
+from nri_scope.recorder.redaction.rules import Rules
 from nri_scope.recorder.writer import Recorder, RecorderCounters, WriterLimits
 from nri_scope.transport.loop import run
 
@@ -52,6 +54,8 @@ class RecordOptions:
     once: bool = False
     wait: bool = False
     validate: bool = False
+    redact: Rules | None = None
+    """What to replace before it is written; None for nothing."""
 
 
 def record(
@@ -67,13 +71,18 @@ def record(
     if Event.ValidateContainerAdjustment in (options.events or ()) and not options.validate:
         raise UsageError("ValidateContainerAdjustment needs --validate", "see what that risks")
     existed = os.path.lexists(options.output)
+    check_continued(options.output, redacts=options.redact is not None)
+    redaction = AtSource.to(options.output, options.redact) if options.redact is not None else None
     recorder = Recorder.open(
         options.output,
         limits=WriterLimits(max_size=options.max_size, max_age_seconds=options.max_age),
         keep=options.where.matches if options.where is not None else None,
         on_event=on_event,
         on_problem=say,
+        redaction=redaction,
     )
+    if redaction is not None:
+        recorder.note(None, time_ns(), NOTE)
     running = _Run(options, recorder, say)
     prepare_process()
     try:

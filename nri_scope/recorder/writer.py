@@ -82,8 +82,8 @@ class Recorder:
         ``keep`` says which events to store, ``on_event`` gets each one that was; both run in the
         writer's thread, as does ``on_problem``, which is told once of each problem with the file
         and when it is over. ``redaction``, in that thread too, changes all that is written;
-        ``keep`` is asked about events as they came. Raises RecordingError where the file cannot be had or is
-        none of ours, and UsageError for limits that cannot be.
+        ``keep`` is asked about events as they came. Raises RecordingError where the file cannot be
+        had or is none of ours, and UsageError for limits that cannot be.
         """
         limits = limits or WriterLimits()
         ring = _ring(limits)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import RecordingError, UsageError
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.inbox import Begin, End, Missed, Remark
 from nri_scope.recorder.model import Captured
@@ -67,15 +67,18 @@ class AtSource:
 def check_continued(path: Path, *, redacts: bool) -> None:
     """Refuse to mix events that are redacted with others in one file. Raises UsageError.
 
-    Also raises RecordingError where a file is there that is no recording.
+    A file that cannot be read is left to whoever wants to write it, and knows more to say.
     """
     from nri_scope.recorder.reader import Recording
 
-    if not path.exists():
+    try:
+        if not path.exists():
+            return
+        with Recording.open(path) as recording:
+            is_redacted = any(note.text == NOTE for note in recording.notes())
+            is_empty = not recording.sessions()
+    except (OSError, RecordingError):
         return
-    with Recording.open(path) as recording:
-        is_redacted = any(note.text == NOTE for note in recording.notes())
-        is_empty = not any(True for _ in recording.sessions())
     if is_redacted and not redacts:
         raise UsageError(f"{path} was recorded with --redact", "add it, or name another file")
     if redacts and not is_redacted and not is_empty:

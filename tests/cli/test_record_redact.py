@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``record --redact``: what is secret never reaches the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event
+from nri_scope.recorder.reader import Recording
+from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
+from tests.cli.recording_process import recording
+
+SECRET = "correct-Horse7-battery"
+RULES = """
+[switches]
+namespaces = true
+"""
+
+
+def setup() -> ProfileSetUp:
+    pod = api.PodSandbox(id="pod-1", namespace="shop", name="web", uid="u1")
+    container = api.Container(
+        id="container-1", pod_sandbox_id="pod-1", name="app", env=[f"DB_PASSWORD={SECRET}"]
+    )
+    return ProfileSetUp(PROFILES["containerd-1.7"], [pod], [container])
+
+
+async def start(runtime: Runtime) -> None:
+    message = api.StartContainerRequest(
+        pod=api.PodSandbox(id="pod-1", namespace="shop", name="web"),
+        container=api.Container(
+            id="c1",
+            pod_sandbox_id="pod-1",
+            name="app",
+            args=["serve", SECRET],
+            env=["LOG_LEVEL=debug", "PATH=/bin"],
+        ),
+    )
+    await runtime.dispatch(Event.StartContainer, message)
+
+
+def contents(path: Path) -> bytes:
+    """All that is in a recording, and its files as they are."""
+    with Recording.open(path) as recorded:
+        messages = [
+            part
+            for event in recorded.events()
+            for part in (recorded.request(event.id), recorded.reply(event.id))
+        ]
+        states = [
+            message
+            for session in recorded.sessions()
+            for message in (
+                *recorded.state(session.id).pods,
+                *recorded.state(session.id).containers,
+            )
+        ]
+    files = [file.read_bytes() for file in path.parent.iterdir() if file.is_file()]
+    return b"\n".join([*messages, *states, *files])
+
+
+async def test_secrets_never_reach_the_disk(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    path = folder / "x.nriscope.db"
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with recording(
+            *("--socket", tmp_path / "s", "-o", path, "--print", "jsonl", "--redact"),
+            environment={"XDG_STATE_HOME": str(tmp_path / "state")},
+        ) as record:
+            await record.said("recording")
+            await runtime.wait_plugins(1)
+            await start(runtime)
+            _, out, errors = await record.interrupt()
+    stored = contents(path)
+    assert b"StartContainer" in stored
+    assert b"DB_PASSWORD=redacted-" in stored and b"serve" in stored
+    assert b"LOG_LEVEL=debug" in stored and b"PATH=/bin" in stored
+    assert SECRET.encode() not in stored
+    assert SECRET not in out + errors
+    key = tmp_path / "state" / "nri-scope" / "redaction.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert key.read_bytes() not in stored
+
+
+async def test_filters_are_asked_about_what_came(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    rules = tmp_path / "rules.toml"
+    rules.write_text(RULES)
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with recording(
+            *("--socket", tmp_path / "s", "-o", path, "--where", "ns:shop", "--redact", rules),
+            environment={"XDG_STATE_HOME": str(tmp_path / "state")},
+        ) as record:
+            await record.said("recording")
+            await runtime.wait_plugins(1)
+            await start(runtime)
+            await record.interrupt()
+    with Recording.open(path) as recorded:
+        (event,) = recorded.events()
+    assert event.event == "StartContainer"
+    assert event.namespace.startswith("redacted-")
+    assert event.pod == "web"
+
+
+async def test_the_default_file_does_not_tell_the_host(tmp_path: Path) -> None:
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with recording(
+            *("--socket", tmp_path / "s", "--redact"),
+            environment={"XDG_STATE_HOME": str(tmp_path / "state")},
+            cwd=tmp_path,
+        ) as record:
+            await record.said("recording")
+            await record.interrupt()
+    (path,) = tmp_path.glob("*.nriscope.db")
+    assert path.name.startswith("nri-20")
+
+
+@pytest.mark.parametrize("redacts_first", [True, False])
+async def test_redacted_events_and_others_do_not_get_into_one_file(
+    redacts_first: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.nriscope.db"
+    environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    flags: list[list[str]] = [["--redact"], []] if redacts_first else [[], ["--redact"]]
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with recording(
+            "--socket", tmp_path / "s", "-o", path, *flags[0], environment=environment
+        ) as record:
+            await record.said("recording")
+            await record.interrupt()
+        async with recording(
+            "--socket", tmp_path / "s", "-o", path, *flags[1], environment=environment
+        ) as record:
+            status, _, errors = await record.ended()
+    assert status == 2
+    assert "recorded with" in errors and len(errors.splitlines()) == 1
+
+
+async def test_wrong_rules_get_one_line_and_status_2(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("[switches]\n\nnamespace = true\n")
+    async with recording("--redact", "rules.toml", cwd=tmp_path) as record:
+        status, _, errors = await record.ended()
+    assert status == 2
+    assert "rules.toml: line 3: there is no switch 'namespace'; did you mean namespaces?" in errors
+    assert len(errors.splitlines()) == 1
