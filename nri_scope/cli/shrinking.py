@@ -52,16 +52,26 @@ def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Desti
 
     Raises `UsageError`, also where nothing fails, and `RecordingError`.
     """
-    if to.recording is None and to.folder is None:
-        raise UsageError("there is nothing to write", "name a recording with -o, or use --pytest")
-    if to.recording is not None and os.path.lexists(to.recording):
-        raise UsageError(
-            f"{to.recording}: there is such a file already", "choose a new name after -o"
-        )
+    _check(to)
     expected = None if golden is None else Golden.load(golden)
     with Output() as output, _terminable():
         return _perform(output, Wanted(job, expected, check, limits), to)
     return True
+
+
+def _check(to: Destination) -> None:
+    """What can be known to go wrong is told before there was an hour of replays."""
+    if to.recording is None and to.folder is None:
+        raise UsageError("there is nothing to write", "name a recording with -o, or use --pytest")
+    if to.recording is not None:
+        if os.path.lexists(to.recording):
+            raise UsageError(
+                f"{to.recording}: there is such a file already", "choose a new name after -o"
+            )
+        if not to.recording.absolute().parent.is_dir():
+            raise UsageError(f"{to.recording}: no such folder", "make it, or name another one")
+    if to.folder is not None and os.path.lexists(to.folder) and not to.folder.is_dir():
+        raise UsageError(f"{to.folder}: not a folder", "name one after --pytest, old or new")
 
 
 def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:

@@ -116,7 +116,8 @@ class Shrinking:
             )
         if wanted > len(checks):
             raise UsageError(
-                f"--check {wanted}: only {len(checks)} of them fail", "choose one of those"
+                f"--check {wanted}: {len(checks)} {'fails' if len(checks) == 1 else 'fail'} here",
+                "choose one of those",
             )
         check = checks[wanted - 1]
         shown = sum(
@@ -166,6 +167,8 @@ class Shrinking:
                 ended = str(error)
             except KeyboardInterrupt:
                 ended, interrupted = "the search was interrupted", True
+            else:
+                told()
         return Shrunk(
             failure,
             sorted(search.best),

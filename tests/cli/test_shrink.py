@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``shrink`` as somebody types it: with real plugins, down to a recording and a test case."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.main import run
+from nri_scope.recorder.reader import Recording
+from tests.cli.command import NRI_SCOPE
+
+ROOT = Path(__file__).parents[2]
+RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
+ANNOTATED = ROOT / "examples" / "recordings" / "annotated.nriscope.db"
+GO_PLUGIN = ROOT / "examples" / "go-ulimit-adjuster"
+
+PLUGIN = """#!{python}
+import os, signal
+from nri_scope.plugin import Adjustment, run
+
+class Plugin:
+    def configure(self, config, runtime):
+        self.config = config
+
+    def create_container(self, pod, container):
+        value = "wrong" if os.environ.get("WRONG") == container.name else "right"
+        return Adjustment().add_env("IS", value)
+
+    def stop_container(self, pod, container):
+        if container.name == self.config.strip():
+            raise ValueError("cannot stop " + container.name)
+        if os.environ.get("DIES") == container.name:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+run(Plugin(), name="plugin")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a plugin and the configuration it fails with, and the recording as FILE."""
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "plugin"
+    program.write_text(PLUGIN.format(python=sys.executable))
+    program.chmod(0o755)
+    (tmp_path / "conf").write_text("sidecar\n")
+    (tmp_path / "FILE").symlink_to(RECORDING)
+
+
+def shrink(line: str) -> int:
+    """Run ``shrink`` with what would be typed after it."""
+    return run(["shrink", *shlex.split(line)])
+
+
+def left(path: Path) -> list[str]:
+    """The events that are played."""
+    with Recording.open(path) as recording:
+        return [
+            f"{event.event} {event.container or event.pod}"
+            for event in recording.events()
+            if event.event not in ("Configure", "Synchronize")
+        ]
+
+
+def pytest_says(folder: Path) -> str:
+    """What a test run says of a folder, with no settings but its own."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            folder,
+            folder,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout
+
+
+def test_what_is_left_is_a_recording_that_fails_in_the_same_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shrink("FILE -o small.nriscope.db --config conf -- ./plugin") == 0
+    captured = capsys.readouterr()
+    failure = "StopContainer shop/web/sidecar: 10-plugin: error: rpc error: code 2: ValueError: "
+    lines = captured.out.splitlines()
+    assert lines[0] == f"{failure}cannot stop sidecar"
+    assert lines[1].startswith("30 events → 3, of 1 pod and 1 container; ")
+    assert lines[2:] == ["wrote small.nriscope.db"]
+    said = captured.err.splitlines()
+    assert said[0] == f"looking for the fewest events with: {failure}cannot stop sidecar"
+    assert said[-1].endswith(": 3 left")
+    assert left(tmp_path / "small.nriscope.db") == [
+        "RunPodSandbox web", "CreateContainer sidecar", "StopContainer sidecar",
+    ]  # fmt: skip
+    assert stat.S_IMODE((tmp_path / "small.nriscope.db").stat().st_mode) == 0o600
+    assert run(shlex.split("replay small.nriscope.db --config conf -- ./plugin")) == 1
+    assert "cannot stop sidecar" in capsys.readouterr().out
+
+
+def test_a_test_case_fails_until_the_plugin_is_corrected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Two things fail, of which only the first one is looked for.
+    assert shrink("FILE --pytest cases --config conf --env DIES=app -- ./plugin") == 0
+    assert capsys.readouterr().out.endswith("wrote cases/test_stop_container_shop_web_sidecar.py\n")
+    assert "1 failed" in pytest_says(tmp_path / "cases")
+    (tmp_path / "plugin").write_text((tmp_path / "plugin").read_text().replace("raise", "0 and "))
+    shown = pytest_says(tmp_path / "cases")
+    assert "1 passed" in shown, shown
+
+
+def test_a_golden_is_shrunk_with_the_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(shlex.split("replay FILE --golden g.yaml --update-golden -- ./plugin")) == 0
+    assert shrink("FILE --golden g.yaml --pytest cases -o small.db -- ./plugin") == 2
+    assert "nothing fails: every reply is as the golden wants it" in capsys.readouterr().err
+    command = "FILE --golden g.yaml --pytest cases -o small.db --env WRONG=job -- ./plugin"
+    assert shrink(command) == 0
+    assert "30 events → 2, of 1 pod and 1 container" in capsys.readouterr().out
+    assert left(tmp_path / "small.db") == ["RunPodSandbox batch", "CreateContainer job"]
+    (golden,) = (tmp_path / "cases" / "goldens").rglob("*.yaml")
+    assert "right" in golden.read_text()
+    assert "wrong" not in golden.read_text()
+    shown = pytest_says(tmp_path / "cases")
+    assert "1 failed" in shown
+    assert "jobs/batch/job" in shown
+    (test,) = (tmp_path / "cases").glob("test_*.py")
+    test.write_text(test.read_text().replace('"WRONG": "job"', ""))
+    assert "1 passed" in pytest_says(tmp_path / "cases")
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="Go is not installed")
+def test_a_plugin_in_go_is_shrunk_to_the_pod_it_refuses(tmp_path: Path) -> None:
+    program = tmp_path / "30-ulimit-adjuster"
+    built = subprocess.run(
+        ["go", "build", "-tags", "nri_no_wasm", "-o", str(program), "."],
+        cwd=GO_PLUGIN, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    assert shrink(f"{ANNOTATED} -o small.nriscope.db -- ./30-ulimit-adjuster") == 0
+    assert left(tmp_path / "small.nriscope.db") == ["RunPodSandbox greedy", "CreateContainer app"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("FILE -o small -- ./plugin", "FILE: nothing fails: every reply is in order"),
+        ("FILE -- ./plugin", "nothing to write; name a recording with -o, or use --pytest"),
+        ("FILE -o small", "there is no plugin to replay to"),
+        ("FILE -o FILE -- ./plugin", "FILE and -o name the same file"),
+        ("FILE -o conf -- ./plugin", "conf: there is such a file already"),
+        ("FILE -o small --golden none -- ./plugin", "there is no golden none"),
+        ("none -o small -- ./plugin", "none: no such file"),
+        ("FILE -o small --check 9 --config conf -- ./plugin", "--check 9: 1 fails here"),
+        ("FILE -o no/such/small --config conf -- ./plugin", "no/such/small: no such folder"),
+        ("FILE -o small --session 9 -- ./plugin", "FILE: it has no session 9"),
+        ("FILE --pytest conf --config conf -- ./plugin", "conf: not a folder"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_line(
+    line: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = set(tmp_path.iterdir())
+    assert shrink(line) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("nri-scope: ")
+    assert words in last
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_the_interrupt_key_keeps_the_best_so_far(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    process = subprocess.Popen(
+        [NRI_SCOPE, "shrink", "FILE", "-o", "small", "--env", "DIES=app", "--", "./plugin"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+        process_group=0,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        # Something has been left out, and more can be.
+        if line.startswith("replay ") and ": 30 left" not in line:
+            os.killpg(process.pid, signal.SIGINT)
+            break
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the search was interrupted: there may be a smaller part" in output
+    assert 3 < len(left(tmp_path / "small")) < 30
+    assert not list((tmp_path / "tmp").iterdir())
