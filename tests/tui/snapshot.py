@@ -34,8 +34,8 @@ _BACKGROUNDS = {
     "cursor": "block-cursor-background",
     "cursor without focus": "block-cursor-blurred-background",
 }
-_BAR = frozenset("▁▂▃▄▅▆▇█▉▊▋▌▍▎▏")
-"""What scroll bars are drawn with."""
+_NO_BAR = str.maketrans(dict.fromkeys("▁▂▃▄▅▆▇█▉▊▋▌▍▎▏", " "))
+"""Where scroll bars end changes with every line that there is more."""
 _ATTRIBUTES = ("bold", "italic", "reverse", "strike", "underline")
 
 
@@ -86,11 +86,11 @@ def picture_of(shown: Shown) -> str:
     lines: list[str] = []
     notes: list[str] = []
     for number, strip in enumerate(shown.app.screen._compositor.render_strips(), 1):
-        lines.append(strip.text.rstrip())
+        lines.append(strip.text.translate(_NO_BAR).rstrip())
         marked: dict[str, list[str]] = {}
         for note, run in groupby(strip, lambda segment: _note(segment.style, names)):
-            text = "".join(segment.text for segment in run).strip()
-            if note and not set(text) <= _BAR:
+            text = "".join(segment.text for segment in run).translate(_NO_BAR).strip()
+            if note and text:
                 marked.setdefault(note, []).append(text)
         notes += [f"{number:>2}  {note}: {' | '.join(texts)}" for note, texts in marked.items()]
     return "\n".join([*lines, "", "-- what stands out, by line", *notes, ""])
