@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual import events
 from textual.binding import BindingType
 from textual.cache import LRUCache
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollTo
@@ -211,7 +211,8 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         finally:
             self._reading.discard((start, count))
         self._keep(rows)
-        if view is self.view:
+        top, height = self.listing.top, self.listing.height
+        if view is self.view and start < top + height and start + count > top:
             self.refresh()
         self._tell()
         if rows or view is not self.view:
@@ -223,6 +224,7 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         if widest > self._widest_id:
             self._widest_id = widest
             self._place()
+            self.refresh()
         for row in rows:
             for at_cursor in (False, True):
                 self._strips.discard((row.key, at_cursor))
@@ -241,7 +243,15 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
 
     # -- keeping in step ----------------------------------------------------------------------
 
-    def _moved(self) -> None:
+    def _move(self, by: int) -> None:
+        """Move the cursor, and draw no more than that needs: a terminal may be far away."""
+        top, cursor = self.listing.top, self.listing.cursor
+        self.listing.move(by)
+        same = top == self.listing.top
+        self._moved(*(cursor, self.listing.cursor) if same else ())
+
+    def _moved(self, *positions: int) -> None:
+        """Keep in step; where only rows at ``positions`` look different, draw no others."""
         size = Size(self.scrollable_content_region.width, self.listing.length)
         if size != self.virtual_size:
             self.virtual_size = size
@@ -250,7 +260,8 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
             self.set_reactive(Widget.scroll_y, float(self.listing.top))
             if self.show_vertical_scrollbar:
                 self.vertical_scrollbar.position = self.listing.top
-        self.refresh()
+        width = self.scrollable_content_region.width
+        self.refresh(*(Region(0, each - self.listing.top, width, 1) for each in positions))
         self._want()
         self._tell()
         self.post_message(self.Moved())
@@ -324,13 +335,11 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def action_up(self) -> None:
         """One row up."""
-        self.listing.move(-1)
-        self._moved()
+        self._move(-1)
 
     def action_down(self) -> None:
         """One row down."""
-        self.listing.move(1)
-        self._moved()
+        self._move(1)
 
     def action_page_up(self) -> None:
         """One screen up."""
