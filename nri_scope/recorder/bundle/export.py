@@ -79,6 +79,7 @@ def export(
     max_bytes: int = MAX_BYTES,
     split: bool = False,
     force: bool = False,
+    inspect: Callable[[Path], None] | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> Exported:
     """Pack what ``selection`` chooses of ``source`` as the bundle ``output``.
@@ -86,7 +87,8 @@ def export(
     The recording in it is written anew, row by row; with ``redactor`` redacted, and whatever the
     redactor replaced is then looked for in everything that was written. A bundle larger than
     ``max_bytes`` is an error, or with ``split`` several bundles, ``NAME-1.nriscope.zip`` and so on.
-    ``force``: replace files that exist. The same input gives the same bytes.
+    ``force``: replace files that exist. ``inspect`` is called with each finished bundle before it
+    is in its place; what it raises ends the work. The same input gives the same bytes.
 
     Whatever happens, there is either all of it or nothing. Raises UsageError where nothing is
     chosen, the output exists or is too large, RedactionLeak, and RecordingError.
@@ -107,6 +109,9 @@ def export(
             packing.finish(draft, Part(number, len(drafts)) if len(drafts) > 1 else None)
             for number, draft in enumerate(drafts, 1)
         ]
+        if inspect is not None:
+            for bundle in finished:
+                inspect(bundle.path)
         paths = outputs.place([bundle.path for bundle in finished])
         return Exported(
             tuple(replace(one, path=path) for one, path in zip(finished, paths, strict=True))
@@ -225,6 +230,8 @@ class _Packing:
                 if event.pod:
                     pods[f"{event.namespace}/{event.pod}"] += 1
             version = recording.version
+            # What was left out is counted by itself.
+            gaps = sum(not gap.is_left_out for gap in recording.gaps())
         manifest = Manifest(
             tool_version=__version__,
             recording_version=version,
@@ -235,7 +242,7 @@ class _Packing:
                 sessions=rebuilt.sessions,
                 pods=rebuilt.pods,
                 containers=rebuilt.containers,
-                gaps=rebuilt.gaps,
+                gaps=gaps,
             ),
             first_ns=rebuilt.first_ns,
             last_ns=rebuilt.last_ns,

@@ -54,11 +54,16 @@ class Outputs:
         if isinstance(error, OSError):
             raise self._unwritable(error) from error
 
+    @property
+    def folder(self) -> Path:
+        """Where drafts are, private to us."""
+        assert self._folder is not None
+        return self._folder
+
     def new(self, suffix: str) -> Path:
         """A name for a draft; nothing is there yet."""
-        assert self._folder is not None
         self._count += 1
-        return self._folder / f"{self._count}{suffix}"
+        return self.folder / f"{self._count}{suffix}"
 
     def place(self, drafts: Sequence[Path]) -> list[Path]:
         """Put finished drafts in their places: the output, or if they are several ``NAME-1`` on."""

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope export``: a recording to be sent to somebody, or for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import click
+
+from nri_scope.cli.params import FilePath, Size, where_option
+from nri_scope.cli.timespec import check_interval, since_option, until_option
+from nri_scope.errors import UsageError
+from nri_scope.recorder.formats import FORMATS
+
+if TYPE_CHECKING:
+    from nri_scope.recorder.filter import Filter
+
+EXIT_DIFFERS = 1
+_EPILOG = "\n".join(
+    [
+        "\b",
+        "Formats for other programs:",
+        *(f"  {one.name:<17} {one.help}" for one in FORMATS.values()),
+    ]
+)
+
+
+class Options(TypedDict):
+    """As click hands them over."""
+
+    file: Path | None
+    command_line: tuple[str, ...]
+    output: Path | None
+    where: Filter | None
+    since: int | None
+    until: int | None
+    pod: str
+    redact: str | None
+    note: str
+    split: bool
+    max_size: int | None
+    force: bool
+    output_format: str | None
+    verify: bool
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("command_line", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "-o",
+    "--output",
+    type=FilePath(),
+    metavar="X.nriscope.zip",
+    help="The file to write. With --format it may be left out: standard output.",
+)
+@where_option
+@since_option
+@until_option
+@click.option("--pod", default="", metavar="NS/POD", help="Only events of this pod.")
+@click.option(
+    "--redact",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[RULES]",
+    help="Replace what is secret or personal, by the default rules or as the file RULES changes "
+    "them. `redact --preview` shows what that would be.",
+)
+@click.option("--note", default="", metavar="TEXT", help="Words for whoever gets the bundle.")
+@click.option(
+    "--split", is_flag=True, help="Make several bundles, by time, where one would be too large."
+)
+@click.option(
+    "--max-size",
+    type=Size(),
+    help="Refuse a larger bundle, or split it.  [default: 25000000, what issue trackers take]",
+)
+@click.option("--force", is_flag=True, help="Write over a file that is there already.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(list(FORMATS)),
+    help="Write no bundle but a format of other programs; see below.",
+)
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="With --redact: replay both the original and the bundle to COMMAND, and compare.",
+)
+@click.pass_context
+def command(context: click.Context, **options: Unpack[Options]) -> None:
+    """Pack a recording, or a part of it, to be sent to somebody.
+
+    A bundle is a zip with the recording, a README.md and a manifest. Every command takes it in the
+    place of a recording. The recording in it is written anew, and has what was chosen with what it
+    takes to replay that: what existed when it began, and how its pods and containers were made.
+
+    With --redact every value that was replaced is looked for in all that was written, and if one is
+    left nothing is kept. Without it the bundle has all that the runtime said, secrets included.
+
+    Exit status: 0 done, 1 --verify found a difference, 2 it could not be done.
+    """
+    file = _check(options)
+    if options["output_format"] is not None:
+        from nri_scope.cli.exporting import write_format
+
+        write_format(file, options["output_format"], options)
+        return
+    from nri_scope.cli.exporting import write_bundle
+
+    if not write_bundle(file, options):
+        context.exit(EXIT_DIFFERS)
+
+
+def _check(options: Options) -> Path:
+    """What is to be exported. Raises UsageError for options that contradict each other."""
+    file, output = options["file"], options["output"]
+    if file is None:
+        hint = "what stands right after --redact is a file of rules" if options["redact"] else ""
+        raise UsageError("no FILE to export was named", hint or "see `nri-scope export --help`")
+    check_interval(options["since"], options["until"])
+    if options["output_format"] is None:
+        if output is None:
+            raise UsageError("no file to write was named", "add -o X.nriscope.zip")
+        if output.suffix.lower() != ".zip":
+            raise UsageError(
+                f"{output}: a bundle is a zip, and its name does not say so",
+                f"name it {output.name.removesuffix('.nriscope.db')}.nriscope.zip",
+            )
+    else:
+        for name in ("split", "max_size", "note", "verify"):
+            if options[name]:
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} is for bundles", "leave it or --format out")
+    if options["verify"]:
+        _check_verify(options)
+    elif options["command_line"]:
+        raise UsageError("COMMAND is for --verify", "add it, or leave COMMAND out")
+    return file
+
+
+def _check_verify(options: Options) -> None:
+    if not options["command_line"]:
+        raise UsageError("--verify needs a plugin to replay to", "write its command after --")
+    if options["redact"] is None:
+        raise UsageError("--verify compares before and after redaction", "add --redact")
+    if options["split"]:
+        raise UsageError("--verify looks at one bundle", "leave out --split")

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``export`` does once its options are read."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nri_scope.cli.output import Output
+from nri_scope.cli.sharing import many, progress, redactor_of, replaced
+from nri_scope.errors import UsageError
+from nri_scope.recorder.bundle import MAX_BYTES, export
+from nri_scope.recorder.bundle.outputs import Outputs
+from nri_scope.recorder.bundle.redacting import convert, numbers_of
+from nri_scope.recorder.display import size
+from nri_scope.recorder.escape import safe
+from nri_scope.recorder.formats import FORMATS, Format
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild import Selection
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from nri_scope.cli.export import Options
+    from nri_scope.recorder.bundle import Bundle
+    from nri_scope.recorder.redaction import Redactor
+
+_SECRETS = (
+    "nothing was replaced: it has all that the runtime said, secrets included; --redact leaves "
+    "them out"
+)
+
+
+def write_bundle(file: Path, options: Options) -> bool:
+    """Make the bundle and say so; returns False where --verify found a difference."""
+    output = options["output"]
+    assert output is not None
+    found: list[str] = []
+
+    def verify(bundle: Path) -> None:
+        # Replaying loads much that packing needs not.
+        from nri_scope.cli.verifying import differences
+
+        found.extend(differences(file, _selection(options), bundle, options["command_line"]))
+
+    with Recording.open(file) as recording:
+        redactor = _redactor(recording, options)
+        with progress(recording, "packing") as tell:
+            exported = export(
+                recording,
+                output,
+                _selection(options),
+                redactor=redactor,
+                note=options["note"],
+                max_bytes=options["max_size"] or MAX_BYTES,
+                split=options["split"],
+                force=options["force"],
+                inspect=verify if options["verify"] else None,
+                on_progress=tell,
+            )
+    for bundle in exported.bundles:
+        _tell(f"{bundle.path}: {_described(bundle)}")
+    if exported.damage:
+        _tell(f"the original is damaged, and what comes before that was packed: {exported.damage}")
+    if redactor is None:
+        _tell(_SECRETS)
+    return not options["verify"] or _tell_differences(found)
+
+
+def _tell_differences(found: list[str]) -> bool:
+    if not found:
+        _tell("verified: the plugin does the same before and after redaction")
+        return True
+    with Output() as output:
+        for line in found:
+            output.line(safe(line, output.width))
+    _tell(
+        "not verified: a rule may replace what the plugin decides by; a file of rules can keep it"
+    )
+    return False
+
+
+def write_format(file: Path, name: str, options: Options) -> None:
+    """Write the recording in a format of other programs."""
+    form = FORMATS[name]
+    with Recording.open(file) as recording:
+        redactor = _redactor(recording, options)
+        if options["output"] is None:
+            _print_format(recording, form, _selection(options), redactor)
+        else:
+            _write_format(recording, form, options["output"], options, redactor)
+
+
+def _print_format(
+    recording: Recording, form: Format, selection: Selection, redactor: Redactor | None
+) -> None:
+    with Output() as output, io.BufferedWriter(_Raw(output)) as stdout:
+        if output.is_terminal and not form.is_text:
+            raise UsageError(
+                f"--format {form.name} is no text for a terminal", f"add -o FILE{form.suffix}"
+            )
+        if redactor is None:
+            form.write(recording, numbers_of(recording, selection), stdout)
+            return
+        # Nothing is printed before all of it was looked at.
+        with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
+            draft = Path(folder) / "draft"
+            target = Path("standard output")
+            with progress(recording, "redacting") as tell:
+                convert(
+                    recording, form, draft, selection, redactor, target=target, on_progress=tell
+                )
+            with draft.open("rb") as source:
+                shutil.copyfileobj(source, stdout)
+
+
+def _write_format(
+    recording: Recording, form: Format, output: Path, options: Options, redactor: Redactor | None
+) -> None:
+    with (
+        Outputs(output, recording.path, force=options["force"]) as outputs,
+        progress(recording, "writing") as tell,
+    ):
+        draft = outputs.new(form.suffix)
+        selection = _selection(options)
+        count = convert(
+            recording, form, draft, selection, redactor, target=output, on_progress=tell
+        )
+        written = draft.stat().st_size
+        outputs.place([draft])
+    what = "secrets included" if redactor is None else replaced(redactor.tally.by_rule())
+    _tell(f"{output}: {size(written)}, {many(count, 'event')}; {what}")
+
+
+class _Raw(io.RawIOBase):
+    """Standard output, as what writes a format wants it."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        content = bytes(data)
+        self._output.bytes(content)
+        return len(content)
+
+
+def _redactor(recording: Recording, options: Options) -> Redactor | None:
+    return None if options["redact"] is None else redactor_of(recording, options["redact"])
+
+
+def _selection(options: Options) -> Selection:
+    return Selection(
+        where=options["where"],
+        since_ns=options["since"],
+        until_ns=options["until"],
+        pod=options["pod"],
+    )
+
+
+def _described(bundle: Bundle) -> str:
+    manifest = bundle.manifest
+    counts = manifest.counts
+    context = f" and {counts.context:,} that they need" if counts.context else ""
+    left_out = f", {counts.left_out:,} left out" if counts.left_out else ""
+    text = f"{size(bundle.size)}, {many(counts.events, 'event')}{context}{left_out}"
+    if manifest.redaction is None:
+        return text
+    return f"{text}; {replaced(manifest.redaction.by_rule())}, none of them is left in it"
+
+
+def _tell(text: str) -> None:
+    click.echo(safe(text), err=True)

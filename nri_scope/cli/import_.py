@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope import``: the recording in a bundle as a file of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nri_scope.cli.params import FilePath
+
+if TYPE_CHECKING:
+    from nri_scope.recorder.bundle import Manifest
+
+_SUFFIX = ".nriscope.zip"
+
+
+@click.command()
+@click.argument("file", metavar="BUNDLE", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=FilePath(),
+    metavar="X.nriscope.db",
+    help="The recording to write.  [default: the bundle's name, in the current folder]",
+)
+@click.option("--force", is_flag=True, help="Write over a file that is there already.")
+def command(file: Path, output: Path | None, force: bool) -> None:
+    """Take the recording out of a bundle.
+
+    Tells what the bundle says of itself. Every command takes a bundle as it is; this is for whoever
+    wants the file, for sqlite3 or to keep. Bundles may come from strangers: what is not exactly a
+    bundle is refused, and nothing is written but the recording.
+    """
+    from nri_scope.cli.output import Output
+    from nri_scope.recorder.bundle.importing import import_bundle
+    from nri_scope.recorder.escape import safe
+
+    target = output if output is not None else Path(_stem(file) + ".nriscope.db")
+    with Output() as out:
+        manifest = import_bundle(file, target, force=force)
+        for line in _lines(manifest):
+            out.line(safe(line, out.width))
+    click.echo(safe(f"{target}: written"), err=True)
+
+
+def _stem(file: Path) -> str:
+    return file.name.removesuffix(_SUFFIX) if file.name.endswith(_SUFFIX) else file.stem
+
+
+def _lines(manifest: Manifest) -> list[str]:
+    from nri_scope.cli.sharing import many, replaced
+    from nri_scope.recorder.display import moment
+
+    counts = manifest.counts
+    lines: list[str] = []
+    if manifest.part is not None:
+        lines.append(f"part       {manifest.part.number} of {manifest.part.of}")
+    for one in manifest.runtimes:
+        nri = f", NRI {one.nri_version}" if one.nri_version else ""
+        lines.append(f"runtime    {one.name} {one.version}{nri}")
+    if manifest.chain:
+        lines.append(f"plugins    {', '.join(manifest.chain[:20])}")
+    context = f" and {counts.context:,} that they need" if counts.context else ""
+    lines.append(
+        f"events     {counts.events:,}{context}, of {many(counts.pods, 'pod')} and "
+        f"{many(counts.containers, 'container')}; {many(counts.gaps, 'gap')}"
+    )
+    if manifest.first_ns is not None and manifest.last_ns is not None:
+        lines.append(f"time       {moment(manifest.first_ns)} to {moment(manifest.last_ns)}")
+    if manifest.redaction is None:
+        lines.append("redaction  none: it has all that the runtime said, secrets included")
+    else:
+        lines.append(f"redaction  {replaced(manifest.redaction.by_rule())}")
+    if manifest.damage:
+        lines.append(f"damage     the original was damaged: {manifest.damage}")
+    lines += [f"note       {line}" for line in manifest.note.splitlines()[:20]]
+    return lines

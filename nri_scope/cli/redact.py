@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope redact``: a recording without its secrets; or what that would replace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nri_scope.cli.params import FilePath
+from nri_scope.errors import UsageError
+
+if TYPE_CHECKING:
+    from nri_scope.cli.output import Output
+    from nri_scope.recorder.redaction import Tally
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--preview", is_flag=True, help="Show what would be replaced, and write nothing.")
+@click.option(
+    "-o", "--output", type=FilePath(), metavar="X.nriscope.db", help="The recording to write."
+)
+@click.option(
+    "--rules", default="", metavar="RULES", help="Change the default rules as this file says."
+)
+@click.option("--force", is_flag=True, help="Write over a file that is there already.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    help="Of --preview: lines for people (the default), or one JSON object.",
+)
+def command(
+    file: Path,
+    preview: bool,
+    output: Path | None,
+    rules: str,
+    force: bool,
+    output_format: str | None,
+) -> None:
+    """Replace what is secret or personal in a recording by tokens.
+
+    The same value has the same token wherever it is; tokens are made with a key that stays on this
+    machine. Every value that was replaced is looked for in all that was written, and if one is left
+    nothing is kept. `export --redact` does the same for a bundle.
+
+    --preview tells how many values which rule replaces, and where they are.
+    """
+    if preview == (output is not None):
+        raise UsageError(
+            "--preview shows and -o writes" if preview else "nothing was asked for",
+            "leave one of them out" if preview else "add --preview, or -o X.nriscope.db",
+        )
+    if preview:
+        if force:
+            raise UsageError("--force is for -o", "leave it out")
+        _preview(file, rules, output_format or "text")
+        return
+    assert output is not None
+    if output_format is not None:
+        raise UsageError("--format is for --preview", "leave it out")
+    _write(file, rules, output, force=force)
+
+
+def _preview(file: Path, rules: str, output_format: str) -> None:
+    from nri_scope.cli.output import Output
+    from nri_scope.cli.sharing import progress, redactor_of
+    from nri_scope.recorder.bundle.redacting import preview
+    from nri_scope.recorder.reader import Recording
+    from nri_scope.recorder.records import SCHEMA_VERSION, to_json
+
+    with Output() as output:
+        with Recording.open(file) as recording:
+            redactor = redactor_of(recording, rules)
+            with progress(recording, "reading") as tell:
+                tally = preview(recording, redactor, tell)
+        if output_format == "text":
+            _tell(output, tally)
+            return
+        output.line(
+            to_json(
+                {
+                    "schema_version": SCHEMA_VERSION,
+                    "total": tally.total,
+                    "by_rule": dict(tally.by_rule()),
+                    "replaced": [
+                        {"rule": one.rule, "place": one.place, "values": one.values}
+                        for one in tally
+                    ],
+                }
+            )
+        )
+
+
+def _tell(output: Output, tally: Tally) -> None:
+    from nri_scope.cli.sharing import replaced
+    from nri_scope.cli.table import table
+
+    if tally.total:
+        rows = [(one.rule, f"{one.values:,}", one.place) for one in tally]
+        for line in table(("rule", "values", "place"), rows, output.width, right=(1,)):
+            output.line(line)
+        output.line("")
+    output.line(f"{replaced(tally.by_rule())}; nothing was written")
+
+
+def _write(file: Path, rules: str, output: Path, *, force: bool) -> None:
+    from nri_scope.cli.sharing import many, progress, redactor_of, replaced
+    from nri_scope.recorder.bundle.redacting import redact
+    from nri_scope.recorder.escape import safe
+    from nri_scope.recorder.reader import Recording
+
+    with Recording.open(file) as recording:
+        redactor = redactor_of(recording, rules)
+        with progress(recording, "redacting") as tell:
+            rebuilt = redact(recording, output, redactor, force=force, on_progress=tell)
+    found = replaced(redactor.tally.by_rule())
+    click.echo(safe(f"{output}: {many(rebuilt.events, 'event')}; {found}"), err=True)
+    if rebuilt.damage:
+        click.echo(safe(f"what comes after that is missing: {rebuilt.damage}"), err=True)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``export`` and ``redact`` have in common: rules, progress, words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from nri_scope.recorder.reader import Recording
+    from nri_scope.recorder.redaction import Redactor
+
+DEFAULT_RULES = ""
+"""``--redact`` without a file."""
+_MANY = 20_000
+"""Events from which on it takes so long that progress is shown."""
+
+
+def redactor_of(recording: Recording, rules: str) -> Redactor:
+    """For the rules in the file of that name; raises UsageError."""
+    from nri_scope.recorder.bundle import redactor_for
+    from nri_scope.recorder.redaction import Rules
+
+    chosen = Rules.DEFAULT if rules == DEFAULT_RULES else Rules.read(Path(rules))
+    return redactor_for(recording, chosen)
+
+
+@contextmanager
+def progress(recording: Recording, doing: str) -> Iterator[Callable[[float], None] | None]:
+    """What to call with the part that is done; None where it does not take long."""
+    from nri_scope.recorder import lookup
+
+    first, last = lookup.event_range(recording)
+    if last - first < _MANY or sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+
+    def tell(share: float) -> None:
+        click.echo(f"\r{doing}: {share:4.0%}", nl=False, err=True)
+
+    try:
+        yield tell
+    finally:
+        click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def replaced(by_rule: Mapping[str, int]) -> str:
+    """``63 values replaced (42 env-values, …)``."""
+    total = sum(by_rule.values())
+    if not total:
+        return "nothing to replace was found"
+    rules = sorted(by_rule.items(), key=lambda one: (-one[1], one[0]))
+    listed = ", ".join(f"{values:,} {rule}" for rule, values in rules)
+    return f"{many(total, 'value')} replaced ({listed})"
+
+
+def many(count: int, thing: str) -> str:
+    """``1 event``, ``2 events``."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``export --verify``: whether a plugin answers a redacted recording as it answers the original."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nri_scope.cli.replaying import play
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild import Selection, rebuild
+from nri_scope.replay import chain
+from nri_scope.replay.cast import Casting
+from nri_scope.replay.run import Job
+from nri_scope.replay.story import Audience
+
+if TYPE_CHECKING:
+    from nri_scope.replay.result import PlayedEvent, Replayed
+
+_MOST = 20
+"""Differences that are told; after the first one the rest is mostly its consequence."""
+
+
+def differences(
+    original: Path, selection: Selection, bundle: Path, command_line: tuple[str, ...]
+) -> list[str]:
+    """What differs between a replay of what was chosen and one of the bundle made of it.
+
+    Compared are verdicts, what fails, is skipped or dropped, and how many changes each plugin asks
+    for; what the changes are depends on values, and these were replaced. Raises as `replay` does.
+    """
+    casting = Casting(plugins=(chain.command(command_line),))
+    if selection.is_all:
+        before = play(Job(original, casting), Audience())
+    else:
+        # The same part, as the whole recording may well go another way.
+        with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
+            part = Path(folder) / "r.nriscope.db"
+            with Recording.open(original) as source:
+                rebuild(source, part, selection)
+            before = play(Job(part, casting), Audience())
+    after = play(Job(bundle, casting), Audience())
+    found = list(_differences(before, after))
+    more = len(found) - _MOST
+    return [*found[:_MOST], *([f"and {more} more differences"] if more > 0 else [])]
+
+
+def _differences(before: Replayed, after: Replayed) -> Iterator[str]:
+    ours, theirs = _by_key(before), _by_key(after)
+    for key in dict.fromkeys([*ours, *theirs]):
+        one, other = ours.get(key), theirs.get(key)
+        event = one or other
+        assert event is not None
+        number = f"event {event.event_id}, {event.event}"
+        if one is None or other is None:
+            yield f"{number}: comes {'after' if one is None else 'before'} redaction only"
+            continue
+        first, second = _outcome(one), _outcome(other)
+        if first != second:
+            yield f"{number}: before redaction {first}, after it {second}"
+    for plugin, again in zip(before.plugins, after.plugins, strict=False):
+        if bool(plugin.gone) != bool(again.gone):
+            when = "before redaction, not after it" if plugin.gone else "after redaction only"
+            yield f"{plugin.plugin} is gone {when}: {plugin.gone or again.gone}"
+
+
+def _by_key(replayed: Replayed) -> dict[tuple[int, str, int], PlayedEvent]:
+    """Events by number, name and how often they came before."""
+    seen: Counter[tuple[int, str]] = Counter()
+    found: dict[tuple[int, str, int], PlayedEvent] = {}
+    for played in replayed.events:
+        what = (played.event_id, played.event)
+        found[*what, seen[what]] = played
+        seen[what] += 1
+    return found
+
+
+def _outcome(played: PlayedEvent) -> str:
+    """What became of an event, without any value of it."""
+    told = [f"{reply.plugin} {reply.verdict}" for reply in played.replies] or ["nobody was asked"]
+    told += [f"{len(played.changes)} changes"] if played.changes else []
+    told += [f"{len(played.dropped)} dropped"] if played.dropped else []
+    told += [word for word in ("failure", "logged", "skipped") if getattr(played, word)]
+    return ", ".join(told)

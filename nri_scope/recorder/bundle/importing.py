@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recording in a bundle, as a file of its own."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.recorder.bundle.manifest import Manifest
+from nri_scope.recorder.bundle.outputs import Outputs
+from nri_scope.recorder.bundle.unpack import read_manifest, unpack
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rows import number_of
+from nri_scope.recorder.source import is_settled
+
+
+def import_bundle(path: Path, output: Path, *, force: bool = False) -> Manifest:
+    """Write the recording of the bundle ``path`` to the new file ``output``.
+
+    It is there as a whole, and a recording, or not at all. Raises RecordingError, UsageError.
+    """
+    manifest = read_manifest(path)
+    with Outputs(output, path, force=force) as outputs:
+        # SQLite would take what it finds beside the file for a part of it.
+        if not is_settled(output.resolve()):
+            raise UsageError(f"{output} is being recorded to", "name another file after -o")
+        draft = unpack(path, outputs.folder)
+        try:
+            recording = Recording.open(draft)
+        except RecordingError as error:
+            raise RecordingError(path, error.problem, error.hint) from error
+        with closing(recording):
+            events = number_of(recording.rows("SELECT count(*) FROM event")[0])
+        told = manifest.counts.events + manifest.counts.context
+        if events != told:
+            raise RecordingError(
+                path,
+                f"its manifest tells of {told:,} events, and it has {events:,}",
+                "ask for it again, or do not trust it",
+            )
+        outputs.place([draft])
+    return manifest

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A redacted recording that is no bundle; and what redaction would do, before anything is kept."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from nri_scope.errors import UsageError
+from nri_scope.recorder.bundle.outputs import Outputs
+from nri_scope.recorder.bundle.scan import Scan
+from nri_scope.recorder.formats import Format
+from nri_scope.recorder.problems import in_words
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
+from nri_scope.recorder.rebuild.choosing import choose
+from nri_scope.recorder.redaction import Redactor, Tally
+
+_ALL = Selection()
+
+
+def redact(
+    source: Recording,
+    output: Path,
+    redactor: Redactor,
+    *,
+    force: bool = False,
+    on_progress: Callable[[float], None] | None = None,
+) -> Rebuilt:
+    """Write ``source``, redacted, as the new recording ``output``; then look at all of it.
+
+    Raises UsageError, RedactionLeak and RecordingError, and leaves nothing half-written.
+    """
+    with Outputs(output, source.path, force=force) as outputs:
+        draft = outputs.new(".db")
+        rebuilt = rebuild(source, draft, change=redactor, on_progress=on_progress)
+        Scan(redactor.originals(), output, b"").recording(draft)
+        outputs.place([draft])
+    return rebuilt
+
+
+def preview(
+    source: Recording, redactor: Redactor, on_progress: Callable[[float], None] | None = None
+) -> Tally:
+    """What `redact` would replace. Raises UsageError and RecordingError.
+
+    It is done, in a private temporary folder: so it is told as it would be.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
+            rebuild(source, Path(folder) / "r.db", change=redactor, on_progress=on_progress)
+    except OSError as error:
+        raise UsageError(
+            f"no temporary file can be made: {in_words(error)}", "set TMPDIR to another folder"
+        ) from error
+    return redactor.tally
+
+
+def convert(
+    source: Recording,
+    form: Format,
+    draft: Path,
+    selection: Selection = _ALL,
+    redactor: Redactor | None = None,
+    *,
+    target: Path,
+    on_progress: Callable[[float], None] | None = None,
+) -> int:
+    """Write what is chosen to the new file ``draft`` in another format; returns how many events.
+
+    ``target`` is what it is to become; whoever makes it of the draft sees to that. With
+    ``redactor`` a redacted recording is made first, beside the draft, and in the end nothing that
+    was replaced is left in either. Raises as `redact`, and OSError.
+    """
+    numbers = numbers_of(source, selection)
+    if redactor is None:
+        with _new(draft) as stream:
+            return form.write(source, numbers, stream)
+    redacted = draft.with_suffix(".redacted.db")
+    rebuild(source, redacted, selection, change=redactor, on_progress=on_progress)
+    with Recording.open(redacted) as recording, _new(draft) as stream:
+        count = form.write(recording, numbers, stream)
+    scan = Scan(redactor.originals(), target, b"")
+    scan.recording(redacted)
+    scan.file(draft, "the written file")
+    redacted.unlink()
+    return count
+
+
+def numbers_of(source: Recording, selection: Selection) -> array[int] | None:
+    """Which events a format is to be written of; None: all. Raises UsageError where it is none."""
+    return None if selection.is_all else choose(source, selection, _nobody).events
+
+
+def _new(path: Path) -> BinaryIO:
+    """A new file for its owner alone."""
+    return os.fdopen(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
+    )
+
+
+def _nobody(_: float) -> None:
+    """Nobody wants to know."""
