@@ -164,6 +164,9 @@ class _Context:
                 continue
             if session not in self.chosen.known:
                 continue
+            # Rounds are not whole then, and nobody is to be taken for one who missed them.
+            if self.bare and session not in self.chosen.sessions:
+                continue
             self.sessions.add(session)
             if not is_among(self.chosen.events, number):
                 new.append(number)

@@ -13,6 +13,7 @@ from nri_scope.recorder.rebuild.choosing import PAGE
 from nri_scope.recorder.rows import ascending as in_order
 from nri_scope.recorder.rows import optional_numbers_of
 from nri_scope.recorder.sound import sound
+from nri_scope.recorder.text import int64
 
 MOST = 256
 """Rows of ``gap`` that are made of holes. Of more, neighbours become one."""
@@ -99,7 +100,7 @@ def find_holes(
                 place += 1
                 holes.keep()
                 if count:
-                    made.append((event, newest, count))
+                    made.append((event, newest, int64(count)))
             else:
                 holes.leave_out(at_ns)
                 pending[session] = (count + 1, seq)

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,8 +47,7 @@ _TABLES = ("session", "pod", "container", "effect", "gap", "note", "left_out")
 
 
 def started(plugin: str = "00-nri-scope", role: Role = Role.LOGGER) -> SessionStart:
-    start = a_start(plugin)
-    return SessionStart(**{name: getattr(start, name) for name in start.__slots__} | {"role": role})
+    return replace(a_start(plugin), role=role)
 
 
 @pytest.fixture
@@ -169,15 +171,10 @@ class TestTheWhole:
 
     @settings(max_examples=25, deadline=None)
     @given(seed=st.integers(0, 2**32))
-    def test_holds_whatever_peers_send(
-        self, seed: int, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
+    def test_holds_whatever_peers_send(self, seed: int) -> None:
         chance = random.Random(seed)
-        folder = tmp_path_factory.mktemp("random") if MEMORY is None else None
-        import tempfile
-
-        with tempfile.TemporaryDirectory(dir=MEMORY if folder is None else folder) as name:
-            path = Path(name) / "whole.db"
+        with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+            path = Path(folder) / "whole.db"
             items = []
             for _ in range(8):
                 method = chance.choice(sorted(METHODS))
@@ -185,13 +182,11 @@ class TestTheWhole:
                 reply = random_message(METHODS[method].reply, chance)
                 items.append(an_item(method, request, reply.SerializeToString()))
             record(path, items)
-            with Recording.open(path) as whole:
-                _, copy = rebuilt(whole)
-                with copy:
-                    assert list(copy.exchanges()) == list(whole.exchanges())
-                    for table in _TABLES:
-                        assert dump(copy, table) == dump(whole, table), table
-                    assert told_in(copy) == told_in(whole)
+            with Recording.open(path) as whole, rebuilt(whole)[1] as copy:
+                assert list(copy.exchanges()) == list(whole.exchanges())
+                for table in _TABLES:
+                    assert dump(copy, table) == dump(whole, table), table
+                assert told_in(copy) == told_in(whole)
 
 
 class TestAPart:
@@ -373,8 +368,7 @@ class TestOneThatIsWritten:
 
 
 def _wait(path: Path, events: int) -> None:
-    import threading
-
+    found = 0
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         for _ in range(3000):
             (found,) = connection.execute("SELECT count(*) FROM event").fetchone()

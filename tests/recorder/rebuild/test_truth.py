@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A part tells of what is in it what the whole recording tells: whoever reads it is not misled."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nri_scope.differ import reading
+from nri_scope.plugin import Adjustment, BasePlugin, Container, PodSandbox
+from nri_scope.recorder import lookup
+from nri_scope.recorder.filter import parse
+from nri_scope.recorder.log import Log
+from nri_scope.recorder.model import Event, Gap
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild import Selection, rebuild
+from nri_scope.replay.result import Replayed
+from tests.recorder.traffic import MEMORY
+from tests.replay.plays import played
+from tests.replay.recordings import BUNDLED, ROOT, of_capture
+from tests.runtime_role.captures import NAMES
+
+EXAMPLES = ROOT / "examples"
+ANNOTATED = EXAMPLES / "recordings" / "annotated.nriscope.db"
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Three probes, and two plugins with their replies."""
+    folder = tmp_path_factory.mktemp("captures")
+    return {name: of_capture(name, folder / f"{name}.nriscope.db") for name in NAMES}
+
+
+def check_rounds(whole: Path, selection: Selection) -> int:
+    """That every round of the part is one of the whole; returns how many there are."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder, Recording.open(whole) as recording:
+        every = {one.event: one for one in reading.rounds(recording)}
+        output = Path(folder) / "part.db"
+        rebuild(recording, output, selection)
+        with Recording.open(output) as part:
+            found = list(reading.rounds(part))
+            for one in found:
+                # Owners and evidence of every change, and who missed it.
+                assert one == every[one.event]
+            assert {one.event for one in found} <= set(every)
+    return len(found)
+
+
+_SEEDS = st.tuples(st.integers(0, 2**32), st.sampled_from([1, 2, 3, 5, 8, 20]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=6, deadline=None)
+@given(seed=_SEEDS)
+@example(seed=(1, 1))
+def test_no_round_of_a_part_tells_anything_else(
+    name: str, captures: dict[str, Path], seed: tuple[int, int]
+) -> None:
+    with Recording.open(captures[name]) as recording:
+        _, last = lookup.event_range(recording)
+    numbers = random.Random(seed[0]).sample(range(1, last + 1), seed[1])
+    check_rounds(captures[name], Selection(numbers=sorted(numbers)))
+
+
+@pytest.mark.parametrize(
+    "where", ["event:UpdateContainer", "container:sidecar", "session:2", "event:RunPodSandbox"]
+)
+def test_nor_does_one_that_is_chosen_by_words(where: str, captures: dict[str, Path]) -> None:
+    for name in NAMES[1:3]:
+        assert check_rounds(captures[name], Selection(where=parse(where))) > 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_owners_are_those_of_the_whole(
+    name: str, captures: dict[str, Path], tmp_path: Path
+) -> None:
+    with Recording.open(captures[name]) as whole:
+        rebuild(whole, tmp_path / "part.db", Selection(pod="shop/web"))
+        with Recording.open(tmp_path / "part.db") as part:
+            shown = [c for c in part.containers() if c.pod is not None and c.pod.name == "web"]
+            assert shown
+            for container in shown:
+                there, here = reading.blame(whole, container), reading.blame(part, container)
+                assert here.spec == there.spec
+                assert here.steps == there.steps != []
+
+
+@pytest.mark.parametrize("name", NAMES[:2])
+def test_a_window_of_time_blames_nobody_else(
+    name: str, captures: dict[str, Path], tmp_path: Path
+) -> None:
+    with Recording.open(captures[name]) as whole:
+        events = list(whole.events())
+        middle = events[len(events) // 2].at_ns
+    check_rounds(captures[name], Selection(since_ns=middle))
+    check_rounds(captures[name], Selection(until_ns=middle))
+
+
+# -- replay ---------------------------------------------------------------------------------
+
+
+class Limits(BasePlugin):
+    """Marks every container with how many it has seen of its pod, and refuses some."""
+
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment | None:
+        if container.name == "broken":
+            raise ValueError("not this one")
+        adjustment = Adjustment()
+        adjustment.add_env("POD_UID", pod.uid)
+        adjustment.add_env("SEEN_AS", container.name)
+        return adjustment
+
+
+def device_injector() -> object:
+    """The example plugin in Python."""
+    file = EXAMPLES / "python-device-injector" / "device_injector.py"
+    spec = importlib.util.spec_from_file_location("example_device_injector", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.DeviceInjector()
+
+
+def verdicts(result: Replayed) -> Mapping[int, object]:
+    """What a replay came to, by the events of the recording."""
+    return {
+        one.event_id: (
+            one.event,
+            one.subject,
+            [(reply.plugin, reply.verdict, reply.problem, reply.message) for reply in one.replies],
+            [(change.container, change.change) for change in one.changes],
+            one.failure,
+        )
+        for one in result.events
+        if one.event_id
+    }
+
+
+@pytest.mark.parametrize(
+    ("recording", "pod"),
+    [
+        (ANNOTATED, "media/encoder"),
+        (ANNOTATED, "data/greedy"),
+        (BUNDLED["containerd-1.7"], "shop/web"),
+        (BUNDLED["containerd-2.1"], "jobs/batch"),
+    ],
+)
+@pytest.mark.parametrize("plugin", [Limits, device_injector])
+def test_a_replay_of_a_part_has_the_verdicts_of_the_whole(
+    recording: Path, pod: str, plugin: object, tmp_path: Path
+) -> None:
+    assert callable(plugin)
+    output = tmp_path / "part.db"
+    with Recording.open(recording) as whole:
+        rebuild(whole, output, Selection(where=parse(f"pod:{pod.partition('/')[2]}"), pod=pod))
+        with Recording.open(output) as part:
+            kept = [event.id for event in part.events()]
+    every = verdicts(played(recording, {"10-plugin": plugin()}))
+    found = verdicts(played(output, {"10-plugin": plugin()}))
+    assert {number: every[number] for number in kept if number in every} == found
+    assert len(found) > 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_so_it_has_with_several_probes_and_plugins(
+    name: str, captures: dict[str, Path], tmp_path: Path
+) -> None:
+    output = tmp_path / "part.db"
+    with Recording.open(captures[name]) as whole:
+        rebuild(whole, output, Selection(where=parse("container:sidecar")))
+    every = verdicts(played(captures[name], {"10-plugin": Limits()}))
+    found = verdicts(played(output, {"10-plugin": Limits()}))
+    assert found == {number: every[number] for number in found}
+    assert len(found) > 3
+
+
+# -- log ------------------------------------------------------------------------------------
+
+
+def test_the_log_shows_where_events_are_left_out(tmp_path: Path) -> None:
+    with Recording.open(BUNDLED["containerd-2.1"]) as whole:
+        every = [event.id for event in whole.events()]
+        rebuild(whole, tmp_path / "part.db", Selection(pod="shop/web"))
+    with Recording.open(tmp_path / "part.db") as part:
+        shown = [item for item in Log(part).read() if isinstance(item, Event | Gap)]
+    number = 0
+    for item in shown:
+        number = item.id if isinstance(item, Event) else number + (item.lost or 0)
+        if isinstance(item, Event):
+            assert every[0] <= item.id <= every[-1]
+    # Every event is shown or counted, in its place.
+    assert number == every[-1]
+    places = iter(every)
+    for item in shown:
+        if isinstance(item, Event):
+            assert next(places) == item.id
+        else:
+            for _ in range(item.lost or 0):
+                next(places)
+    assert next(places, None) is None
