@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from nri_scope.recorder.formats import FORMATS
 from nri_scope.recorder.formats.expanded import TABLES, VIEWS
 from nri_scope.recorder.formats.otlpjson import MAX_ITEMS, MAX_TEXT, SCHEMA_URL
 from nri_scope.recorder.reader import Recording
+from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
 from tests.recorder.formats.recordings import exported, varied
 from tests.recorder.formats.test_perfetto import drawn_from
@@ -47,6 +51,32 @@ def test_every_format_is_described() -> None:
     assert _told(TEXT.partition("\n## ")[0]) == list(FORMATS)
     for name in FORMATS:
         assert _section(name)
+
+
+def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
+    folder = Path(NRI_SCOPE).parent
+    shutil.copy(RECORDING, tmp_path / "FILE")
+    printed = ""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    for commands in [text for language, text in blocks if not language]:
+        # What one block writes may be there already.
+        for made in {*tmp_path.iterdir()} - {tmp_path / "FILE"}:
+            made.unlink()
+        done = subprocess.run(
+            ["sh", "-ec", commands],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        printed += done.stdout
+    for example in _examples(_section("jsonl"), "text") + _examples(
+        _section("sqlite-expanded"), "text"
+    ):
+        assert f"{example}\n" in printed
 
 
 def test_lines_of_jsonl_are_real() -> None:
