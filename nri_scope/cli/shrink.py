@@ -105,7 +105,7 @@ def command(
     no_effects: bool,
     faults: tuple[str, ...],
 ) -> None:
-    """Reduce a recording to the fewest events with which a plugin still fails.
+    """Reduce a recording to the fewest events that still fail.
 
     Replays FILE to COMMAND, takes the first check that fails (a reply that is an error, late, a
     conflict or, with --golden, not as wanted), and leaves out pods, containers and events as long
