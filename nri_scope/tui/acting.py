@@ -9,7 +9,7 @@ from textual.app import App
 
 from nri_scope.tui.copying import Copier
 from nri_scope.tui.finding import Finder
-from nri_scope.tui.help import HelpScreen, help_lines
+from nri_scope.tui.help import help_lines
 from nri_scope.tui.jobs import Jobs
 from nri_scope.tui.looking import Looker
 from nri_scope.tui.marking import Marker
@@ -25,6 +25,7 @@ from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.detail_pane import DetailPane
 from nri_scope.tui.widgets.event_list import EventList
 from nri_scope.tui.widgets.filter_bar import FilterBar, Purpose
+from nri_scope.tui.widgets.reading import ReadingScreen
 from nri_scope.tui.widgets.status_line import StatusLine
 
 
@@ -155,7 +156,8 @@ class Acting(App[None], inherit_bindings=False):
     def action_help(self) -> None:
         """Show the keys."""
         scopes = (Scope.DETAIL if self.in_detail else self.scope, Scope.APP, Scope.FILTER)
-        self.push_screen(HelpScreen(help_lines(self.keymap, scopes, self.available())))
+        lines = help_lines(self.keymap, scopes, self.available())
+        self.push_screen(ReadingScreen("keys", lines))
 
     def action_filter(self) -> None:
         """Type a filter."""
@@ -259,6 +261,10 @@ class Acting(App[None], inherit_bindings=False):
     def action_save_recording(self) -> None:
         """Save the shown events as a recording."""
         self.saver.save_recording()
+
+    def action_export_bundle(self) -> None:
+        """Export the shown events as a redacted bundle."""
+        self.saver.export_bundle()
 
     def action_replay_shown(self) -> None:
         """Type what to replay the shown events to."""

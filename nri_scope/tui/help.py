@@ -1,17 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of the current screen, to read."""
+"""The keys of the current screen, in words."""
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen
-
 from nri_scope.tui.model.keys import Keymap, Scope
 from nri_scope.tui.model.line import Line, Part, Style, line
-from nri_scope.tui.widgets.lines import Lines
 
 _TEXTS = (
     "A * stands before a marked event. Took is the time of our own answer,",
@@ -35,27 +28,3 @@ def help_lines(keymap: Keymap, scopes: tuple[Scope, ...], available: frozenset[s
         ]
         lines.append(line())
     return [*lines, *(line(text, Style.DIM) for text in _TEXTS)]
-
-
-class HelpScreen(ModalScreen[None], inherit_bindings=False):
-    """Any of the keys that open or close it closes it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,f1,enter,ctrl+c", "dismiss", show=False)
-    ]
-    DEFAULT_CSS = """
-    HelpScreen { align: center middle; }
-    HelpScreen > Lines { width: 90%; max-width: 84; height: 90%; border: round $primary;
-                         padding: 0 1; }
-    """
-
-    def __init__(self, lines: list[Line]) -> None:
-        super().__init__()
-        self._lines = lines
-
-    def compose(self) -> ComposeResult:
-        """The lines."""
-        lines = Lines(self._lines)
-        lines.border_title = "keys"
-        lines.border_subtitle = "Esc closes"
-        yield lines

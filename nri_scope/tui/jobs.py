@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
+from nri_scope.recorder.escape import columns, safe
 from nri_scope.recorder.reader import Recording
+from nri_scope.tui.model.line import Style, line
 from nri_scope.tui.model.stop import Stop
+from nri_scope.tui.widgets.reading import ReadingScreen
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
 
 _TOLD_SECONDS = 0.1
 """Between two words about how far it is."""
+_MARGIN = 4
+"""Columns that the line for such words does not have for them."""
 
 Progress = Callable[[float], None]
 """To be called often, with the part that is done. Raises CancelledError where nobody waits."""
@@ -54,10 +59,18 @@ class Jobs:
         try:
             await job()
         except NriScopeError as error:
-            self._app.say(str(error), problem=True)
+            self._tell(str(error))
         except asyncio.CancelledError:
             self._app.say("stopped: nothing was written")
             raise
+
+    def _tell(self, problem: str) -> None:
+        if columns(problem) < self._app.size.width - _MARGIN:
+            self._app.say(problem, problem=True)
+        else:
+            # What to do about it stands at its end.
+            words = [line(safe(problem), Style.BAD)]
+            self._app.push_screen(ReadingScreen("it could not be done", words, wrap=True))
 
     async def run(self, words: str, work: Callable[[Recording, Progress], T]) -> T:
         """Do ``work`` with a `Recording` of its own. Raises what it raises.

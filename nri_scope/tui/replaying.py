@@ -19,7 +19,6 @@ from textual.app import SuspendNotSupported
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rebuild import rebuild
 from nri_scope.tui.jobs import Progress
 from nri_scope.tui.shown import Shown, shown_events
 
@@ -49,6 +48,8 @@ class Replayer:
         file, keep = folder / "shown.nriscope.db", False
 
         def make(recording: Recording, progress: Progress) -> int | None:
+            from nri_scope.recorder.rebuild import rebuild
+
             rebuild(recording, file, shown.selection, on_progress=progress)
             return _session(recording, shown)
 

@@ -1,16 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the key for saving a recording does: the shown events, as a recording of their own."""
+"""What the keys for new files do: the shown events as a recording, or as a bundle."""
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
-from nri_scope.recorder.rebuild import Rebuilt, rebuild
+from nri_scope.recorder.display import size
+from nri_scope.recorder.escape import safe
+from nri_scope.recorder.reader import Recording
 from nri_scope.tui import taking
+from nri_scope.tui.jobs import Progress
+from nri_scope.tui.model.line import Line, Part, Style, line
 from nri_scope.tui.shown import shown_events
+from nri_scope.tui.widgets.reading import ReadingScreen
 
 if TYPE_CHECKING:
+    from nri_scope.recorder.bundle import Bundle
+    from nri_scope.recorder.rebuild import Rebuilt
     from nri_scope.tui.app import ScopeApp
+
+_PLACE = 60
+"""Columns of a place: keys that containers have are part of it."""
 
 
 class Saver:
@@ -27,14 +38,37 @@ class Saver:
         app = self._app
         shown = await shown_events(app)
         path = taking.new_path(shown.numbers, ".nriscope.db")
-        made = await app.jobs.run(
-            f"saving {shown.words}",
-            lambda recording, progress: rebuild(
-                recording, path, shown.selection, on_progress=progress
-            ),
-        )
+
+        def work(recording: Recording, progress: Progress) -> Rebuilt:
+            from nri_scope.recorder.rebuild import rebuild
+
+            return rebuild(recording, path, shown.selection, on_progress=progress)
+
+        made = await app.jobs.run(f"saving {shown.words}", work)
         app.made.append(made.path)
         app.say(saved_words(shown.words, made), problem=bool(made.damage))
+
+    def export_bundle(self) -> None:
+        """Export the shown events as a redacted bundle."""
+        self._app.jobs.begin(self._export)
+
+    async def _export(self) -> None:
+        app = self._app
+        shown = await shown_events(app)
+        path = taking.new_path(shown.numbers, ".nriscope.zip")
+
+        def work(recording: Recording, progress: Progress) -> Bundle:
+            from nri_scope.recorder.bundle import export, redactor_for
+            from nri_scope.recorder.redaction import Rules
+
+            redactor = redactor_for(recording, Rules.DEFAULT)
+            made = export(recording, path, shown.selection, redactor=redactor, on_progress=progress)
+            return made.bundles[0]
+
+        made = await app.jobs.run(f"exporting {shown.words}", work)
+        app.made.append(made.path)
+        app.say(f"exported ./{made.path.name}", problem=bool(made.manifest.damage))
+        await app.push_screen(ReadingScreen("bundle", exported_lines(made), wrap=True))
 
 
 def saved_words(words: str, made: Rebuilt) -> str:
@@ -42,3 +76,43 @@ def saved_words(words: str, made: Rebuilt) -> str:
     more = f", +{made.context:,} needed" if made.context else ""
     damage = "; the original is damaged, this is what came before" if made.damage else ""
     return f"saved ./{made.path.name}: {words}{more}{damage}"
+
+
+def exported_lines(made: Bundle) -> list[Line]:
+    """Where it is, what is in it, and what of it was replaced; never what that was."""
+    manifest = made.manifest
+    counts, redaction = manifest.counts, manifest.redaction
+    needed = f" and {counts.context:,} that they need" if counts.context else ""
+    lines = [
+        line(safe(str(made.path)), Style.STRONG),
+        line(f"{size(made.size)}, {_counted(counts.events, 'event')}{needed}"),
+        line(),
+    ]
+    if manifest.damage:
+        lines += [line(f"only what came before: {safe(manifest.damage)}", Style.BAD), line()]
+    if redaction is None or not redaction.replaced:
+        lines.append(line("Nothing was found to be replaced by the default rules.", Style.WARN))
+    else:
+        lines.append(line(f"{_counted(redaction.total, 'value')} replaced by the default rules:"))
+        for rule, total in redaction.by_rule().items():
+            lines.append((Part(f"  {total:>7,}  ", Style.KEY), Part(safe(rule), Style.STRONG)))
+            lines += [
+                line(f"  {one.values:>7,}    {safe(one.place, _PLACE)}", Style.DIM)
+                for one in redaction.replaced
+                if one.rule == rule
+            ]
+    searched = (
+        "The bundle was searched for what was replaced, short and common words aside, and nothing "
+        "of it is left. Names of pods, containers and namespaces stay as they are. Look at it "
+        "before you share it:"
+    )
+    return [
+        *lines,
+        line(),
+        line(searched),
+        line(f"nri-scope tui {safe(shlex.quote(str(made.path)))}", Style.KEY),
+    ]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

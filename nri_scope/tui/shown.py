@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.rebuild import Selection
 
 if TYPE_CHECKING:
+    from nri_scope.recorder.rebuild import Selection
     from nri_scope.tui.app import ScopeApp
 
 
@@ -26,6 +26,9 @@ class Shown:
 
 async def shown_events(app: ScopeApp) -> Shown:
     """Those that there are now. Raises RecordingError, UsageError where there is none."""
+    # Not before somebody wants some: there is much to import.
+    from nri_scope.recorder.rebuild import Selection
+
     marked = [event.id for event in await app.marker.marked()]
     if marked:
         return Shown(Selection(numbers=marked), marked, _counted(len(marked), "marked "))

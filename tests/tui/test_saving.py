@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Saving what is shown as a recording of its own."""
+"""Saving what is shown, as a recording of its own or as a bundle."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri.api_pb2 import CreateContainerRequest
+from nri_scope.errors import NriScopeError, RedactionLeak, UsageError
+from nri_scope.recorder import bundle
+from nri_scope.recorder import rebuild as rebuilding
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
-from nri_scope.tui import saving
 from tests.tui.screen import RECORDING, Shown, showing
 
 
@@ -22,6 +25,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return Path(shutil.copy(RECORDING, tmp_path / "r.nriscope.db"))
 
 
@@ -100,7 +104,7 @@ async def test_escape_stops_it_and_leaves_nothing(
 
         return rebuild(source, output, selection, on_progress=progress)
 
-    monkeypatch.setattr(saving, "rebuild", slow)
+    monkeypatch.setattr(rebuilding, "rebuild", slow)
     async with showing(path) as screen:
         await screen.shows("1 of 34")
         await screen.press("S")
@@ -125,3 +129,57 @@ async def test_a_folder_that_is_gone_is_told(
         gone.rmdir()
         await screen.press("S")
         await screen.shows("! the current folder is gone; start in another one")
+
+
+async def test_a_bundle_is_redacted_and_says_what_was_replaced(path: Path) -> None:
+    async with showing(path, size=(100, 40)) as screen:
+        await screen.press("f")
+        await screen.type("container:app")
+        await screen.press("enter")
+        await screen.shows("matches: container:app")
+        await screen.press("E")
+        await screen.shows("bundle", "8 events and 4 that they need", "values replaced by")
+        await screen.shows(
+            "credential-keys", "container.env.DB_PASSWORD", "The bundle was searched"
+        )
+        (made,) = Path.cwd().glob("*.nriscope.zip")
+        assert screen.app.made == [made] and made.stat().st_mode & 0o777 == 0o600
+        with Recording.open(made) as bundled, Recording.open(path) as original:
+            secret = _variable(original, 5)
+            assert secret and _variable(bundled, 5) not in ("", secret)
+        assert secret not in screen.text()
+        await screen.press("escape")
+        await screen.shows(f"exported ./{made.name}")
+
+
+def _variable(recording: Recording, event: int) -> str:
+    message = CreateContainerRequest.FromString(recording.request(event))
+    found = (one for one in message.container.env if one.startswith("DB_PASSWORD="))
+    return next(found, "").removeprefix("DB_PASSWORD=")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RedactionLeak("x.nriscope.zip", "env-values", "a free page"), "'env-values'"),
+        (
+            UsageError(
+                "the bundle would have 40 MiB",
+                "choose a part, say with a filter of a time or a pod",
+            ),
+            "40 MiB",
+        ),
+    ],
+)
+async def test_a_bundle_that_cannot_be_is_told_in_full(
+    path: Path, monkeypatch: pytest.MonkeyPatch, error: NriScopeError, words: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(bundle, "export", fail)
+    async with showing(path) as screen:
+        await screen.shows("1 of 34")
+        await screen.press("E")
+        await screen.shows("it could not be done", words)
+        assert screen.app.made == []

@@ -86,6 +86,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("copy_command", ("Y",), "copy the command line that shows the same", _APP),
     Action("save_text", ("w",), "save the same to a file", _APP),
     Action("save_recording", ("S",), "save marked, else all shown events as a recording", _APP),
+    Action("export_bundle", ("E",), "export the same as a bundle, redacted, to be shared", _APP),
     Action("replay_shown", ("r",), "replay the same events to a plugin", _APP),
     Action("theme", ("T",), "next theme", _APP),
     # -- the lines that text is typed into

@@ -210,9 +210,10 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
             return
         finally:
             self._reading.discard((start, count))
-        self._keep(rows)
         top, height = self.listing.top, self.listing.height
-        if view is self.view and start < top + height and start + count > top:
+        lacks = self._rows.missing(self.view, top, top + height) is not None
+        self._keep(rows)
+        if lacks:
             self.refresh()
         self._tell()
         if rows or view is not self.view:
