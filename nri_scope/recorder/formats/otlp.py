@@ -134,7 +134,7 @@ class _Traces:
                 trace=trace,
                 id=span_id("gap", gap.id, gap.from_ns),
                 parent=parent,
-                name="gap: not observed",
+                name="gap: left out" if gap.is_left_out else "gap: not observed",
                 kind=SpanKind.INTERNAL,
                 start_ns=gap.from_ns,
                 end_ns=gap.to_ns,

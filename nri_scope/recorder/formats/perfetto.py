@@ -184,8 +184,9 @@ class _Drawing:
             lanes.append(self._connection(gap.session)[1])
         if self.gaps is None:
             self.gaps = _Lanes(self._process(_GAPS, "not observed"), "gaps")
+        name = "left out" if gap.is_left_out else "not observed"
         for some in (*lanes, self.gaps):
-            some.draw(self.packets, gap.from_ns, gap.to_ns, "not observed", "gap", told)
+            some.draw(self.packets, gap.from_ns, gap.to_ns, name, "gap", told)
 
     def note(self, note: Note) -> None:
         process = self._process(_NOTES, "notes")

@@ -11,6 +11,7 @@ import pytest
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.formats import FORMATS
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild import Selection, rebuild
 from tests.recorder.formats.recordings import SAMPLES, exported, hostile, varied
 from tests.recorder.traffic import an_item, random_message, record
 
@@ -98,3 +99,13 @@ def test_nothing_is_left_beside_the_file(name: str, tmp_path: Path) -> None:
         FORMATS[name].write(recording, None, stream)
     assert list(tmp_path.iterdir()) == [out]
     assert out.stat().st_size > 1_000
+
+
+@pytest.mark.parametrize("name", ["otlp-json", "perfetto"])
+def test_what_a_part_leaves_out_is_not_called_unobserved(name: str, tmp_path: Path) -> None:
+    part = tmp_path / "part.db"
+    with Recording.open(SAMPLES[0]) as recording:
+        rebuild(recording, part, Selection(numbers=[5]))
+    content = exported(part, name)
+    assert b"left out" in content
+    assert b'"gap: not observed"' not in content
