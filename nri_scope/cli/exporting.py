@@ -173,7 +173,8 @@ def _described(bundle: Bundle) -> str:
     text = f"{size(bundle.size)}, {many(counts.events, 'event')}{context}{left_out}"
     if manifest.redaction is None:
         return text
-    return f"{text}; {replaced(manifest.redaction.by_rule())}, none of them is left in it"
+    left = ", none of them is left in it" if manifest.redaction.total else ""
+    return f"{text}; {replaced(manifest.redaction.by_rule())}{left}"
 
 
 def _tell(text: str) -> None:

@@ -6,7 +6,7 @@ it is trusted that comes from somebody else; and nothing goes into it that was n
 it was written.
 """
 
-from nri_scope.recorder.bundle.export import MAX_BYTES, Bundle, Exported, export
+from nri_scope.recorder.bundle.exported import MAX_BYTES, Bundle, Exported, export
 from nri_scope.recorder.bundle.identity import redactor_for
 from nri_scope.recorder.bundle.manifest import Manifest
 from nri_scope.recorder.bundle.unpack import read_manifest, unpack

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.bundle.archive import ArchiveError, Entry, entries, unpacked
+from nri_scope.recorder.bundle.archive import (
+    LOCAL_SIGNATURE,
+    ArchiveError,
+    Entry,
+    entries,
+    unpacked,
+)
 from nri_scope.recorder.bundle.manifest import (
     MANIFEST,
     MAX_MANIFEST,
@@ -32,6 +38,8 @@ MAX_RECORDING = (2 << 30) - 1
 """Bytes of the recording in it. Larger ones would need another form of zip."""
 _MAX_README = 1 << 20
 
+_SQLITE = b"SQLite format 3\0"
+_GIVE = "give a *.nriscope.zip that `nri-scope export` wrote"
 _ASK = "ask for it again, or do not trust it"
 
 
@@ -92,6 +100,7 @@ def opened(path: Path) -> Iterator[Opened]:
                 raise RecordingError(
                     path, f"it has {length:,} bytes, and a bundle has at most {MAX_BUNDLE:,}", _ASK
                 )
+            _check_kind(path, file)
             found = entries(file, length, MAX_RECORDING)
             manifest = _manifest(file, found)
             yield Opened(file, found, manifest)
@@ -101,6 +110,8 @@ def opened(path: Path) -> Iterator[Opened]:
         raise RecordingError(path, str(error), "upgrade nri-scope") from error
     except ManifestError as error:
         raise RecordingError(path, f"not a bundle, or damaged: {error}", _ASK) from error
+    except FileNotFoundError as error:
+        raise RecordingError(path, "no such file", _GIVE) from error
     except OSError as error:
         words = in_words(error)
         raise RecordingError(path, words, way_to_read(words)) from error
@@ -113,6 +124,14 @@ def _file(path: Path) -> BinaryIO:
         file.close()
         raise ArchiveError("it is not a regular file")
     return file
+
+
+def _check_kind(path: Path, file: BinaryIO) -> None:
+    start = file.read(len(_SQLITE))
+    if start == _SQLITE:
+        raise RecordingError(path, "a recording, not a bundle", "use it as it is")
+    if not start.startswith(LOCAL_SIGNATURE):
+        raise RecordingError(path, "not a bundle", _GIVE)
 
 
 def _manifest(file: BinaryIO, found: dict[str, Entry]) -> Manifest:

@@ -42,7 +42,7 @@ MAX_BYTES = 25_000_000
 MAX_NOTE = 10_000
 """Characters of a note."""
 _MOST_PARTS = 1_000
-_ROOM = 64 << 10
+_ROOM = 1 << 10
 """Bytes that a bundle may grow by when it is known which of how many it is."""
 _PLACES = 10_000
 
@@ -325,8 +325,8 @@ _CUT = "choose a part with --pod, --where, --since or --until"
 
 
 def _too_large(draft: _Draft, max_bytes: int, output: Path) -> tuple[str, str]:
+    who = "issue trackers take" if max_bytes == MAX_BYTES else "wanted are at most"
     return (
-        f"{output}: the bundle would have {in_bytes(draft.size)}, and issue trackers take "
-        f"{in_bytes(max_bytes)}",
+        f"{output}: the bundle would have {in_bytes(draft.size)}, and {who} {in_bytes(max_bytes)}",
         f"{_CUT}{f' ({draft.busiest})' if draft.busiest else ''}; or let --split make several",
     )
