@@ -58,11 +58,13 @@ class Changes:
                 self._add(step)
             else:
                 self._judge(step)
-        for asked in diff.asked:
+        # What a change has as its note is not told twice.
+        for asked in words.lost(diff.asked, diff.steps):
             found = self._of(asked.container)
             if found is not None and len(found.in_vain) < STEPS_OF_ONE_MAX:
                 self._legend.see(asked.owner, (asked.evidence,))
-                found.in_vain[clipped(words.in_vain(asked), WORDS_MAX)] = None
+                sentence = words.in_vain(asked).removeprefix("in vain: ")
+                found.in_vain[clipped(sentence, WORDS_MAX)] = None
         if diff.name != CREATE or not diff.container:
             return
         found = self._of(diff.container) if diff.failure else self._found.get(diff.container)

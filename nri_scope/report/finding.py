@@ -73,21 +73,29 @@ class Finding:
 class Shown:
     """Collects the events that show one finding: the first ones, and how many there are."""
 
-    __slots__ = ("containers", "count", "events")
+    __slots__ = ("_kept", "_newest", "containers", "count")
 
     def __init__(self) -> None:
-        self.events: list[int] = []
+        self._kept: dict[int, None] = {}
+        self._newest: tuple[int, ...] = ()
         self.count = 0
         self.containers: dict[str, None] = {}
+
+    @property
+    def events(self) -> tuple[int, ...]:
+        """Ascending."""
+        return tuple(sorted(self._kept))
 
     def add(self, *events: int, container: str = "") -> None:
         """Events, each once, and the name of whom they are about."""
         for event in events:
-            if event in self.events[-8:]:
+            # One that was seen before was so just now, or is among the first ones.
+            if event in self._kept or event in self._newest:
                 continue
             self.count += 1
-            if len(self.events) < EVENTS_KEPT:
-                self.events.append(event)
+            if len(self._kept) < EVENTS_KEPT:
+                self._kept[event] = None
+        self._newest = events
         if container and len(self.containers) < EVENTS_KEPT:
             self.containers[container] = None
 

@@ -54,7 +54,9 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "cut": lambda text: clipped(str(text), WORDS_MAX),
+        "deadline": wording.deadline,
         "duration": duration,
+        "ticked": _ticked,
         "thousands": lambda number: f"{number:,}",
         "time": rfc3339,
         "clock": lambda ns: rfc3339(ns)[11:23],
@@ -71,6 +73,17 @@ def _environment() -> Environment:
 def _harmless(value: object) -> object:
     """Every value, before it is escaped; markup is what macros of ours return."""
     return safe(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _ticked(text: str) -> Markup:
+    """`text` escaped, with what stands between backticks as code."""
+    plain, code = Markup("{}"), Markup("<code>{}</code>")
+    pieces = safe(text).split("`")
+    if len(pieces) % 2 == 0:
+        return plain.format(safe(text))
+    return Markup("").join(
+        (code if number % 2 else plain).format(piece) for number, piece in enumerate(pieces)
+    )
 
 
 def _sha256(text: str) -> str:

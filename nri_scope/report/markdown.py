@@ -167,7 +167,7 @@ def _link(link: Link) -> list[str]:
     timing = link.timing
     if timing is None:
         return [*cells, "", "", "", "", wording.verdict(link)]
-    limit = f"{duration(timing.deadline_ns)}: " if timing.deadline_ns else ""
+    limit = f"{wording.deadline(timing.deadline_ns)}: " if timing.deadline_ns else ""
     times = map(duration, (timing.p50_ns, timing.p99_ns, timing.max_ns))
     return [*cells, f"{timing.count:,}", *times, f"{limit}{wording.verdict(link)}"]
 
@@ -178,7 +178,7 @@ def _changed(one: Changed) -> list[str]:
     lines: list[str] = []
     if one.failure:
         lines.append(f"- **not created**: {code(one.failure)}")
-    lines += [f"- in vain: {_said(text.removeprefix('in vain: '))}" for text in one.in_vain]
+    lines += [f"- in vain: {_said(text)}" for text in one.in_vain]
     lines += [f"- {_said(text)}" for text in one.remarks]
     if one.rows:
         lines += ["", "| | path | before | after | by | known by |", "|---|---|---|---|---|---|"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from nri_scope.differ.render.values import clipped
 from nri_scope.recorder.display import duration
 from nri_scope.recorder.model import Gap, Role, Session
-from nri_scope.recorder.records import rfc3339
+from nri_scope.recorder.records import deadline_ms, rfc3339
 
 from .finding import Finding, Level
 from .limits import EVENTS_NAMED, WORDS_MAX
@@ -81,6 +81,11 @@ def role(session: Session) -> str:
         Role.REPLAY: "replayed plugin",
         Role.CRI: "answers of the CRI",
     }.get(Role(session.role), str(session.role))
+
+
+def deadline(ns: int) -> str:
+    """To the nearest millisecond: runtimes send a hair less than they were told."""
+    return duration((deadline_ms(ns) or 0) * 1_000_000)
 
 
 def lost(gap: Gap) -> str:

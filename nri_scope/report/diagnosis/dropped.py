@@ -69,7 +69,7 @@ class Dropped:
                 one.title,
                 one.detail,
                 one.advice,
-                tuple(shown.events),
+                shown.events,
                 shown.count,
                 tuple(shown.containers),
             )

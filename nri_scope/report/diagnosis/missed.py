@@ -79,7 +79,7 @@ class Missed:
                 "had subscribed to creations. Containers that are created while a plugin is being "
                 "synchronized can be missed so.",
                 _ADVICE,
-                tuple(shown.events),
+                shown.events,
                 count,
                 tuple(shown.containers),
             )

@@ -67,7 +67,7 @@ class Names:
                 "Both were there at the same time. Which of them is asked first is not defined, "
                 "and as owners of changes the runtime cannot tell them apart.",
                 _SAME_ADVICE,
-                tuple(shown.events),
+                shown.events,
                 shown.count,
             )
         yield from self._sharing(same)

@@ -103,7 +103,7 @@ class Order:
                 title,
                 f"{detail}{times}",
                 advice,
-                tuple(shown.events),
+                shown.events,
                 shown.count,
                 tuple(shown.containers),
             )

@@ -101,7 +101,7 @@ def _finding(one: _Refused) -> Finding:
         title,
         detail,
         advice,
-        tuple(shown.events),
+        shown.events,
         shown.count,
         tuple(shown.containers),
     )

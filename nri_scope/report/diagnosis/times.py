@@ -10,6 +10,7 @@ from nri_scope.differ.model import RoundDiff, Span
 from nri_scope.differ.render import words
 from nri_scope.recorder.display import duration
 from nri_scope.recorder.model import Event, Role
+from nri_scope.report import wording
 from nri_scope.report.finding import Finding, Kind, Level, Shown
 
 from .scene import Scene
@@ -83,7 +84,7 @@ class Times:
         """One for each plugin, or for those between two connections."""
         for slow in self._found.values():
             count = slow.shown.count
-            took, deadline = duration(slow.worst_ns), duration(slow.deadline_ns)
+            took, deadline = duration(slow.worst_ns), wording.deadline(slow.deadline_ns)
             told = f"{slow.worst_name} took {took} of {deadline}"
             if count > 1:
                 over = f", {slow.over:,} of them all of it" if slow.over else ""
@@ -95,7 +96,7 @@ class Times:
                 f"{told}. One answer after the deadline makes the runtime drop the plugin's "
                 "connection, and the container goes on without it.",
                 _OWN_ADVICE if slow.own else _ADVICE,
-                tuple(slow.shown.events),
+                slow.shown.events,
                 count,
             )
 

@@ -79,7 +79,7 @@ class Unified:
                 "On cgroup v1 runc refuses a container that has `unified`; the runtime's log "
                 "would say so.",
                 _ADVICE,
-                tuple(shown.events),
+                shown.events,
                 shown.count,
                 tuple(shown.containers),
             )

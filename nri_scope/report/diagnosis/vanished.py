@@ -99,7 +99,7 @@ class Vanished:
                 + (", and containers were created without it" if count else ""),
                 f"It {gone.why}. {without}{later}",
                 _ADVICE,
-                tuple(gone.shown.events),
+                gone.shown.events,
                 gone.shown.count,
                 tuple(gone.shown.containers),
             )

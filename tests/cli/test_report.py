@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope report``: files for people, findings for people and programs, exit statuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nri_scope.cli.main import cli, run
+from tests.replay.recordings import RECORDING
+from tests.report import made
+from tests.tui.hostile import assert_harmless, hostile_recording
+
+
+def report(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["report", *map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "beginning"),
+    [
+        ("report.html", "<!doctype html>\n"),
+        ("REPORT.HTM", "<!doctype html>\n"),
+        ("report.md", "## NRI report: `containerd-2.1.nriscope.db`\n"),
+    ],
+)
+def test_the_name_says_what_is_written(name: str, beginning: str, tmp_path: Path) -> None:
+    done = report(RECORDING, "-o", tmp_path / name)
+    assert done.exit_code == 0
+    assert done.stdout == ""
+    assert "secrets included" in done.stderr
+    path = tmp_path / name
+    assert path.read_text().startswith(beginning)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_one_container(tmp_path: Path) -> None:
+    report(RECORDING, "shop/web/app", "-o", tmp_path / "report.md")
+    text = (tmp_path / "report.md").read_text()
+    assert text.startswith("## NRI report: `container shop/web/app`\n")
+    assert "jobs/batch" not in text
+
+
+def test_nothing_wrong_is_status_0() -> None:
+    done = report(RECORDING, "--diagnose")
+    assert done.exit_code == 0
+    assert done.stdout == (
+        "containerd-2.1.nriscope.db: Nothing was found that asks for attention in 32 events.\n"
+    )
+
+
+def test_something_wrong_is_status_1(tmp_path: Path) -> None:
+    done = report(made.conflict(tmp_path), "--diagnose")
+    assert done.exit_code == 1
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("problem  Conflict: plugins ")
+    assert "  see events 5, 6, 7 and 8" in lines
+    assert "  about shop/web/first, shop/web/second" in lines
+    assert lines[-1] == "replayed.nriscope.db: 1 problem in 8 events"
+
+
+def test_json(tmp_path: Path) -> None:
+    done = report(made.conflict(tmp_path), "--diagnose", "--format", "json")
+    assert done.exit_code == 1
+    told = json.loads(done.stdout)
+    (finding,) = told.pop("findings")
+    assert told == {
+        "schema_version": 1,
+        "about": "",
+        "events": 8,
+        "first": told["first"],
+        "last": told["last"],
+        "gaps": 0,
+    }
+    assert finding["kind"] == "conflict"
+    assert finding["level"] == "problem"
+    assert finding["events"] == [5, 6, 7, 8]
+    assert finding["event_count"] == 4
+    assert finding["containers"] == ["shop/web/first", "shop/web/second"]
+    assert finding["advice"]
+
+
+def test_json_of_nothing_has_a_list() -> None:
+    done = report(RECORDING, "--diagnose", "--format", "json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["findings"] == []
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_hostile_recording_is_harmless(form: str, tmp_path: Path) -> None:
+    path = hostile_recording(tmp_path / "hostile.nriscope.db", huge=False)
+    done = report(path, "--diagnose", "--format", form)
+    assert done.exit_code in (0, 1)
+    assert_harmless(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "no file to write was named; add -o report.html or -o report.md, or --diagnose"),
+        (("-o", "report.pdf"), "report.pdf: the name does not say what to write; end it in .html"),
+        (("--diagnose", "-o", "x.md"), "--diagnose prints, and writes no file"),
+        (("--diagnose", "--force"), "--diagnose prints, and writes no file"),
+        (("--format", "json", "-o", "x.md"), "--format is for --diagnose"),
+        (("-o", "/nowhere/x.md"), "/nowhere is no folder; make it first"),
+        (("nobody/knows", "-o", "x.md"), 'no event, pod or container "nobody/knows"'),
+        (("nobody/knows", "--diagnose"), 'no event, pod or container "nobody/knows"'),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_status_2(
+    arguments: tuple[str, ...],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["report", str(RECORDING), *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert words in said.err
+    assert said.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_there_is_kept_unless_told_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "report.md"
+    path.write_text("mine")
+    assert run(["report", str(RECORDING), "-o", str(path)]) == 2
+    assert "exists already; name another file, or say --force" in capsys.readouterr().err
+    assert path.read_text() == "mine"
+    assert run(["report", str(RECORDING), "-o", str(path), "--force"]) == 0
+    assert path.read_text().startswith("## NRI report")
+
+
+def test_a_missing_recording_leaves_no_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "none.nriscope.db"
+    assert run(["report", str(missing), "-o", str(tmp_path / "report.html")]) == 2
+    assert "none.nriscope.db" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is gathered of a recording, and that it stays bounded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import many
+from nri_scope.recorder import lookup
+from nri_scope.recorder.reader import Recording
+from nri_scope.report import limits
+from nri_scope.report.collect import collect
+from nri_scope.report.html import html
+from nri_scope.report.model import Facts, Mark, Trouble
+from tests.replay.recordings import RECORDING, of_capture
+
+from . import made
+
+
+def facts_of(path: Path, what: str | None = None) -> Facts:
+    with Recording.open(path) as recording:
+        return collect(recording, None if what is None else lookup.find(recording, what))
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("chain") / "chain.nriscope.db"
+    return of_capture("containerd-2.4-beta", path)
+
+
+def test_what_ran(chain: Path) -> None:
+    facts = facts_of(chain)
+    assert facts.file == "chain.nriscope.db"
+    assert facts.runtimes == ("containerd 2.4.0-beta+unknown, NRI 0.12.2",)
+    assert (facts.events, facts.pods, facts.containers) == (128, 2, 4)
+    assert facts.by_event[0] == ("CreateContainer", 20, 0)
+    assert facts.left_out == ()
+
+
+def test_the_chain_is_in_call_order_with_those_that_only_validators_were_told_of(
+    chain: Path,
+) -> None:
+    links = facts_of(chain).chain
+    plugins = [link.title for link in links if not link.between]
+    assert plugins == [
+        *("00-probe-a", "20-device-injector", "30-env-injector", "50-probe-b"),
+        *("60-cpu-policy", "95-probe-c"),
+    ]
+    told = next(link for link in links if link.title == "20-device-injector")
+    assert (told.known_by, told.timing) == ("told to validators", None)
+    (first, *_) = [link for link in links if link.between]
+    assert first.title == "between 00-probe-a and 30-env-injector"
+    assert first.known_by == "20-device-injector, and the runtime"
+    assert first.timing is not None
+    assert first.timing.count == 4
+
+
+def test_changes_have_owners_and_evidence(chain: Path) -> None:
+    changed = {one.name: one for one in facts_of(chain).changed}
+    assert list(changed) == [
+        *("shop/web/app", "shop/web/sidecar", "jobs/batch/job", "jobs/batch/broken"),
+    ]
+    rows = {(row.path, row.by, row.evidence) for row in changed["shop/web/app"].rows}
+    assert ("/process/env/FOO", "30-env-injector", "tap") in rows
+    assert ("/linux/devices/~1dev~1nri-null", "20-device-injector", "probes, validator") in rows
+
+
+def test_the_drawing_has_each_pod_with_its_containers_and_what_was_changed() -> None:
+    line = facts_of(RECORDING).timeline
+    assert line is not None
+    lanes = [(lane.title, lane.is_pod) for lane in line.lanes]
+    assert lanes == [
+        ("shop/web", True),
+        ("shop/web/app", False),
+        ("shop/web/sidecar", False),
+        ("jobs/batch", True),
+        ("jobs/batch/job", False),
+        ("jobs/batch/broken", False),
+    ]
+    assert sum(line.counts) == 32
+    broken = line.lanes[-1]
+    assert broken.runs is None
+    app = line.lanes[1]
+    assert app.runs is not None
+    assert app.begin <= app.runs[0] < app.runs[1] <= app.end
+    assert Mark.CHANGED in {kind for _, kind, _ in app.marks}
+
+
+def test_a_container_alone(chain: Path) -> None:
+    facts = facts_of(chain, "shop/web/app")
+    assert facts.about == "container shop/web/app"
+    assert facts.containers == 1
+    assert [one.name for one in facts.changed] == ["shop/web/app"]
+    assert facts.timeline is not None
+    assert [lane.title for lane in facts.timeline.lanes] == ["shop/web/app"]
+
+
+def test_a_pod_with_its_containers(chain: Path) -> None:
+    facts = facts_of(chain, "jobs/batch")
+    assert facts.about == "pod jobs/batch"
+    assert facts.timeline is not None
+    assert [lane.title for lane in facts.timeline.lanes] == [
+        *("jobs/batch", "jobs/batch/job", "jobs/batch/broken"),
+    ]
+
+
+def test_an_event_is_told_as_all_connections_saw_it(chain: Path) -> None:
+    facts = facts_of(chain, "18")
+    assert facts.about == "event 18 (CreateContainer)"
+    assert {name for name, _, _ in facts.by_event} == {"CreateContainer"}
+    assert facts.events == 5
+    assert [one.name for one in facts.changed] == ["shop/web/app"]
+
+
+def test_slow_and_failing_events_are_listed(tmp_path: Path) -> None:
+    (failed, *_) = facts_of(made.failed(tmp_path)).troubles
+    assert failed.kind is Trouble.FAILED
+    assert failed.subject == "shop/web/first"
+    assert "not today" in failed.words
+
+
+def test_gaps_count_what_they_lost(tmp_path: Path) -> None:
+    facts = facts_of(made.with_gap(tmp_path))
+    assert [gap.reason for gap in facts.gaps] == ["the disk was full"]
+    assert facts.lost == 7
+    assert facts.timeline is not None
+    assert len(facts.timeline.gaps) == 1
+
+
+def test_an_empty_recording(tmp_path: Path) -> None:
+    facts = facts_of(made.empty(tmp_path))
+    assert facts.timeline is None
+    assert facts.events == 0
+    assert facts.findings == ()
+
+
+def test_much_is_cut_short_and_said_so(tmp_path: Path) -> None:
+    path = tmp_path / "many.nriscope.db"
+    many.write(path, 6_000)
+    facts = facts_of(path)
+    assert facts.events == 6_000
+    assert len(facts.changed) == limits.CONTAINERS_MAX
+    assert facts.timeline is not None
+    assert len(facts.timeline.lanes) == limits.LANES_MAX
+    told = {one.what: (one.kept, one.all) for one in facts.left_out}
+    assert told["changed containers"][0] == limits.CONTAINERS_MAX
+    assert told["changed containers"][1] > 100
+    assert told["pods and containers in the drawing"][1] > 1_000
+    page = "".join(html(facts))
+    assert len(page) < 2 << 20
+    assert f"Of {told['changed containers'][1]:,} changed containers, 60 are here." in page
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "many.nriscope.db"
+    many.write(path, 5_000)
+    shares: list[float] = []
+    with Recording.open(path) as recording:
+        collect(recording, on_progress=shares.append)
+    assert shares == sorted(shares)
+    assert len(shares) == 2
+    assert 0 < shares[0] < shares[-1] <= 1

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each kind of finding is found where it is, in recordings by real parts, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder import lookup
+from nri_scope.recorder.reader import Recording
+from nri_scope.report.collect import collect
+from nri_scope.report.finding import Finding, Kind, Level
+from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
+from tests.replay.recordings import BUNDLED, of_capture
+
+from . import made
+
+Make = Callable[[Path], Path]
+
+
+def found(path: Path, what: str | None = None) -> tuple[Finding, ...]:
+    with Recording.open(path) as recording:
+        thing = None if what is None else lookup.find(recording, what)
+        return collect(recording, thing).findings
+
+
+@pytest.mark.parametrize("name", list(BUNDLED))
+def test_recordings_of_healthy_runtimes_have_none(name: str) -> None:
+    assert found(BUNDLED[name]) == ()
+
+
+@pytest.mark.parametrize("capture", ["containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37"])
+def test_healthy_chains_of_real_runtimes_have_none(capture: str, tmp_path: Path) -> None:
+    assert found(of_capture(capture, tmp_path / "capture.nriscope.db")) == ()
+
+
+def test_a_real_runtime_that_is_too_old_for_a_plugin_drops_what_it_does_not_know(
+    tmp_path: Path,
+) -> None:
+    findings = found(of_capture("containerd-1.7.24", tmp_path / "capture.nriscope.db"))
+    assert [(one.kind, one.title) for one in findings] == [
+        (Kind.DROPPED, "60-cpu-policy asked for /linux/resources/pids/limit in vain"),
+        (Kind.DROPPED, "60-cpu-policy asked for /process/oomScoreAdj in vain"),
+    ]
+    assert all("NRI 0.6.1 has no such field" in one.detail for one in findings)
+
+
+def test_plugins_at_peace_have_none(tmp_path: Path) -> None:
+    assert found(made.healthy(tmp_path)) == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (made.near, [(Kind.DEADLINE, Level.WARNING)]),
+        (
+            made.late,
+            [(Kind.DEADLINE, Level.PROBLEM), (Kind.DISCONNECTED, Level.PROBLEM)],
+        ),
+        (made.conflict, [(Kind.CONFLICT, Level.PROBLEM)]),
+        (made.failed, [(Kind.FAILED, Level.PROBLEM)]),
+        (made.dropped, [(Kind.DROPPED, Level.WARNING)]),
+        (made.unified, [(Kind.UNIFIED, Level.WARNING)]),
+        (made.twins, [(Kind.DUPLICATE, Level.PROBLEM)]),
+        (made.missed, [(Kind.MISSED, Level.WARNING)]),
+        (made.pod_first, [(Kind.ORDER, Level.NOTE)]),
+        (made.repeated, [(Kind.ORDER, Level.NOTE)]),
+        (made.same_index, [(Kind.ORDER, Level.NOTE)]),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_each_kind_is_found_with_its_events(
+    make: Make, expected: list[tuple[Kind, Level]], tmp_path: Path
+) -> None:
+    path = make(tmp_path)
+    findings = found(path)
+    if make is made.near:
+        # A machine under load may have made it later than it should have been.
+        assert {one.kind for one in findings} >= {Kind.DEADLINE}
+    else:
+        assert [(one.kind, one.level) for one in findings] == expected
+    with Recording.open(path) as recording:
+        for one in findings:
+            assert one.events
+            assert list(one.events) == sorted({*one.events})
+            assert one.event_count >= len(one.events)
+            assert one.advice
+            assert all(recording.event(number) is not None for number in one.events)
+
+
+def test_a_late_plugin_is_named_with_the_containers_that_went_on_without_it(
+    tmp_path: Path,
+) -> None:
+    _, gone = found(made.late(tmp_path))
+    assert gone.title == "10-stuck was disconnected, and containers were created without it"
+    assert gone.containers == ("shop/web/first", "shop/web/second")
+    assert "did not answer in time (CreateContainer" in gone.detail
+    assert "2 containers were created without it" in gone.detail
+
+
+def test_a_conflict_names_both_plugins_and_the_field(tmp_path: Path) -> None:
+    (conflict,) = found(made.conflict(tmp_path))
+    for word in ("10-one", "20-two", "MODE"):
+        assert word in conflict.title
+
+
+def test_a_field_that_was_dropped_comes_with_the_reason(tmp_path: Path) -> None:
+    (dropped,) = found(made.dropped(tmp_path))
+    assert dropped.title == "10-reserving asked for /linux/resources/memory/reservation in vain"
+    assert "of all memory settings only the limit is applied" in dropped.detail
+    assert dropped.containers == ("shop/web/first", "shop/web/second")
+
+
+def test_unified_settings_are_no_finding_where_the_container_ran(tmp_path: Path) -> None:
+    (unified,) = found(made.unified(tmp_path))
+    # All four containers got them; one of them never started.
+    assert unified.containers == ("jobs/batch/broken",)
+
+
+def test_unified_settings_are_no_finding_on_cgroup_v2(tmp_path: Path) -> None:
+    assert found(made.unified_on_v2(tmp_path)) == ()
+
+
+def test_findings_are_of_the_container_that_was_asked_about(tmp_path: Path) -> None:
+    path = made.dropped(tmp_path)
+    (first,) = found(path, "shop/web/first")
+    assert first.containers == ("shop/web/first",)
+    assert len(first.events) == 1
+    assert found(path, str(first.events[0]))[0].events == first.events
+    assert len(found(path, "shop/web")[0].events) == 2
+
+
+def test_a_container_without_trouble_has_none(tmp_path: Path) -> None:
+    path = made.unified(tmp_path)
+    assert found(path, "shop/web/app") == ()
+
+
+def test_creations_that_were_lost_are_no_creations_that_were_missed(tmp_path: Path) -> None:
+    # The recording itself has a hole where the creation was: nothing is said of the plugin.
+    assert found(made.missed(tmp_path)) != ()
+    assert found(made.with_hole(tmp_path / "hole")) == ()
+
+
+def test_a_plugin_that_leaves_in_good_order_with_all_others_is_no_finding(tmp_path: Path) -> None:
+    assert found(made.restarted(tmp_path)) == ()
+
+
+def test_a_plugin_that_validators_are_not_told_of_any_more_was_disconnected(
+    tmp_path: Path,
+) -> None:
+    (gone,) = found(made.left_the_chain(tmp_path))
+    assert (gone.kind, gone.level) == (Kind.DISCONNECTED, Level.WARNING)
+    assert gone.title.startswith("20-device-injector was disconnected")
+    assert gone.containers
+
+
+def test_many_findings_of_one_kind_are_counted(tmp_path: Path) -> None:
+    findings = found(made.many_errors(tmp_path))
+    assert len(findings) == FINDINGS_OF_KIND_MAX + 1
+    assert findings[-1].title == "20 more of the kind failed"
