@@ -12,15 +12,18 @@ connections with what each was asked, one what was not observed, and one the not
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import IO
 
+from nri_scope.recorder.formats.lives import WAIT
 from nri_scope.recorder.formats.packets import Kind, Packets, Value, track_id
 from nri_scope.recorder.formats.selection import Selection
 from nri_scope.recorder.model import Event, Gap, Note, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.records import deadline_ms
+from nri_scope.recorder.text import HIGHEST
 
 MAX_LANES = 32
 """Rows for what overlaps on one track; more of it is drawn as moments."""
@@ -38,14 +41,14 @@ _STATES = {
 }
 """What a pod or container is from an event on; "": it is gone."""
 _UNOBSERVED = "state not observed"
-_CONNECTIONS, _GAPS, _NOTES, _FIRST_POD = 1, 2, 3, 1001
+_CONNECTIONS, _GAPS, _NOTES, _NO_POD = 1, 2, 3, 1000
 """Numbers of processes: the viewer wants them, there is nothing behind them."""
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
     """As `formats.Write`: one trace, without the messages of events.
 
-    Memory is needed for pods, containers and connections, and none for events.
+    Memory is needed for what exists at one time, and little for what is gone.
     """
     selection = Selection(recording, numbers)
     sessions = {session.id: session for session in selection.sessions()}
@@ -55,6 +58,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
         if drawing is None:
             drawing = _Drawing(_begun(stream, event.at_ns), sessions)
         drawing.event(event)
+        drawing.forget()
         count += 1
     gaps, notes = selection.gaps(), selection.notes()
     if drawing is None:
@@ -137,9 +141,14 @@ class _Life:
 class _Drawing:
     packets: Packets
     sessions: dict[int, Session]
-    pods: dict[str, tuple[int, _Life]] = field(default_factory=dict)
-    """The process of each, and its own life."""
+    pods: dict[str, _Life] = field(default_factory=dict)
     containers: dict[str, _Life] = field(default_factory=dict)
+    gone: deque[tuple[int, dict[str, _Life], str]] = field(default_factory=deque)
+    """What need not be kept much longer, by the count of events."""
+    forgotten: set[int] = field(default_factory=set)
+    """Tracks of what is not kept any more."""
+    drawn_pods: int = 0
+    count: int = 0
     connections: dict[int, tuple[_Lanes, _Lanes]] = field(default_factory=dict)
     """Of each what it was asked, and what it did not get to see."""
     processes: dict[int, int] = field(default_factory=dict)
@@ -162,7 +171,13 @@ class _Drawing:
             return
         # Only what the runtime did changes a state, not a question about it.
         if session is None or session.role != "cri":
+            was = life.state
             life.tell(self.packets, event)
+            if not life.state and was:
+                of_container = bool(event.container_id)
+                lives = self.containers if of_container else self.pods
+                key = event.container_id if of_container else event.pod_id
+                self.gone.append((self.count, lives, key))
         life.events.draw(
             self.packets,
             event.at_ns,
@@ -172,6 +187,17 @@ class _Drawing:
             _values(event),
             flow=life.track if event.container_id else 0,
         )
+
+    def forget(self) -> None:
+        """Let go of what was gone long ago; asked after each event."""
+        self.count += 1
+        while self.gone and self.gone[0][0] + WAIT < self.count:
+            _, lives, key = self.gone.popleft()
+            life = lives.get(key)
+            # It may have come back, or have gone twice.
+            if life is not None and not life.state:
+                self.forgotten.add(life.track)
+                del lives[key]
 
     def gap(self, gap: Gap) -> None:
         told: dict[str, Value] = {"reason": gap.reason}
@@ -196,26 +222,42 @@ class _Drawing:
         """Of the container that an event is about, else of the pod."""
         pod = self._pod(event) if event.pod_id else None
         if not event.container_id:
-            return pod[1] if pod else None
+            return pod
         life = self.containers.get(event.container_id)
         if life is None:
-            process = pod[0] if pod else self._process(_FIRST_POD - 1, "containers without a pod")
             track = track_id("container", event.container_id)
-            self.packets.track(track, process, event.container or event.container_id, rank=2)
-            life = self.containers[event.container_id] = _Life(track, _Lanes(track, "events"))
+            life = self.containers[event.container_id] = self._new_life(track)
+            if track not in self.forgotten:
+                name = event.container or event.container_id
+                self.packets.track(track, self._group(event), name, rank=2)
         return life
 
-    def _pod(self, event: Event) -> tuple[int, _Life]:
-        pod = self.pods.get(event.pod_id)
-        if pod is None:
-            process = track_id("pod", event.pod_id)
-            name = f"{event.namespace}/{event.pod}" if event.pod else event.pod_id
-            number = _FIRST_POD + len(self.pods)
-            self.packets.process(process, number, name, rank=number)
+    def _pod(self, event: Event) -> _Life:
+        life = self.pods.get(event.pod_id)
+        if life is None:
             track = track_id("pod itself", event.pod_id)
-            self.packets.track(track, process, "pod", rank=1)
-            pod = self.pods[event.pod_id] = (process, _Life(track, _Lanes(track, "events")))
-        return pod
+            life = self.pods[event.pod_id] = self._new_life(track)
+            if track not in self.forgotten:
+                self.drawn_pods += 1
+                name = f"{event.namespace}/{event.pod}" if event.pod else event.pod_id
+                number = _NO_POD + self.drawn_pods
+                self.packets.process(self._group(event), number, name, rank=number)
+                self.packets.track(track, self._group(event), "pod", rank=1)
+        return life
+
+    def _group(self, event: Event) -> int:
+        """The process that an event's pod is."""
+        if event.pod_id:
+            return track_id("pod", event.pod_id)
+        return self._process(_NO_POD, "containers without a pod")
+
+    def _new_life(self, track: int) -> _Life:
+        events = _Lanes(track, "events")
+        if track not in self.forgotten:
+            return _Life(track, events)
+        # Of which it is not known any more until when it is taken.
+        events.ends.append(HIGHEST)
+        return _Life(track, events, state="")
 
     def _connection(self, number: int) -> tuple[_Lanes, _Lanes]:
         known = self.connections.get(number)

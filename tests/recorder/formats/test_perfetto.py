@@ -16,7 +16,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
 )
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.formats import packets
+from nri_scope.recorder.formats import packets, perfetto
 from nri_scope.recorder.formats.packets import Kind, Packets
 from nri_scope.recorder.formats.perfetto import MAX_LANES
 from tests.recorder.formats.recordings import (
@@ -219,6 +219,27 @@ def test_a_clock_set_back_leaves_no_state_without_an_end(tmp_path: Path) -> None
         "stopped",
     ]
     assert all(found.to_ns is not None for found in drawn.on("shop/web-0/app-0"))
+
+
+def test_what_is_gone_can_be_told_of_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.db"
+    items = lifecycles(3)
+    # Events about the first container, and about its pod, when nobody expects any more.
+    late = [
+        item._replace(wall_ns=END + number * SECOND)
+        for number, item in enumerate([items[5], items[0], items[5]], 9)
+    ]
+    record(path, [*items, *late])
+    usual = drawn_from(exported(path, "perfetto"))
+    monkeypatch.setattr(perfetto, "WAIT", 3)
+    drawn = drawn_from(exported(path, "perfetto"))
+    assert drawn.on("shop/web-1/app-0/events") == usual.on("shop/web-1/app-0/events")
+    of_first = [
+        found for found in drawn.slices if found.track.startswith("shop/web-0/app-0/events")
+    ]
+    assert len(of_first) == len(usual.on("shop/web-0/app-0/events")) == 10
+    assert [found.name for found in drawn.on("shop/web-0/pod")] == ["running", "stopped", "running"]
+    assert len({flow for found in of_first for flow in found.flows}) == 1
 
 
 def test_an_empty_part_is_a_trace_all_the_same(tmp_path: Path) -> None:
