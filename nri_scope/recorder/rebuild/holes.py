@@ -85,11 +85,16 @@ def find_holes(
     Raises RecordingError and sqlite3.Error.
     """
     holes = Holes()
+    with sound(source):
+        is_part = has_left_out(source.connection)
+    is_part = is_part and bool(source.rows("SELECT 1 FROM left_out LIMIT 1"))
+    if kept is None and not is_part:
+        return holes
     place = 0
     pending: dict[int, tuple[int, int]] = {}
     """Of sessions: how many were left out since their last event that is there, and the newest
     one's place."""
-    for page in _pages(source, until):
+    for page in _pages(source, until, is_part=is_part):
         made: list[tuple[int, int, int]] = []
         for event, session, seq, at_ns, before_seq, before in page:
             count, newest = pending.pop(session, (0, 0))
@@ -114,9 +119,7 @@ def find_holes(
 _Row = tuple[int, int, int, int, int, int]
 
 
-def _pages(source: Recording, until: int) -> Iterator[list[_Row]]:
-    with sound(source):
-        is_part = has_left_out(source.connection)
+def _pages(source: Recording, until: int, *, is_part: bool) -> Iterator[list[_Row]]:
     before = "coalesce(l.seq, 0), coalesce(l.count, 0)" if is_part else "0, 0"
     joined = "LEFT JOIN left_out AS l ON l.event = e.id" if is_part else ""
     after = 0
