@@ -24,10 +24,14 @@ _VALUE = re.compile(
     r'"(?P<double>(?:[^"\\]|\\.)*)"?'
     r"|'(?P<single>[^']*)'?"
     r'|\\+["\'](?P<escaped>[^"\'\\]*)'
-    r"|(?P<bare>[^\s\"'`]+)",
+    r"|(?P<bare>[^\s\"'`])",
     re.DOTALL,
 )
+_PIECE = re.compile(r"[^\s\"'`,;&|]*")
+_MORE = re.compile(r"[,;&|][^\s\"'`]")
 _NEXT = re.compile(r"[,;&|][ ]?[A-Za-z_][A-Za-z0-9_.-]*=")
+_INDENT = 200
+"""Characters that a key's line may begin with."""
 _CLOSING = ")]}>,;"
 _LINE_START = re.compile(r"[ \t]*(?:-[ \t]+|export[ \t]+|set[ \t]+)?$")
 _BLOCK = re.compile(r"[|>][+-]?[ \t]*(?P<lines>(?:\n[ \t]+[^\n]*|\n[ \t]*(?=\n))+)")
@@ -97,7 +101,7 @@ def _value(
     text: str, start: int, end: int, found: str, *, is_option: bool
 ) -> tuple[int, int] | None:
     """From where to where the value is that begins at ``end``."""
-    line = text.rfind("\n", 0, start) + 1
+    line = text.rfind("\n", max(0, start - _INDENT), start) + 1 or max(0, start - _INDENT)
     # "key: value" and "key = value" on a line of its own have all the line.
     whole_line = (
         not is_option
@@ -124,9 +128,15 @@ def _value(
         stop = len(text.rstrip()) if newline < 0 else newline
         stop = max(begin, begin + len(text[begin:stop].rstrip().rstrip(",")))
         return begin, stop
-    another = _NEXT.search(text, begin, stop)
-    if another is not None:
-        stop = another.start()
+    stop = begin
+    while True:
+        # Only as far as the next key: each character is looked at once, however long the text is.
+        piece = _PIECE.match(text, stop)
+        assert piece is not None
+        stop = piece.end()
+        if _NEXT.match(text, stop) or not _MORE.match(text, stop):
+            break
+        stop += 1
     while stop > begin + 1 and text[stop - 1] in _CLOSING:
         stop -= 1
     return begin, stop

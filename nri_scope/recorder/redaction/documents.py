@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MAX_NESTING = 100
 """Deeper than any spec; what is below is replaced as a whole."""
 
+MAX_LENGTH = 1 << 20
+"""Characters of a text that is read as JSON; reading keeps all other threads waiting."""
 _ENV = frozenset({"env", "envs", "environment"})
 _ARGS = frozenset({"args", "command", "cmd", "entrypoint", "argv"})
 _KEYED = frozenset({"annotations", "labels", "podannotations", "matchlabels"})
@@ -30,14 +32,16 @@ _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]{1,100}")
 
 def document(engine: Engine, text: str, place: str, depth: int) -> str:
     """A finder: what is found in a text that is JSON."""
-    begin = text.lstrip()[:1]
-    if begin not in {"{", "["}:
+    if text.lstrip()[:1] not in {"{", "["} or len(text) > MAX_LENGTH:
         return text
     read = parsed(text)
     if read is None:
         return text
-    given = walk(engine, read, place, "", depth)
-    return text if given == read else dumped(given)
+    try:
+        given = walk(engine, read, place, "", depth)
+        return text if given == read else dumped(given)
+    except RecursionError:
+        return engine.put("unreadable", text, Strength.PRIVATE, place)
 
 
 def parsed(text: str | bytes) -> Plain:

@@ -195,11 +195,11 @@ def address(engine: Engine, text: str, place: str) -> str:
     """What becomes of an IP address, alone or with a port; anything else stays."""
     found = address_of(text)
     if found is None:
-        # 10.0.0.1:80, and two or more with colons between.
-        head, colon, rest = text.partition(":")
-        if colon and address_of(head) is not None:
-            return address(engine, head, place) + colon + address(engine, rest, place)
-        return text
+        # 10.0.0.1:80, and whatever else has addresses between colons.
+        parts = text.split(":")
+        if len(parts) == 1:
+            return text
+        return ":".join(address(engine, part, place) if "." in part else part for part in parts)
     if (
         found.is_loopback
         or found.is_unspecified

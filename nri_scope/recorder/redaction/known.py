@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
@@ -11,12 +12,13 @@ from typing import NamedTuple
 from nri_scope.recorder.redaction.tokens import HOST, MAIL, MARK, PLAIN, Tokens, is_token
 from nri_scope.recorder.redaction.words import words
 
-SECRET_MIN, PRIVATE_MIN = 6, 8
-"""Characters from which on a credential, or any other value, does not stand somewhere by chance."""
+SECRET_MIN, PRIVATE_MIN, NAME_MIN = 6, 8, 3
+"""Characters from which on a credential, or any other value, does not stand somewhere by chance;
+and those that a name needs to be replaced where it stands as a word."""
 _GRAM = SECRET_MIN
 _FRESH = 100
-# A stranger's recording may have any number of variables.
-_MOST = 200_000
+MOST = 200_000
+"""Values that are remembered; what comes later is replaced in its place only."""
 
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _TOKEN = re.compile(PLAIN)
@@ -84,7 +86,7 @@ class Known:
     def add(self, value: str, rule: str, strength: Strength) -> str:
         """Remember an original; returns its token."""
         before = self._rules.get(value)
-        if before is None and len(self._rules) >= _MOST:
+        if before is None and len(self._rules) >= MOST:
             return self._tokens.of(value)
         if before is None or before[1] < strength:
             self._rules[value] = (rule, strength)
@@ -122,16 +124,22 @@ class Known:
             yield Original(value, self._tokens.of(value), rule, searchable)
 
     def _reach(self, value: str, strength: Strength) -> _Reach:
-        if value in _COMMON or value in MARK or value in HOST or value in MAIL:
+        if value in MARK or value in HOST or value in MAIL:
             return _Reach.PLACE
-        least = SECRET_MIN if strength is Strength.SECRET else PRIVATE_MIN
-        if len(value) < least:
-            return _Reach.WORD if strength is Strength.NAME else _Reach.PLACE
+        length = len(value)
         if strength is Strength.NAME:
-            return _Reach.ANYWHERE if not _DIGITS.fullmatch(value) else _Reach.WORD
-        if strength is Strength.PRIVATE and (_WORD.fullmatch(value) or self.is_shown(value)):
+            if length < NAME_MIN:
+                return _Reach.PLACE
+            is_long = length >= PRIVATE_MIN and not _DIGITS.fullmatch(value)
+            return _Reach.ANYWHERE if is_long else _Reach.WORD
+        if value in _COMMON:
             return _Reach.PLACE
-        if _NAME.fullmatch(value) and self.is_shown(value):
+        if strength is Strength.PRIVATE:
+            if length < PRIVATE_MIN or _WORD.fullmatch(value) or self.is_shown(value):
+                return _Reach.PLACE
+        elif length < SECRET_MIN:
+            return _Reach.WORD if length > 3 and not _WORD.fullmatch(value) else _Reach.PLACE
+        elif _NAME.fullmatch(value) and self.is_shown(value):
             return _Reach.PLACE
         # Ids and times are full of these.
         return _Reach.WORD if _DIGITS.fullmatch(value) else _Reach.ANYWHERE
@@ -175,12 +183,14 @@ class Known:
             return found
         # A token is left alone, whatever seems to be in it.
         taken = [match.span() for match in _TOKEN.finditer(text)] if MARK in text else []
+        ends = [end for _, end in taken]
         found.sort(key=lambda span: (span[0], -len(span[1])))
         spans: list[tuple[int, str]] = []
         until = 0
         for start, value in found:
             end = start + len(value)
-            if start < until or any(start < right and end > left for left, right in taken):
+            after = bisect_right(ends, start)
+            if start < until or (after < len(taken) and taken[after][0] < end):
                 continue
             spans.append((start, value))
             until = end

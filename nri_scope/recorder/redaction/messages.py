@@ -98,7 +98,7 @@ _ROOTS = {"PodSandbox": "pod", "Container": "container", "ContainerAdjustment": 
 
 def redact(engine: Engine, message: Message, place: str) -> None:
     """Put tokens into ``message``; ``place`` is what its fields are told by."""
-    _drop_unknown(engine, message, place)
+    _drop_unknown(engine, message)
     for pod, container in _subjects(message):
         _show(engine, pod, container)
     # Variables come after annotations and arguments in which their values may be met.
@@ -109,14 +109,14 @@ def redact(engine: Engine, message: Message, place: str) -> None:
             break
 
 
-def _drop_unknown(engine: Engine, message: Message, place: str) -> None:
+def _drop_unknown(engine: Engine, message: Message) -> None:
     if not engine.is_on("unknown-fields"):
         return
     before = message.ByteSize()
     if before:
         message.DiscardUnknownFields()
         if message.ByteSize() != before:
-            engine.hit("unknown-fields", place)
+            engine.hit("unknown-fields", message.DESCRIPTOR.name)
 
 
 def _subjects(message: Message) -> Iterator[tuple[api.PodSandbox | None, api.Container | None]]:

@@ -15,6 +15,7 @@ from nri_scope.oci.paths import split
 from nri_scope.recorder.container_status import METHOD as CONTAINER_STATUS
 from nri_scope.recorder.container_status import SERVICE as CRI_SERVICE
 from nri_scope.recorder.container_status import asked_about
+from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.redaction import documents, finders, messages, values
 from nri_scope.recorder.redaction.assignments import assignments
 from nri_scope.recorder.redaction.engine import Engine
@@ -37,6 +38,7 @@ _FINDERS = (
     finders.random_looking,
     finders.hosts,
 )
+_ROUNDS = 4
 _KEY_FINDERS = (finders.formats, finders.mails)
 _WORD = re.compile(r"[A-Za-z]{1,40}|[0-9]{1,9}")
 _NUMBERED = re.compile(r"(.*?)((?:#[0-9]{1,9})?)", re.DOTALL)
@@ -135,8 +137,16 @@ class Redactor:
         if not isinstance(read, dict):
             return self._opaque(content, "reply")
         documents.show(self._engine, read)
-        given = documents.walk(self._engine, read, "", "", 0)
-        return content if given == read else documents.dumped(given).encode()
+        try:
+            given: Plain = read
+            for _ in range(_ROUNDS):
+                # Variables come after what their values may be met in.
+                before, given = given, documents.walk(self._engine, given, "", "", 0)
+                if given == before:
+                    break
+            return content if given == read else documents.dumped(given).encode()
+        except (RecursionError, UnicodeEncodeError):
+            return self._opaque(content, "reply")
 
     def _opaque(self, content: bytes, place: str) -> bytes:
         if not content or not self._engine.is_on("unreadable"):

@@ -27,6 +27,8 @@ MAIL = "@redacted.invalid"
 NETWORK4 = ipaddress.IPv4Network("198.18.0.0/15")
 NETWORK6 = ipaddress.IPv6Network("2001:db8::/32")
 
+# Of the same order as what is remembered of originals.
+_MOST = 400_000
 _TOKEN = re.compile(f"/?{PLAIN}(?:{re.escape(HOST)}|{re.escape(MAIL)})?")
 _HOST = re.compile(r"(?=.{4,253}$)(?:[A-Za-z0-9_-]{1,63}\.)+[A-Za-z][A-Za-z0-9-]{1,62}\.?")
 _MAIL = re.compile(r"[^\s@/:]{1,64}@[A-Za-z0-9.-]{3,253}")
@@ -65,7 +67,9 @@ class Tokens:
         """The token for ``original``, in the form that suits it."""
         token = self._of.get(original)
         if token is None:
-            token = self._of[original] = self._made(original)
+            token = self._made(original)
+            if len(self._of) < _MOST:
+                self._of[original] = token
         return token
 
     def _made(self, original: str) -> str:
@@ -86,7 +90,9 @@ class Tokens:
         for attempt in range(1 << 16):
             # There are only 2^17 addresses for tokens: two originals may meet.
             token = make(hmac.digest(self._key, bytes([attempt & 255, attempt >> 8]) + content, _H))
-            if self._taken.setdefault(token, original) == original:
+            if self._taken.get(token, original) == original:
+                if len(self._taken) < _MOST:
+                    self._taken[token] = original
                 return token
         # More than there are addresses: then it is a token of the plain form.
         return _plain(hmac.digest(self._key, content, _H))

@@ -106,6 +106,9 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
     given = by_user(engine, value, place, name)
     if given is not None:
         return given
+    if any(pattern.fullmatch(name) for pattern in _globs(engine.rules.env)):
+        engine.known.show(value)
+        return engine.text(value, place)
     if engine.is_on("nodes") and names_node(name):
         return node(engine, value, place)
     if engine.is_on("credential-keys") and names_credential(name):
@@ -119,16 +122,16 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
 
 def is_harmless(engine: Engine, name: str, value: str) -> bool:
     """Whether a variable's value may be shown, but for what is found in it."""
-    return _is_plain(name, value, engine.rules.env) or engine.known.is_shown(value)
+    return _is_plain(name, value) or engine.known.is_shown(value)
 
 
 @lru_cache(maxsize=8192)
-def _is_plain(name: str, value: str, allowed: tuple[str, ...]) -> bool:
+def _is_plain(name: str, value: str) -> bool:
     return (
         is_plain(value)
         or is_plain_path(value)
         or _endpoint(value)
-        or any(pattern.fullmatch(name) for pattern in _globs((*ENV_NAMES, *allowed)))
+        or any(pattern.fullmatch(name) for pattern in _globs(ENV_NAMES))
     )
 
 
@@ -239,7 +242,7 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
         return given
     if any(pattern.fullmatch(key) for pattern in _globs(engine.rules.keys)):
         engine.known.show(value)
-        return value
+        return engine.text(value, place)
     match _KNOWN_KEYS.get(key):
         case Kind() as kind:
             return name(engine, kind, value, place)

@@ -31,10 +31,11 @@ SECRETS = st.builds(
     st.sampled_from("gkpqtwyz"),
 ).filter(lambda text: any(c.isdigit() for c in text) and "redacted" not in text)
 
-_CRUMBS = r"""
+_TEXT = r"""
 password= token: -- " ' { } [ ] : , = @ :// / 10.0.0.1 a.example.corp hunter2 redacted- %2F \\
 redacted-abcdefghijkl Bearer AKIA1234567890ABCDEF /home/ cGFzc3dvcmQ9aHVudGVyMng= ::1 fe80::2 x Y 7
-""".split()
+"""
+_CRUMBS = _TEXT.split()
 
 Plant = Callable[[api.CreateContainerRequest, str], None]
 
@@ -256,9 +257,7 @@ def test_redacting_twice_changes_nothing(secrets: list[tuple[Plant, str]]) -> No
 @settings(max_examples=150, deadline=None)
 @given(
     text=st.lists(
-        st.sampled_from(
-_CRUMBS
-        ),
+        st.sampled_from(_CRUMBS),
         max_size=14,
     ).map(" ".join)
     | st.text(max_size=60)
