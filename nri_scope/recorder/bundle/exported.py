@@ -205,12 +205,7 @@ class _Packing:
         return pack(path, {MANIFEST: to_bytes(manifest), README: readme, RECORDING: rebuilt.path})
 
     def _scan(self, redactor: Redactor, recording: Path, packed: Path, manifest: Manifest) -> None:
-        empty = Manifest(__version__, 1, Counts(0, 0, 0, 0, 0, 0, 0), 0, 0, redaction=Redaction(""))
-        # Both with their own words only.
-        ours = b"\n".join(
-            render(one).encode() + to_bytes(one) for one in (empty, replace(empty, redaction=None))
-        )
-        scan = Scan(redactor.originals(), self._outputs.wanted, ours)
+        scan = Scan(redactor.originals(), self._outputs.wanted, _our_words())
         scan.recording(recording)
         full, readme = _with_files(manifest, recording)
         scan.text(to_bytes(full), "the manifest")
@@ -310,6 +305,22 @@ def _with_files(manifest: Manifest, recording: Path) -> tuple[Manifest, bytes]:
         RECORDING: File(recording.stat().st_size, digest),
     }
     return replace(manifest, files=files), readme
+
+
+def _our_words() -> bytes:
+    """What is in every manifest and on every page."""
+    empty = Manifest(
+        tool_version=__version__,
+        recording_version=1,
+        counts=Counts(0, 0, 0, 0, 0, 0, 0),
+        first_ns=0,
+        last_ns=0,
+        redaction=Redaction("default", (Replaced("", "", 1),)),
+        files={name: File(0, "") for name in (README, RECORDING)},
+    )
+    return b"".join(
+        render(one).encode() + to_bytes(one) for one in (empty, replace(empty, redaction=None))
+    )
 
 
 def _counted(redactor: Redactor | None) -> Counter[tuple[str, str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recorder.problems import in_words, way_to_write
 
 _SUFFIX = ".nriscope.zip"
@@ -53,6 +53,9 @@ class Outputs:
             shutil.rmtree(self._folder, ignore_errors=True)
         if isinstance(error, OSError):
             raise self._unwritable(error) from error
+        if isinstance(error, RecordingError) and Path(error.path).parent == self._folder:
+            # Nobody has heard of our drafts.
+            raise RecordingError(self.wanted, error.problem, error.hint) from error
 
     @property
     def folder(self) -> Path:

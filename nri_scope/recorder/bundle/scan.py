@@ -109,8 +109,19 @@ def _texts(recording: Recording, own: frozenset[str]) -> Iterator[tuple[str, byt
 
 def _contents(recording: Recording) -> Iterator[tuple[str, bytes]]:
     """Every object's content."""
+    events = {
+        part: number_of(row[:1])
+        for row in _rows(
+            recording,
+            "SELECT id, pod_object, container_object, request, reply FROM event",
+            "id",
+        )
+        for part in row[1:]
+        if part is not None
+    }
     for (number,) in _rows(recording, "SELECT id FROM object", "id"):
-        yield f"object {number}", recording.object(number_of((number,)))[1]
+        event = f" (event {events[number]})" if number in events else ""
+        yield f"object {number}{event}", recording.object(number_of((number,)))[1]
 
 
 def _rows(recording: Recording, query: str, key: str) -> Iterator[Row]:
