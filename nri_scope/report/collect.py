@@ -25,6 +25,7 @@ from .diagnosis import Diagnosis, Scene
 from .lanes import Lanes
 from .limits import (
     GAPS_MAX,
+    NAME_MAX,
     NOTES_MAX,
     SESSIONS_MAX,
     TRACKED_MAX,
@@ -68,8 +69,9 @@ class _Names:
         return self._names.get(thing, "")
 
     def _put(self, thing: str, name: str) -> None:
+        name = clipped(name, NAME_MAX)
         if self._names.get(thing) != name:
-            self._names[thing] = clipped(name, WORDS_MAX)
+            self._names[thing] = name
             if len(self._names) > TRACKED_MAX:
                 self._names.popitem(last=False)
 
@@ -94,7 +96,12 @@ class _Collector:
         # What became of changes is told later, perhaps when their container is gone.
         told_later = any(one.role == Role.CRI for one in self._sessions)
         few = len(recording.containers()) <= TRACKED_MAX if told_later else False
-        self._differ = Differ(self._sessions, keep=told_later and few, gaps=self._gaps)
+        self._differ = Differ(
+            self._sessions,
+            keep=told_later and few,
+            gaps=self._gaps,
+            follows=lookup.follows_in(recording),
+        )
         self._lanes = Lanes(first, last)
         self._links = Links(self._sessions)
         self._changes = Changes(self._name_of)
@@ -206,7 +213,7 @@ class _Collector:
         )
 
     def _name_of(self, thing: str) -> str:
-        return clipped(self._names.get(thing) or self._differ.name_of(thing), WORDS_MAX)
+        return self._names.get(thing) or clipped(self._differ.name_of(thing), NAME_MAX)
 
     def _spec_of(self, container: str) -> Spec:
         history = self._differ.histories.get(container)
@@ -249,7 +256,7 @@ class _Collector:
             runtimes=tuple(clipped(one, WORDS_MAX) for one in runtimes[:SESSIONS_MAX]),
             sessions=tuple(self._sessions[:SESSIONS_MAX]),
             gaps=tuple(self._gaps[:GAPS_MAX]),
-            lost=sum(gap.lost or 0 for gap in self._gaps),
+            lost=sum(gap.lost or 0 for gap in self._gaps if not gap.is_left_out),
             notes=tuple(notes[:NOTES_MAX]),
             first_ns=counts.first_ns,
             last_ns=counts.last_ns,

@@ -90,6 +90,8 @@ def deadline(ns: int) -> str:
 
 def lost(gap: Gap) -> str:
     """How many events a gap swallowed."""
+    if gap.is_left_out:
+        return f"none; {gap.lost or 0:,} left out"
     return "unknown" if gap.lost is None else f"{gap.lost:,}"
 
 

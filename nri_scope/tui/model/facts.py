@@ -62,7 +62,9 @@ class Growth:
 
 def facts_of(path: Path, look: Look, *, events: int, damage: str, live: bool) -> Facts:
     """What is known of a recording."""
-    sessions, gaps = look.sessions, look.gaps
+    sessions = look.sessions
+    # What a part of a recording leaves out was not lost; it has rows that say so.
+    gaps = [gap for gap in look.gaps if not gap.is_left_out]
     runtime = display.runtime(sessions[-1]) if sessions else ""
     return Facts(
         path=path,

@@ -170,6 +170,8 @@ def between_text(one: Between) -> str:
             whose = f", session {gap.session}" if gap.session is not None else ""
             lost = "unknown" if gap.lost is None else f"{gap.lost:,}"
             length = display.duration(max(0, gap.to_ns - gap.from_ns))
+            if gap.is_left_out:
+                return f"gap of {length}, events that are not in this part of a recording: {lost}"
             return f"gap of {length}, events lost: {lost}{whose} ({_words(gap.reason)})"
         case BeganHere(session=session):
             who = _cut(session.plugin, _WIDTH)

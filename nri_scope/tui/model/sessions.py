@@ -130,6 +130,8 @@ def end_words(entry: Connection, *, growing: bool) -> Part:
 
 def gap_words(gap: Gap) -> str:
     """Why, and how much was lost."""
+    if gap.is_left_out:
+        return f"{gap.reason}: {gap.lost or 0:,}"
     if gap.lost is None:
         lost = "nobody knows how many events were lost"
     else:

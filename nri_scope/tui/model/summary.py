@@ -69,7 +69,10 @@ def of_gap(recording: Recording, gap: Gap) -> Iterator[Line]:
     yield _fact("to", _moment(gap.to_ns), f"  ({duration(max(0, gap.to_ns - gap.from_ns))})")
     yield _fact("why", (gap.reason or "not known", Style.WARN))
     lost = "nobody can know how many" if gap.lost is None else f"{gap.lost:,}"
-    yield _fact("events lost", (lost, Style.BAD if gap.lost else Style.PLAIN))
+    if gap.is_left_out:
+        yield _fact("events", lost)
+    else:
+        yield _fact("events lost", (lost, Style.BAD if gap.lost else Style.PLAIN))
     session = None if gap.session is None else _session(recording, gap.session)
     if session is not None:
         yield _fact("session", f"{session.id}: {session.plugin} of {runtime(session)}")
