@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from nri_scope.differ.model import NameOf
 from nri_scope.recorder.model import Event, Gap, Role, Session
 
-from .limits import COLUMNS, LANES_KEPT, LANES_MAX, PLUGINS_MAX
+from .limits import COLUMNS, LANES_KEPT, LANES_MAX, PLUGINS_MAX, TRACKED_MAX
 from .model import Lane, Mark, Presence, Timeline
 
 _BEGINS = ("CreateContainer", "RunPodSandbox")
@@ -42,7 +42,11 @@ class Lanes:
 
     def __init__(self, first_ns: int, last_ns: int) -> None:
         self.first_ns, self.last_ns = first_ns, max(last_ns, first_ns + 1)
-        self._lives: OrderedDict[str, _Life] = OrderedDict()
+        self._lives: dict[str, _Life] = {}
+        self._calm: OrderedDict[str, None] = OrderedDict()
+        """Those of which nothing need be drawn, in the order in which they make room."""
+        self._gone: set[str] = set()
+        """Those that made room: what comes of them later would be half a life."""
         self._counts = [0] * COLUMNS
         self._bad = [0] * COLUMNS
         self.seen = 0
@@ -59,11 +63,11 @@ class Lanes:
         place = self.column(event.at_ns)
         self._counts[place] += 1
         thing = event.container_id or event.pod_id
-        if not thing:
+        if not thing or thing in self._gone:
             return
-        life = self._lives.get(thing)
+        life = self._lives.get(thing) or self._begin(thing, event, place)
         if life is None:
-            life = self._begin(thing, event, place)
+            return
         life.last = place
         if event.event in _STARTS and life.ran is None:
             life.ran = place
@@ -71,6 +75,8 @@ class Lanes:
             life.stopped = place
         elif event.event in _ENDS:
             life.end = place
+            if thing in self._calm:
+                self._calm.move_to_end(thing, last=False)
 
     def mark(self, thing: str, at_ns: int, kind: Mark, words: str) -> None:
         """What a round came to, drawn at the pod or container that it is about."""
@@ -83,7 +89,11 @@ class Lanes:
         known = life.marks.get(place)
         if known is None or _WEIGHT[known[0]] <= _WEIGHT[kind]:
             life.marks[place] = kind, words
-        life.weight += _WEIGHT[kind]
+        if _WEIGHT[kind]:
+            life.weight += _WEIGHT[kind]
+            # Its pod is drawn with it.
+            for each in (life.id, life.pod):
+                self._calm.pop(each, None)
 
     def timeline(
         self, sessions: Iterable[Session], gaps: Iterable[Gap], name_of: NameOf
@@ -91,6 +101,7 @@ class Lanes:
         """What is drawn: of too many lanes those where most happened, the earliest first."""
         chosen = sorted(self._lives.values(), key=lambda one: (-one.weight, one.number))
         chosen = self._with_their_pods(chosen)
+        drawn = {one.id for one in chosen}
         return Timeline(
             self.first_ns,
             self.last_ns,
@@ -99,24 +110,23 @@ class Lanes:
             tuple(self._bad),
             tuple((self.column(gap.from_ns), self.column(gap.to_ns)) for gap in gaps),
             self._presences(sessions),
-            tuple(_lane(one, name_of) for one in chosen),
+            tuple(_lane(one, name_of, drawn) for one in chosen),
         )
 
-    def _begin(self, thing: str, event: Event, place: int) -> _Life:
+    def _begin(self, thing: str, event: Event, place: int) -> _Life | None:
+        """None where there is no room."""
         self.seen += 1
         if len(self._lives) >= LANES_KEPT:
-            calm = next((key for key, one in self._lives.items() if not one.weight), None)
-            self._lives.pop(calm or next(iter(self._lives)))
-        life = _Life(
-            thing,
-            event.pod_id,
-            not event.container_id,
-            event.id,
-            place,
-            event.event in _BEGINS,
-            place,
-        )
+            out = self._calm.popitem(last=False)[0] if self._calm else thing
+            self._lives.pop(out, None)
+            if len(self._gone) < TRACKED_MAX:
+                self._gone.add(out)
+            if out == thing:
+                return None
+        born = event.event in _BEGINS
+        life = _Life(thing, event.pod_id, not event.container_id, event.id, place, born, place)
         self._lives[thing] = life
+        self._calm[thing] = None
         return life
 
     def _with_their_pods(self, chosen: list[_Life]) -> list[_Life]:
@@ -153,7 +163,7 @@ class Lanes:
         return tuple(Presence(title, tuple(spans)) for title, spans in found.items())
 
 
-def _lane(life: _Life, name_of: NameOf) -> Lane:
+def _lane(life: _Life, name_of: NameOf, drawn: Container[str]) -> Lane:
     runs = None
     if life.ran is not None:
         until = life.stopped if life.stopped is not None else life.end
@@ -161,6 +171,7 @@ def _lane(life: _Life, name_of: NameOf) -> Lane:
     return Lane(
         name_of(life.id),
         life.is_pod,
+        not life.is_pod and life.pod in drawn,
         life.begin if life.born else 0,
         COLUMNS - 1 if life.end is None else max(life.end, life.last),
         not life.born,

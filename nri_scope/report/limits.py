@@ -24,7 +24,9 @@ COLUMNS = 400
 VALUE_MAX = 600
 """Characters of a value."""
 WORDS_MAX = 400
-"""Characters of a name, of an error's text, of a reason."""
+"""Characters of an error's text, of a reason."""
+NAME_MAX = 160
+"""Characters of the name of a pod or container; valid ones have up to 63 in each of their parts."""
 EVENTS_NAMED = 12
 """Events that a finding names for people."""
 EVENTS_KEPT = 200

@@ -124,6 +124,8 @@ class Lane:
 
     title: str
     is_pod: bool
+    below: bool
+    """Its pod stands above it."""
     begin: int
     """Where it was seen first."""
     end: int

@@ -49,6 +49,7 @@ class Part(Protocol):
 
     def findings(self) -> Iterable[Finding]:
         """What was found, once everything was seen."""
+        ...
 
 
 class Latest(Generic[T]):
