@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.bundle.scan import Scan
 from nri_scope.recorder.formats import Format
@@ -21,6 +21,7 @@ from nri_scope.recorder.rebuild.choosing import choose
 from nri_scope.recorder.redaction import Redactor, Tally
 
 _ALL = Selection()
+_TEMPORARY = "set TMPDIR to another folder"
 
 
 def redact(
@@ -52,10 +53,16 @@ def preview(
     """
     try:
         with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
-            rebuild(source, Path(folder) / "r.db", change=redactor, on_progress=on_progress)
+            draft = Path(folder) / "r.db"
+            try:
+                rebuild(source, draft, change=redactor, on_progress=on_progress)
+            except RecordingError as error:
+                if error.path != str(draft):
+                    raise
+                raise UsageError(f"a temporary file: {error.problem}", _TEMPORARY) from error
     except OSError as error:
         raise UsageError(
-            f"no temporary file can be made: {in_words(error)}", "set TMPDIR to another folder"
+            f"a temporary file cannot be written: {in_words(error)}", _TEMPORARY
         ) from error
     return redactor.tally
 

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -56,32 +55,52 @@ def unpack(path: Path, folder: Path) -> Path:
 
     ``folder`` is private to us. What is written is readable for its owner alone, and as it was
     when the bundle was packed; whether it is a recording, whoever opens it finds out. Where
-    something is wrong, nothing is left. Raises RecordingError.
+    something is wrong, nothing is left. Raises RecordingError for the bundle's part, OSError for
+    the folder's.
     """
     target = folder / RECORDING
-    with opened(path) as bundle:
-        _check_others(bundle)
-        try:
-            descriptor = os.open(
-                target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-            )
-        except OSError as error:
-            raise _unwritable(path, error) from error
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                try:
-                    for piece in _checked(bundle, RECORDING):
-                        # What cannot be read is the bundle's fault, what cannot be written ours.
-                        _write(path, file, piece)
-                    _flush(path, file)
-                except BaseException:
-                    # Else closing would try to write the rest once more.
-                    file.raw.close()
-                    raise
-        except BaseException:
-            target.unlink(missing_ok=True)
-            raise
+    try:
+        with opened(path) as bundle:
+            _check_others(bundle)
+            with _new(target) as write:
+                for piece in _checked(bundle, RECORDING):
+                    write(piece)
+    except _Unwritable as error:
+        raise error.reason from error
     return target
+
+
+class _Unwritable(Exception):
+    """What could not be written, as opposed to what could not be read."""
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+@contextmanager
+def _new(target: Path) -> Iterator[Callable[[bytes], None]]:
+    """Writes a new file, which is gone again if the block fails. Raises `_Unwritable`."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(target, flags, 0o600)
+    except OSError as error:
+        raise _Unwritable(error) from error
+
+    def write(piece: bytes) -> None:
+        try:
+            while piece:
+                piece = piece[os.write(descriptor, piece) :]
+        except OSError as error:
+            raise _Unwritable(error) from error
+
+    try:
+        yield write
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -171,23 +190,3 @@ def _checked(bundle: Opened, name: str) -> Iterator[bytes]:
         yield piece
     if digest.hexdigest() != bundle.manifest.files[name].sha256:
         raise ManifestError(f"{name} is not the file that its manifest describes")
-
-
-def _write(path: Path, file: BinaryIO, piece: bytes) -> None:
-    try:
-        file.write(piece)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _flush(path: Path, file: BinaryIO) -> None:
-    try:
-        file.flush()
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> RecordingError:
-    room = "make room there, or set TMPDIR to a folder that has some"
-    hint = room if error.errno in (errno.ENOSPC, errno.EDQUOT) else "see its folder"
-    return RecordingError(path, f"it cannot be unpacked: {in_words(error)}", hint)
