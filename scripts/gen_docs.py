@@ -9,13 +9,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts import cli_reference, recording_format, tui_page
+from scripts import cli_reference, recording_format, redaction_page, tui_page
 
 DOCS = Path(__file__).parent.parent / "docs"
 
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_reference.render,
     "recording-format.md": recording_format.render,
+    "redaction.md": redaction_page.render,
     "tui.md": tui_page.render,
 }
 

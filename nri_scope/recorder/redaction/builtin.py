@@ -56,7 +56,7 @@ BUILT_IN = (
     ),
     BuiltIn(
         "host-names",
-        "host names with a dot in them and a known ending (`db.example.net`, `node1.corp`); those "
+        "host names with a dot in them and a known ending (`db.acme.com`, `node1.corp`); those "
         "of public registries and projects, `example.com` and names inside of the cluster "
         "(`.svc`, `.cluster.local`) stay",
     ),

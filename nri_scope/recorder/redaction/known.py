@@ -124,7 +124,8 @@ class Known:
             yield Original(value, self._tokens.of(value), rule, searchable)
 
     def _reach(self, value: str, strength: Strength) -> _Reach:
-        if value in MARK or value in HOST or value in MAIL:
+        if value in MARK or value in HOST or value in MAIL or _TOKEN.search(value):
+            # Parts of tokens, and what has been redacted in part: nothing that was there before.
             return _Reach.PLACE
         length = len(value)
         if strength is Strength.NAME:

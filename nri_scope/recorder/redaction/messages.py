@@ -44,9 +44,14 @@ def _removal(treat: Text) -> Text:
     """For keys that a leading dash marks as to be removed."""
 
     def treated(engine: Engine, text: str, place: str) -> str:
-        return (
-            "-" + treat(engine, text[1:], place) if text[:1] == "-" else treat(engine, text, place)
-        )
+        for _ in range(_ROUNDS):
+            before = text
+            text = treat(engine, text, place)
+            if text[:1] == "-":
+                text = "-" + treat(engine, text[1:], place)
+            if text == before:
+                break
+        return text
 
     return treated
 

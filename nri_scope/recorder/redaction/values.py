@@ -88,15 +88,21 @@ def variable(engine: Engine, entry: str, place: str) -> str:
         # No variable at all. Only a plain name is shown.
         return entry if _CONSTANT.fullmatch(entry) else variable_value(engine, "", entry, place)
     shown = variable_name(engine, name, place)
-    return f"{shown}={variable_value(engine, name, value, f'{place}.{shown}')}"
+    place = f"{place}.{shown}"
+    given = variable_value(engine, name, value, place)
+    if given == value and engine.known.replace(entry)[1] and engine.is_on("env-values"):
+        # All of NAME=value is somebody else's value, and was replaced there.
+        given = engine.put("env-values", value, Strength.PRIVATE, place)
+    return f"{shown}={given}"
 
 
 def variable_name(engine: Engine, name: str, place: str) -> str:
     """Names of variables stay, but for what is no name."""
-    name_ = engine.key(name, place)
-    if name_ != name or _ENV_NAME.fullmatch(name) or not name:
-        return name_
-    return variable_value(engine, "", name, place)
+    if not name or is_token(name):
+        return name
+    if not _ENV_NAME.fullmatch(name):
+        return variable_value(engine, "", name, place)
+    return engine.key(name, place)
 
 
 def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
