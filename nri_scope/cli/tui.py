@@ -161,12 +161,14 @@ def _fall_back(
     where: Filter | None,
 ) -> None:
     instead = f"log {file}" if file is not None else "record --print text"
-    _say(f"tui: {reason}; this is `{instead}` instead")
+    # What is recorded is not to depend on the terminal.
+    left_out = ", without --where" if where is not None and file is None else ""
+    _say(f"tui: {reason}; this is `{instead}` instead{left_out}")
     if file is not None:
         context.invoke(log.command, file=file, where=where)
     else:
         given = {option.name: context.params[option.name] for option in _OF_RECORD if option.name}
-        context.invoke(record.command, **given, where=where, print_format="text")
+        context.invoke(record.command, **given, where=None, print_format="text")
 
 
 def _show(file: Path, where: Filter | None, config: Config, theme: str | None) -> None:

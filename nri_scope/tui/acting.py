@@ -15,7 +15,6 @@ from nri_scope.tui.looking import Looker
 from nri_scope.tui.marking import Marker
 from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.keys import Keymap, Scope
-from nri_scope.tui.model.whom import container_of_event, pod_of_event
 from nri_scope.tui.narrowing import FILTER_GROUP, Narrower
 from nri_scope.tui.saving import Saver
 from nri_scope.tui.states import Work
@@ -222,11 +221,11 @@ class Acting(App[None], inherit_bindings=False):
 
     def action_narrow_container(self) -> None:
         """Only the container of the selected event."""
-        self.narrower.narrow_to_selected(container_of_event, "container")
+        self.narrower.narrow_to_container()
 
     def action_narrow_pod(self) -> None:
         """Only the pod of the selected event."""
-        self.narrower.narrow_to_selected(pod_of_event, "pod")
+        self.narrower.narrow_to_pod()
 
     # -- marks --------------------------------------------------------------------------------
 

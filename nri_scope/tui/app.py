@@ -117,6 +117,7 @@ class ScopeApp(Acting, inherit_bindings=False):
         self.looker = Looker(self, recorder)
         self.finder = Finder(self)
         self.marker = Marker(self)
+        self.context.also = self.marker.where
         self.narrower = Narrower(self)
         self.copier = Copier(self)
         self.jobs = Jobs(self)
@@ -185,6 +186,7 @@ class ScopeApp(Acting, inherit_bindings=False):
         }
         for name, board in self._boards.items():
             board.id = name
+            board.is_marked = self.marker.is_event_marked
         self._views = ContentSwitcher(
             Vertical(header, self.events, self.teller.nothing, id=EVENTS),
             *self._boards.values(),
@@ -198,6 +200,7 @@ class ScopeApp(Acting, inherit_bindings=False):
         self.events.focus()
         self.teller.show_facts()
         if self.context.where() is not None:
+            self.bar.remember(self.context.where_text)
             self.narrower.show()
         for number in _END_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, self.exit)
@@ -404,6 +407,8 @@ class ScopeApp(Acting, inherit_bindings=False):
     def marks_changed(self) -> None:
         """Draw what shows marks anew."""
         self.events.remark()
+        for board in self._boards.values():
+            board.body.changed()
         row = self.events.selected_row
         if self.detail is not None and row is not None and self.mode == EVENTS:
             self.detail.show(row, self.marker.comment_of(row))

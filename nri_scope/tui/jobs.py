@@ -43,7 +43,10 @@ class Jobs:
         return self._worker is not None and not self._worker.is_finished
 
     def begin(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Begin one that calls `run`, unless another is at work. What it raises is told."""
+        """Begin one that calls `run`, unless another is at work. What it raises is told.
+
+        What is done in the thread adds the file that it made to those of the app.
+        """
         if self.busy:
             key = self._app.keymap.first("stop")
             self._app.say(f"one thing at a time; {key} stops the other", problem=True)
@@ -56,12 +59,15 @@ class Jobs:
             self._worker.cancel()
 
     async def _do(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
+        made = len(self._app.made)
         try:
             await job()
         except NriScopeError as error:
             self._tell(str(error))
         except asyncio.CancelledError:
-            self._app.say("stopped: nothing was written")
+            late = [path.name for path in self._app.made[made:]]
+            was_written = f"too late to be stopped: ./{late[0]} was written" if late else ""
+            self._app.say(was_written or "stopped: nothing was written")
             raise
 
     def _tell(self, problem: str) -> None:
@@ -82,7 +88,9 @@ class Jobs:
         def progress(done: float) -> None:
             nonlocal part
             part = done
-            stop.check()
+            if done < 1:
+                # At the end there is something that would not be taken back.
+                stop.check()
 
         def in_thread() -> T:
             with Recording.open(self._app.path) as recording:

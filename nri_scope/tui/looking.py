@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, process_time
 from typing import TYPE_CHECKING, Protocol
 
 from nri_scope.errors import NriScopeError
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.1
 """Between two looks at the recording, which cost little where nothing came."""
+LONGEST_POLL_SECONDS = 0.5
+"""Between two looks where much comes, and drawing it takes more than `SHARE`."""
+SHARE = 0.15
+"""Of a processor, for looking and drawing: the rest of the node is there for other work."""
 BOARD_SECONDS = 0.5
 """Between two updates of another view than the list of events."""
 
@@ -61,8 +65,13 @@ class Looker:
         self._updated = 0.0
 
     async def _look_again(self) -> None:
+        worked = process_time()
         while True:
             await asyncio.sleep(POLL_SECONDS)
+            # What was drawn after the look before this one is counted, too.
+            before, worked = worked, process_time()
+            rest = (worked - before) / SHARE
+            await asyncio.sleep(min(rest, LONGEST_POLL_SECONDS) - POLL_SECONDS)
             await self.look()
 
     async def look(self) -> None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Event
+from nri_scope.recorder.model import Container, Event
 from nri_scope.tui.model.marks import MAX_MARKS, Marks
 from nri_scope.tui.model.rows import Row
+from nri_scope.tui.model.whom import container_of_event
+from nri_scope.tui.widgets.tree import Tree
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
@@ -40,6 +42,10 @@ class Marker:
     def is_marked(self, row: Row) -> bool:
         """Whether a row's event is marked."""
         return self.marks.of(row.event) is not None
+
+    def is_event_marked(self, event: Event) -> bool:
+        """Whether an event is marked."""
+        return self.marks.of(event) is not None
 
     def comment_of(self, row: Row | None) -> str:
         """What was written about a row's event."""
@@ -73,7 +79,9 @@ class Marker:
         self._start(text)
 
     def compare(self) -> None:
-        """Compare two marked events, or one and the selected."""
+        """Compare two marked events, or one and the selected; of more those of one container, or
+        one of each of two.
+        """
         self._app.run_worker(self._compare(), group=GROUP)
 
     def _selected(self) -> int | None:
@@ -105,11 +113,21 @@ class Marker:
             self._app.say(f"more than {MAX_MARKS:,} marks are not kept", problem=True)
             return
         self._app.marks_changed()
-        self._app.say(f"event {number} is {'marked' if marked else 'not marked any more'}")
+        which = f"event {number}{self._newest_of(number)}"
+        self._app.say(f"{which} is {'marked' if marked else 'not marked any more'}")
         async with self._saving:
             await asyncio.to_thread(self.marks.save)
         if not self._tell() and self.marks.notice:
             self._app.say(f"event {number}: marks are lost when you leave", problem=True)
+
+    def _newest_of(self, number: int) -> str:
+        """Why it is this event, where the cursor was on no event."""
+        current = self._app.current
+        if not isinstance(current, Tree) or current.node is None or current.node.event:
+            return ""
+        if current.selected_event_id != number:
+            return ""
+        return f", the newest of this {'container' if current.node.container else 'pod'},"
 
     def _tell(self) -> bool:
         """Say in full why marks are not kept, unless that was said before."""
@@ -119,9 +137,23 @@ class Marker:
             self._app.say(self.marks.notice, problem=True)
         return is_new
 
+    def _pair(self, marked: list[Event], about: Container | None) -> list[Event]:
+        """Of more than two those that are meant; all where nothing tells which."""
+        if len(marked) <= 2:
+            return marked
+        own = [event for event in marked if about is not None and event.container_id == about.id]
+        if len(own) == 2 and own[0].container_id:
+            return own
+        newest = {event.container_id: event for event in marked if event.container_id}
+        return list(newest.values()) if len(newest) == 2 else marked
+
     async def _compare(self) -> None:
         selected = self._app.current.selected_event_id
+        about: Container | None = None
         try:
+            if selected is not None:
+                at = selected
+                about = await self._app.store.run(lambda one: container_of_event(one, at))
             found = await self.marked()
             if len(found) == 1 and selected not in (None, found[0].id):
                 number = selected or 0
@@ -130,10 +162,12 @@ class Marker:
         except NriScopeError as error:
             self._app.show_trouble(error)
             return
+        found = self._pair(found, about)
         if len(found) != 2:
             key = self._app.keymap.first("mark")
             have = f"{len(found):,} events are marked" if len(found) > 2 else "too few are marked"
-            self._app.say(f"{have}: compare takes two; {key} marks and unmarks", problem=True)
+            what = "compare takes two events, or those of two containers"
+            self._app.say(f"{have}: {what}; {key} marks and unmarks", problem=True)
             return
         # With the differ, which takes long to import: not before the first screen.
         from nri_scope.tui.widgets.compare import CompareScreen

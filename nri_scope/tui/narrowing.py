@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import FilterError, NriScopeError
@@ -10,12 +11,16 @@ from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.tui import taking
 from nri_scope.tui.model.filtering import VIEWS, narrowed
 from nri_scope.tui.model.view import View
+from nri_scope.tui.model.whom import container_of_event, pod_of_event
+from nri_scope.tui.widgets.board import Board
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
 
 FILTER_GROUP = "filter"
 _GROUP = "narrow"
+_TELL_SECONDS = 0.1
+"""Between two times that the matches found so far are drawn."""
 
 
 class Narrower:
@@ -53,7 +58,6 @@ class Narrower:
     def only_marked(self) -> None:
         """Only marked events, or all again."""
         self._app.marker.only = not self._app.marker.only
-        self._app.show_mode("events")
         self.show()
 
     def narrow(self, what: Pod | Container) -> None:
@@ -76,13 +80,31 @@ class Narrower:
         else:
             self._app.say("there is nothing to go back to")
 
-    def narrow_to_selected(self, find: taking.Find, kind: str) -> None:
-        """Only what ``find`` says that the selected event is about; ``kind`` is the word for it."""
-        number = self._app.current.selected_event_id
-        if number is None:
-            self._app.say("no event is selected", problem=True)
-            return
-        self._app.run_worker(self._narrow_to(number, find, kind), group=_GROUP, exclusive=True)
+    def narrow_to_container(self) -> None:
+        """Only the container of what is selected."""
+        match self._app.current:
+            case Board(selected=Container() as container):
+                self.narrow(container)
+            case Board(selected=Pod()):
+                self._say_none(f"this is a pod; {self._key('narrow_pod')} narrows to it")
+            case Board():
+                self._say_none("there is no container here")
+            case _:
+                self._narrow_to_that_of_event(container_of_event)
+
+    def narrow_to_pod(self) -> None:
+        """Only the pod of what is selected."""
+        match self._app.current:
+            case Board(selected=Pod() as pod):
+                self.narrow(pod)
+            case Board(selected=Container(pod=Pod() as pod)):
+                self.narrow(pod)
+            case Board(selected=Container()):
+                self._say_none("nobody told the pod of this container")
+            case Board():
+                self._say_none("there is no pod here")
+            case _:
+                self._narrow_to_that_of_event(pod_of_event)
 
     def go_to_same(self, *, forwards: bool) -> None:
         """To the next or previous event of the selected one's container."""
@@ -99,18 +121,23 @@ class Narrower:
         self._turn += 1
         self._app.status.hush()
         context = self._app.context
-        everything = context.where() is None and context.about is None
         # It says so at once: that nothing was found yet must not look like "no match".
-        self._app.work_on(part=None if everything and not self._app.marker.only else 0.0)
+        self._app.work_on(part=0.0 if context.is_narrowed else None)
         work = self._look_through(self._turn)
         self._app.run_worker(work, group=FILTER_GROUP, exclusive=True)
 
     async def _look_through(self, turn: int) -> None:
         app = self._app
         shown: View | None = None
+        told = 0.0
 
         def progress(view: View, part: float) -> None:
-            nonlocal shown
+            nonlocal shown, told
+            now = monotonic()
+            if view is shown and now - told < _TELL_SECONDS and part < 1:
+                # Drawing takes time from the thread that looks through the recording.
+                return
+            told = now
             app.work_on(part=part)
             if view is shown:
                 app.events.grow()
@@ -118,7 +145,7 @@ class Narrower:
                 shown = view
                 app.events.show(view)
 
-        where, about = app.marker.where(app.context.where()), app.context.about
+        where, about = app.context.shown(), app.context.about
         try:
             app.events.show(await app.store.view(where, progress, about=about))
         except NriScopeError as error:
@@ -128,16 +155,33 @@ class Narrower:
                 app.work_on(part=None)
         await app.update_board()
 
-    async def _narrow_to(self, number: int, find: taking.Find, kind: str) -> None:
+    def _narrow_to_that_of_event(self, find: taking.Find) -> None:
+        number = self._app.current.selected_event_id
+        if number is None:
+            self._say_none("this row is no event, and about no pod or container")
+            return
+        self._app.run_worker(self._narrow_to(number, find), group=_GROUP, exclusive=True)
+
+    async def _narrow_to(self, number: int, find: taking.Find) -> None:
         try:
             found = await self._app.store.run(lambda recording: find(recording, number))
+            pod = found or await self._app.store.run(lambda one: pod_of_event(one, number))
         except NriScopeError as error:
             self._app.show_trouble(error)
             return
-        if found is None:
-            self._app.say(f"this event is about no {kind}", problem=True)
-        else:
+        if found is not None:
             self.narrow(found)
+        elif pod is not None:
+            key = self._key("narrow_pod")
+            self._say_none(f"this event is about a pod as a whole; {key} narrows to it")
+        else:
+            self._say_none("this event is about no pod or container")
+
+    def _say_none(self, words: str) -> None:
+        self._app.say(words, problem=True)
+
+    def _key(self, action: str) -> str:
+        return self._app.keymap.first(action)
 
     async def _go_to_same(self, event: Event, forwards: bool) -> None:
         try:

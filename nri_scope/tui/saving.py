@@ -42,10 +42,11 @@ class Saver:
         def work(recording: Recording, progress: Progress) -> Rebuilt:
             from nri_scope.recorder.rebuild import rebuild
 
-            return rebuild(recording, path, shown.selection, on_progress=progress)
+            made = rebuild(recording, path, shown.selection, on_progress=progress)
+            app.made.append(path)
+            return made
 
         made = await app.jobs.run(f"saving {shown.words}", work)
-        app.made.append(made.path)
         app.say(saved_words(shown.words, made), problem=bool(made.damage))
 
     def export_bundle(self) -> None:
@@ -63,10 +64,10 @@ class Saver:
 
             redactor = redactor_for(recording, Rules.DEFAULT)
             made = export(recording, path, shown.selection, redactor=redactor, on_progress=progress)
+            app.made.append(path)
             return made.bundles[0]
 
         made = await app.jobs.run(f"exporting {shown.words}", work)
-        app.made.append(made.path)
         app.say(f"exported ./{made.path.name}", problem=bool(made.manifest.damage))
         await app.push_screen(ReadingScreen("bundle", exported_lines(made), wrap=True))
 

@@ -30,7 +30,7 @@ def test_live_without_a_terminal_is_record(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     result = subprocess.run(
-        [NRI_SCOPE, "tui", "--live", "--socket", tmp_path / "no.sock"],
+        [NRI_SCOPE, "tui", "--live", "--socket", tmp_path / "no.sock", "--where", "ns:a"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -38,7 +38,7 @@ def test_live_without_a_terminal_is_record(
         check=False,
     )
     assert result.returncode == 2
-    assert "this is `record --print text` instead" in result.stderr
+    assert "this is `record --print text` instead, without --where" in result.stderr
     assert "no.sock" in result.stderr and not list(tmp_path.iterdir())
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nri_scope.recorder.filter import parse
 from nri_scope.tui import taking
 from nri_scope.tui.model.actions import DEFAULT
 from nri_scope.tui.model.listing import State
@@ -181,6 +182,39 @@ async def test_one_container_or_pod_alone_and_back() -> None:
         await screen.press("I")
         await screen.shows("pod shop/web", "sidecar")
         await screen.hides("jobs/batch")
+
+
+async def test_what_is_no_container_is_said_to_be_none() -> None:
+    async with showing(size=(100, 30)) as screen:
+        await screen.shows("1 of 34")
+        await screen.press("i")
+        await screen.shows("this row is no event, and about no pod or container")
+        for event, words in (
+            (1, "this event is about no pod or container"),
+            (3, "this event is about a pod as a whole; I narrows to it"),
+        ):
+            await screen.until(lambda event=event: screen.app.events.go_to_event(event))  # type: ignore[misc]
+            await screen.press("i")
+            await screen.shows(words)
+        await screen.press("2")
+        await screen.shows("▸ app")
+        await screen.press("home", "i")
+        await screen.shows("this is a pod; I narrows to it")
+        await screen.press("I")
+        await screen.shows("> pod ")
+        await screen.press("x", "4")
+        await screen.shows("[4 Plugins]", "00-nri-scope")
+        await screen.press("i")
+        await screen.shows("there is no container here")
+
+
+async def test_a_filter_to_begin_with_can_be_left_and_comes_back() -> None:
+    async with showing(where=parse("ns:jobs")) as screen:
+        await screen.shows("matches: ns:jobs")
+        await screen.press("backspace")
+        await screen.shows("of 34")
+        await screen.press("f", "up", "enter")
+        await screen.shows("matches: ns:jobs")
 
 
 async def test_next_and_previous_event_of_the_same_container() -> None:

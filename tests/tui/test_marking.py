@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.recorder.model import Container
 from nri_scope.recorder.reader import Recording
+from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.compare import CompareScreen
 from tests.tui.hostile import HUGE_NAME, NAMES, assert_harmless, hostile_recording
 from tests.tui.screen import RECORDING, Shown, showing
@@ -87,12 +89,63 @@ async def test_two_marked_events_are_compared(path: Path) -> None:
         await screen.shows("A  #5 CreateContainer", "B  #14 PostUpdateContainer", "3 differences")
         await screen.press("escape")
         await screen.until(lambda: not isinstance(screen.app.screen, CompareScreen))
-        for event in (9, 12):
+        for event in (9, 15):
             await _go_to(screen, event)
             await screen.press("m")
             await screen.shows(f"event {event} is marked")
         await screen.press("d")
         await screen.shows("3 events are marked: compare takes two")
+        # Of three, those of the container that is selected.
+        await screen.press("m")
+        await _go_to(screen, 12)
+        await screen.press("m")
+        await screen.shows("event 12 is marked")
+        await screen.press("d")
+        await screen.shows("A  #9 CreateContainer", "B  #12 PostStartContainer")
+
+
+async def test_two_containers_of_the_tree_are_compared(path: Path) -> None:
+    async with showing(path, size=(120, 40)) as screen:
+        await screen.press("2")
+        await screen.shows("▸ app", "▸ sidecar")
+        for name in ("app", "sidecar"):
+            await screen.press("/")
+            await screen.type(name)
+            await screen.press("enter")
+            await screen.until(lambda name=name: _container(screen) == name)  # type: ignore[misc]
+            await screen.press("m")
+            await screen.shows(", the newest of this container, is marked")
+            await screen.press("x")
+        await screen.press("d")
+        await screen.shows("A  #23 RemoveContainer shop/web/sidecar", "B  #26 RemoveContainer")
+        await screen.press("escape")
+        await screen.press("right")
+        await screen.until(lambda: screen.line("* 22:17:22.011"))
+
+
+def _container(screen: Shown) -> str:
+    current = screen.app.current
+    selected = current.selected if isinstance(current, Board) else None
+    return selected.name if isinstance(selected, Container) else ""
+
+
+async def test_only_marked_events_narrow_every_view(path: Path) -> None:
+    async with showing(path, size=(120, 40)) as screen:
+        await _go_to(screen, 15)
+        await screen.press("m")
+        await screen.shows("event 15 is marked")
+        await screen.press("2")
+        await screen.shows("shop/web", "▸ app", "▸ job")
+        await screen.press("*")
+        await screen.hides("▸ app")
+        await screen.shows("▸ job", "1 match: marked")
+        await screen.press("3")
+        await screen.shows("jobs/batch")
+        await screen.hides("shop/web")
+        await screen.press("4")
+        await screen.shows("counts the whole recording, whatever it is narrowed to")
+        await screen.press("3", "*")
+        await screen.shows("shop/web")
 
 
 async def test_marks_that_cannot_be_kept_are_said_to_be_lost(path: Path) -> None:

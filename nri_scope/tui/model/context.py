@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from nri_scope.recorder.display import SHORT_ID
@@ -30,7 +31,11 @@ class Context:
     def __init__(self, where: Filter | None = None) -> None:
         """``where``: the filter to begin with."""
         self._place = _Place(where.text if where is not None else "", where, None)
-        self._before: list[_Place] = []
+        # What it begins with can be left like anything else.
+        self._before = [_Place("", None, None)] if where is not None else []
+        self.also: Callable[[Filter | None], Filter | None] = lambda where: where
+        """Makes the filter of what is shown out of what was asked for: where only marked events
+        are shown, they are chosen here."""
 
     @property
     def where_text(self) -> str:
@@ -75,6 +80,15 @@ class Context:
     def where(self) -> Filter | None:
         """The filter alone, for `Store.view` together with ``about``; None for no filter."""
         return self._place.where
+
+    def shown(self) -> Filter | None:
+        """What events have to pass to be shown, whatever asks for it; None: all are."""
+        return self.also(self._place.where)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether something is not shown."""
+        return self.about is not None or self.shown() is not None
 
     def filter(self) -> Filter | None:
         """Both in one filter: what ``log --where`` takes; None where nothing is narrowed."""

@@ -36,11 +36,18 @@ def life_of(census: Census, node: Node) -> Life:
 
 
 def node_line(
-    node: Node, subject: Subject, life: Life, opened: bool | None, grid: Grid, now_ns: int
+    node: Node,
+    subject: Subject,
+    life: Life,
+    opened: bool | None,
+    grid: Grid,
+    now_ns: int,
+    *,
+    marked: bool = False,
 ) -> Line:
     """A line of the tree. ``opened``: whether it is unfolded; None for what cannot be."""
     if node.level is Level.EVENT:
-        return _event_line(subject.event, grid)
+        return _event_line(subject.event, grid, marked=marked)
     if node.pod == NO_POD and node.level is Level.POD:
         # Nothing is known of it but that containers name none.
         return grid.line([Part(f"{_OPEN[opened]}{subject.name}"), *[Part("")] * 5])
@@ -72,13 +79,13 @@ def node_words(node: Node, subject: Subject, life: Life, now_ns: int) -> Line:
     return tuple(parts)
 
 
-def _event_line(event: Event | None, grid: Grid) -> Line:
+def _event_line(event: Event | None, grid: Grid, *, marked: bool) -> Line:
     if event is None:
         return grid.line([Part("    (removed meanwhile)", Style.DIM), *[Part("")] * 5])
     ok = event.status == Status.OK
     return grid.line(
         (
-            Part(f"    {clock(event.at_ns)} {event.event}"),
+            Part(f"  {'*' if marked else ' '} {clock(event.at_ns)} {event.event}"),
             Part(event.status, Style.PLAIN if ok else Style.BAD),
             Part(duration(event.took_ns)),
             Part(""),

@@ -17,6 +17,7 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
+from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.tui.model.census import Census
 from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.grid import cut
@@ -116,6 +117,8 @@ class Board(Widget, can_focus=False):
         self.head = Lines((), classes="board--head")
         self.head.can_focus = False
         self.body = self.make_body()
+        self.is_marked: Callable[[Event], bool] = lambda event: False
+        """Which events have a mark."""
         self.foot = Lines((), classes="board--foot")
         self.foot.can_focus = False
         self._wanted = False
@@ -152,6 +155,11 @@ class Board(Widget, can_focus=False):
     def words(self) -> Sequence[Line]:
         """About the line under the cursor."""
         return ()
+
+    @property
+    def selected(self) -> Pod | Container | None:
+        """The pod or container that the line under the cursor stands for, or is part of."""
+        return None
 
     @property
     def selected_event_id(self) -> int | None:

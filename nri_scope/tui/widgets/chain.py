@@ -130,7 +130,7 @@ class Chain(Board):
         place = self.place
         if place is None:
             return ()
-        narrowed = self.context.where_text or self.context.about is not None
+        narrowed = self.context.is_narrowed
         note = "counts the whole recording, whatever it is narrowed to" if narrowed else ""
         return line(place_words(place)), line(note)
 

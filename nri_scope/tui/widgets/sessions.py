@@ -118,7 +118,7 @@ class Sessions(Board):
 
     def words(self) -> Sequence[Line]:
         """What a line has no room for."""
-        narrowed = self.context.where_text or self.context.about is not None
+        narrowed = self.context.is_narrowed
         note = line("shows the whole recording, whatever it is narrowed to") if narrowed else ()
         match self.entry:
             case Connection() as entry:

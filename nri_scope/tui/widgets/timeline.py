@@ -14,6 +14,7 @@ from textual.binding import BindingType
 from textual.cache import LRUCache
 
 from nri_scope.errors import NriScopeError
+from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod
 from nri_scope.tui.bindings import bindings
 from nri_scope.tui.model.census import Census
@@ -135,7 +136,7 @@ class Timeline(Board):
         self._lanes = self._known = Lanes()
         """Those that are drawn, and those that will be once it is known which are in the window."""
         self._chosen = Chosen()
-        self._shown_for: tuple[str, Pod | Container | None] | None = None
+        self._shown_for: tuple[Filter | None, Pod | Container | None] | None = None
         self._again_at = 0.0
         self._is_whole = True
         self._blind: tuple[Interval, ...] = ()
@@ -151,12 +152,13 @@ class Timeline(Board):
 
     async def work(self) -> None:
         """Read events that are new, then what of it is to be seen."""
-        key = (self.context.where_text, self.context.about)
+        where = self.context.shown()
+        key = (where, self.context.about)
         census = census_of(self.store)
         anew = census is not self.census or key != self._shown_for
         if anew:
             self.census, self._shown_for = census, key
-            self._chosen = Chosen(self.context.where(), self.context.about)
+            self._chosen = Chosen(where, self.context.about)
             self._is_whole = True
         gaps = await self.store.run(lambda recording: recording.gaps())
         self._blind = unobserved(self.store.sessions, gaps)
@@ -219,8 +221,9 @@ class Timeline(Board):
         if len(self._known):
             key = self.keymap.first("zoom_all")
             words = f"nothing was there at this time; {key} shows the whole time"
-        elif self.context.where_text:
-            words = "the filter matched no event of a pod or container"
+        elif self.context.shown() is not None:
+            what = "the filter matched no" if self.context.where_text else "no marked"
+            words = f"{what} event of a pod or container"
         elif not self.store.facts.growing:
             words = "nothing in this recording is about a pod or container"
         if self.body.empty != words:

@@ -84,7 +84,7 @@ class Tree(Board):
         self.census: Census = census_of(self.store)
         self.outline = Outline()
         self._chosen = Chosen()
-        self._shown_for: tuple[str, Pod | Container | None] | None = None
+        self._shown_for: tuple[Filter | None, Pod | Container | None] | None = None
         self._subjects: LRUCache[Node, Subject] = LRUCache(_KEPT)
         self._fresh: set[Node] = set()
         """The lines whose names were read since the recording grew."""
@@ -99,12 +99,13 @@ class Tree(Board):
 
     async def work(self) -> None:
         """Read events that are new, then what of it is to be seen."""
-        key = (self.context.where_text, self.context.about)
+        where = self.context.shown()
+        key = (where, self.context.about)
         census = census_of(self.store)
         anew = census is not self.census or key != self._shown_for
         if anew:
             self.census, self._shown_for = census, key
-            self._chosen = Chosen(self.context.where(), self.context.about)
+            self._chosen = Chosen(where, self.context.about)
         more = True
         while more:
             more = await self.store.run(census.step)
@@ -170,8 +171,9 @@ class Tree(Board):
 
     def _say_empty(self) -> None:
         words = "no pod or container yet: they appear with the first event that is about one"
-        if self.context.where_text:
-            words = "the filter matched no event of a pod or container"
+        if self.context.shown() is not None:
+            what = "the filter matched no" if self.context.where_text else "no marked"
+            words = f"{what} event of a pod or container"
         elif not self.store.facts.growing:
             words = "nothing in this recording is about a pod or container"
         if self.body.empty != words:
@@ -191,7 +193,8 @@ class Tree(Board):
             return None
         opened = self.outline.is_open(node) if node.level is not Level.EVENT else None
         life = life_of(self.census, node)
-        return node_line(node, subject, life, opened, self._grid, self.now_ns)
+        marked = subject.event is not None and self.is_marked(subject.event)
+        return node_line(node, subject, life, opened, self._grid, self.now_ns, marked=marked)
 
     def resized(self) -> None:
         """Other columns."""
