@@ -110,7 +110,8 @@ sixteenth.
 A part of a recording is a recording that was made from another one. Events, sessions, gaps and \
 notes keep their numbers, events their places in sessions, and all their times. It has the events \
 that were chosen and, as their context, all that happened to the same pods and containers before: \
-of none of them anything is missing up to its last chosen event. Of Configure and Synchronize it \
+of none of them anything is missing up to its last chosen event \
+(of what `shrink` makes, only how they began is there). Of Configure and Synchronize it \
 has every event of its sessions, and of `state` what is about its own pods and containers. \
 Sessions that saw nothing of all this are not in it.
 

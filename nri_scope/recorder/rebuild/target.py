@@ -29,9 +29,8 @@ def new_file(path: Path) -> Iterator[sqlite3.Connection]:
     block; whatever is raised there, nothing is left behind.
     """
     with _as_recording_errors(path):
-        if os.path.lexists(path):
-            raise RecordingError(path, _TAKEN, _OTHER_NAME)
-        temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
+        _check_place(path)
+        temporary = path.with_name(f".nri-scope-{secrets.token_hex(8)}.part")
         # Made here for its mode, which SQLite then keeps.
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -49,6 +48,17 @@ def new_file(path: Path) -> Iterator[sqlite3.Connection]:
             os.close(descriptor)
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
+
+
+def _check_place(path: Path) -> None:
+    if os.path.lexists(path):
+        raise RecordingError(path, _TAKEN, _OTHER_NAME)
+    for suffix in ("-wal", "-journal"):
+        # Of a file that was deleted or moved. SQLite would take it for the new one's.
+        left = path.with_name(f"{path.name}{suffix}")
+        if os.path.lexists(left):
+            problem = f"{left.name} of another file is beside it; nothing was written"
+            raise RecordingError(path, problem, f"{_OTHER_NAME}, or delete that")
 
 
 def _connect(path: Path) -> sqlite3.Connection:

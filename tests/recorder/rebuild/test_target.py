@@ -74,6 +74,22 @@ def test_nor_over_what_comes_meanwhile(whole: Recording, tmp_path: Path) -> None
     assert _files(tmp_path) == ["new.db", "whole.db"]
 
 
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_what_another_file_left_is_not_taken_for_its_own(
+    suffix: str, whole: Recording, tmp_path: Path
+) -> None:
+    (tmp_path / f"new.db{suffix}").write_bytes(b"of a recording that was deleted")
+    with pytest.raises(RecordingError, match=f"new.db{suffix} of another file is beside it"):
+        rebuild(whole, tmp_path / "new.db")
+
+
+def test_a_long_name_is_no_matter(whole: Recording, tmp_path: Path) -> None:
+    output = tmp_path / f"{'ü' * 126}.db"
+    assert rebuild(whole, output).path == output
+    with pytest.raises(RecordingError, match="file name too long; choose a shorter one"):
+        rebuild(whole, tmp_path / f"{'ü' * 127}.db")
+
+
 def test_a_folder_that_is_not_there_is_named(whole: Recording, tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"no such folder: .*/none; make it first"):
         rebuild(whole, tmp_path / "none" / "new.db")

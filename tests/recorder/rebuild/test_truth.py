@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import shutil
+import sqlite3
 import tempfile
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -75,6 +78,25 @@ def test_no_round_of_a_part_tells_anything_else(
 def test_nor_does_one_that_is_chosen_by_words(where: str, captures: dict[str, Path]) -> None:
     for name in NAMES[1:3]:
         assert check_rounds(captures[name], Selection(where=parse(where))) > 2
+
+
+@pytest.mark.parametrize("name", NAMES[2:])
+def test_a_recording_from_before_effects_were_kept_is_looked_through(
+    name: str, captures: dict[str, Path], tmp_path: Path
+) -> None:
+    old = tmp_path / "old.db"
+    shutil.copy(captures[name], old)
+    with closing(sqlite3.connect(old)) as connection:
+        connection.execute("DROP TABLE effect")
+        connection.commit()
+    chosen = Selection(where=parse("container:sidecar"))
+    assert check_rounds(old, chosen) > 3
+    for number, original in enumerate((old, captures[name])):
+        with Recording.open(original) as whole:
+            rebuild(whole, tmp_path / f"{number}.db", chosen)
+    assert (tmp_path / "0.db").read_bytes() == (tmp_path / "1.db").read_bytes()
+    with Recording.open(tmp_path / "0.db") as part:
+        assert part.rows("SELECT count(*) FROM effect")[0][0] > 0
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -18,6 +18,7 @@ from nri_scope.report import wording
 from nri_scope.tui.model import summary
 from nri_scope.tui.model.between import GapHere
 from nri_scope.tui.model.facts import facts_of
+from nri_scope.tui.model.order import Key
 from nri_scope.tui.model.reading import look
 from nri_scope.tui.model.rows import between_text
 from nri_scope.tui.model.sessions import gap_words
@@ -62,7 +63,7 @@ def test_numbers_keep_it_apart(part: Recording) -> None:
 
 
 def test_screens_and_reports_tell_it(part: Recording, gap: Gap) -> None:
-    row = between_text(GapHere((0, 0, 0, 0), gap))
+    row = between_text(GapHere(Key(1, 0), gap))
     assert row.endswith("events that are not in this part of a recording: 7")
     assert "were recorded, and are not in it: 7" in gap_words(gap)
     assert wording.lost(gap) == "none; 7 left out"
