@@ -22,7 +22,6 @@ from nri_scope.replay.golden import Golden
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job
 from nri_scope.replay.shrink import (
-    AgainstGolden,
     Failure,
     Limits,
     Place,
@@ -161,13 +160,17 @@ def _write(
     of_test = [] if place is None else [place.recording]
     first, *others = of_test if to.recording is None else [to.recording, *of_test]
     if place is not None:
-        write_test(place, wanted.job, check, faults=to.faults, has_golden=bool(wanted.golden))
+        _make(place.folder)
     rebuilt = shrinking.write(shrunk, first)
     for path in others:
         shrinking.write(shrunk, path)
     replayed, checks = shrinking.replay(first)
-    if place is not None and shrunk.against is not None:
-        _write_golden(place, shrunk.against, shrunk, replayed)
+    if place is not None:
+        if shrunk.against is not None:
+            _make(place.golden.parent)
+            golden_of(shrunk.against, check, replayed).save(place.golden)
+        # What makes it a test comes last.
+        write_test(place, wanted.job, check, faults=to.faults, has_golden=bool(wanted.golden))
     output.line(safe(check.text))
     output.line(
         f"{_count(shrunk.before, 'event')} → {shrunk.after:,}, of {_count(rebuilt.pods, 'pod')} and"
@@ -184,13 +187,14 @@ def _write(
         output.line(f"wrote {safe(str(place.test))}")
 
 
-def _write_golden(place: Place, against: AgainstGolden, shrunk: Shrunk, replayed: Replayed) -> None:
+def _make(folder: Path) -> None:
     try:
-        place.golden.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         words = (error.strerror or str(error)).lower()
-        raise UsageError(f"{place.golden.parent}: cannot be made: {words}") from error
-    golden_of(against, shrunk.failure.check, replayed).save(place.golden)
+        raise UsageError(
+            f"{folder}: cannot be made: {words}", "name another folder after --pytest"
+        ) from error
 
 
 def _count(count: int, what: str) -> str:

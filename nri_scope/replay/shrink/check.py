@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from nri_scope.replay.model import Reply, Verdict
-from nri_scope.replay.result import PlayedEvent, Replayed
+from nri_scope.replay.result import FAILURES_KEPT, PlayedEvent, Replayed
 from nri_scope.replay.story import Audience
 
 KEPT = 1_000
@@ -48,8 +48,9 @@ class Failing(Audience):
             if reply.verdict is Verdict.OK:
                 continue
             text = f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}"
-            # What has no name of its own below.
-            self._texts.add(text)
+            if len(self._texts) < FAILURES_KEPT:
+                # The tally has them too, beside others.
+                self._texts.add(text)
             self._add(_of_reply(reply, text))
 
     def checks(self, replayed: Replayed) -> list[Check]:

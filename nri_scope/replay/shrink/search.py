@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 
 from nri_scope.errors import RecordingError, UsageError
@@ -48,7 +50,7 @@ class Search:
         self._session = session
         self._folder = folder
         self._shows = shows
-        self._known: dict[frozenset[int], bool] = {}
+        self._known: dict[bytes, bool] = {}
         self._written = 0
         with Recording.open(source) as recording:
             self.events = events_of(recording, session)
@@ -86,8 +88,11 @@ class Search:
     def _try(self, units: Sequence[Unit]) -> bool:
         """Whether these events show it, and are fewer than ever. They become `best` if so."""
         wanted = self.best.intersection(number for unit in units for number in unit)
-        if not wanted or wanted in self._known:
-            return bool(wanted) and self._known[wanted]
+        if not wanted:
+            return False
+        known = self._known.get(_digest(wanted))
+        if known is not None:
+            return known
         self._written += 1
         path = self._folder / f"{self._written}.nriscope.db"
         try:
@@ -98,7 +103,7 @@ class Search:
         finally:
             if path != self._smallest:
                 path.unlink(missing_ok=True)
-        self._known[wanted] = found
+        self._known[_digest(wanted)] = found
         return found
 
     def _judge(self, path: Path, wanted: Iterable[int]) -> bool:
@@ -111,13 +116,18 @@ class Search:
             # It tells of less than it did, and is there in any case.
             there -= self._states
         whole = frozenset(there)
-        if len(whole) >= len(self.best) or self._known.get(whole) is False:
+        if len(whole) >= len(self.best) or self._known.get(_digest(whole)) is False:
             return False
         shown = self._shows(path)
-        self._known[whole] = shown
+        self._known[_digest(whole)] = shown
         if shown:
             before, self._smallest = self._smallest, path
             self.best = whole
             if before.parent == self._folder:
                 before.unlink(missing_ok=True)
         return shown
+
+
+def _digest(numbers: Iterable[int]) -> bytes:
+    """Stands for a set that may have a million numbers, of which hundreds are to be kept."""
+    return blake2b(array("q", sorted(numbers)).tobytes(), digest_size=16).digest()

@@ -83,7 +83,8 @@ def write_test(
     try:
         place.folder.mkdir(parents=True, exist_ok=True)
         for index, config in job.casting.configs.items():
-            place.config(index).write_text(config, encoding="utf-8")
+            with place.config(index).open("x", encoding="utf-8") as file:
+                file.write(config)
         with place.test.open("x", encoding="utf-8") as file:
             file.write("\n".join([*_head(check), *_body(place, job, faults), last, ""]))
     except OSError as error:
@@ -147,7 +148,10 @@ def _body(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
     for plugin in sorted(job.casting.plugins, key=lambda one: one.index):
         argv = plugin.argv if isinstance(plugin, Command) else ()
         yield f"    {_text(plugin.id)}: ["
-        yield from (f"        {_word(word, place.folder)}," for word in argv)
+        for at, word in enumerate(argv):
+            # A program without a slash is looked for in PATH.
+            is_path = "/" in word or (at > 0 and "." in word)
+            yield f"        {_word(word, place.folder) if is_path else _text(word)},"
         yield "    ],"
     yield "}"
     yield ""
@@ -190,8 +194,7 @@ def _mapping(items: Iterable[tuple[str, str]]) -> str:
 
 def _word(word: str, folder: Path) -> str:
     """A word of a command, which names files from here as the test has to find them."""
-    is_file = ("/" in word or "." in word) and os.path.lexists(word)
-    if Path(word).is_absolute() or not is_file:
+    if Path(word).is_absolute() or not os.path.lexists(word):
         return _text(word)
     return f"str(HERE / {_text(os.path.relpath(word, folder))})"
 

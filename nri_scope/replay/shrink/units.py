@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be left out of a recording together: whole pods, whole containers, single events."""
+"""What can be left out of a recording together: pods, containers, kinds of events, single ones."""
 
 from __future__ import annotations
 
@@ -47,17 +47,23 @@ def containers(events: Iterable[Numbered]) -> list[Unit]:
     return _grouped((one for one in events if one.container_id), lambda event: event.container_id)
 
 
+def kinds(events: Iterable[Numbered]) -> list[Unit]:
+    """All starts, all updates, …: most plugins do not care for most of them."""
+    return _grouped(events, lambda event: event.event)
+
+
 def singly(events: Iterable[Numbered]) -> list[Unit]:
-    """Each event, the last one first in no case: order is theirs."""
+    """Each event."""
     return _grouped(events, lambda event: None)
 
 
 STAGES: Sequence[tuple[str, Callable[[Iterable[Numbered]], list[Unit]]]] = (
     ("pods", pods),
     ("containers", containers),
+    ("kinds of events", kinds),
     ("events", singly),
 )
-"""In this order: each makes the next one's work less."""
+"""In this order: each leaves less to the next one."""
 
 
 def _grouped(events: Iterable[Numbered], key: Callable[[Numbered], str | None]) -> list[Unit]:
