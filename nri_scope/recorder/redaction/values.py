@@ -32,6 +32,7 @@ _ENV_NAME = re.compile(r"-?[A-Za-z_][A-Za-z0-9_.-]{0,200}")
 _CONSTANT = re.compile(r"[A-Z_][A-Z0-9_]{0,60}")
 # tcp://10.0.0.1:443, [::1]:80, 10.0.0.0/16
 _ENDPOINT = re.compile(r"(?:[a-z]{2,5}://)?\[?([0-9A-Fa-f.:]+?)\]?(?::[0-9]{1,5})?(?:/[0-9]{1,3})?")
+_ID = re.compile(r"[0-9a-f-]{8,128}")
 _REFERENCE = re.compile(r"\$\([A-Za-z0-9_.-]+\)|\$\{[^}\s]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
 _OPTION = re.compile(r"(--?[A-Za-z][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
@@ -273,10 +274,10 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
 
 def identity(engine: Engine, value: str, place: str) -> str:
     """An id. It stays, unless it is none."""
-    if len(value) <= 256 and value.isascii() and value.replace("-", "").replace("_", "").isalnum():
+    if _ID.fullmatch(value):
         # What identifies pods holds their names where nobody gave them a UID.
         return engine.known.replace(value)[0] if _renames(engine) else value
-    return engine.text(value, place)
+    return engine.key(value, place)
 
 
 def name(engine: Engine, kind: Kind, value: str, place: str) -> str:
