@@ -19,6 +19,8 @@ _LONG = 300
 """Bytes from which on a value is looked for by itself, as a pattern of it would be large."""
 _MIN_PACKED = 10
 """Characters of base64 that do not stand somewhere by chance."""
+_MIN_HEX = 6
+"""Bytes that hexadecimal ids do not have by chance."""
 
 
 class Found(NamedTuple):
@@ -29,7 +31,7 @@ class Found(NamedTuple):
 
 
 class Needles:
-    """Looks for originals: as they are, in JSON, in a URL, and in base64 at any offset."""
+    """Looks for originals: as they are, in JSON, in a URL, in hexadecimal, in base64."""
 
     def __init__(self, originals: Iterable[Original]) -> None:
         self._of: dict[bytes, Original] = {}
@@ -97,6 +99,8 @@ def forms(value: str) -> set[bytes]:
     for ascii_only in (True, False):
         found.add(json.dumps(value, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "surrogatepass"))
     found |= {quote(plain, safe="").encode(), quote(plain).encode(), quote_plus(plain).encode()}
+    if len(plain) >= _MIN_HEX:
+        found |= {plain.hex().encode(), plain.hex().upper().encode()}
     for offset in range(3):
         packed = _within_base64(plain, offset)
         if len(packed) >= _MIN_PACKED:

@@ -33,6 +33,7 @@ def test_a_value_is_found_in_any_form(
         "json in UTF-8": json.dumps(value, ensure_ascii=False)[1:-1].encode(),
         "URL": quote(value, safe="").encode(),
         "form": quote_plus(value).encode(),
+        "hexadecimal": plain.hex().encode(),
         "base64": base64.b64encode(before + plain + behind),
         "base64 for URLs": base64.urlsafe_b64encode(before + plain + behind),
     }

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope export``."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.main import run
+from nri_scope.recorder.bundle import read_manifest
+from nri_scope.recorder.reader import Recording
+from tests.cli.command import NRI_SCOPE
+from tests.recorder.bundle.bundles import SAMPLE
+
+Say = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Runs a command in a folder of its own; gives status, output and what is said beside it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def command(*words: str) -> tuple[int, str, str]:
+        status = run(words)
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return command
+
+
+def here() -> list[str]:
+    return sorted(path.name for path in Path().iterdir())
+
+
+def test_redacted_it_holds_no_secret_and_says_what_was_replaced(say: Say) -> None:
+    status, out, err = say("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact")
+    assert (status, out) == (0, "")
+    assert err.startswith("x.nriscope.zip: ") and err.count("\n") == 1
+    assert "32 events; " in err and "credential-keys" in err
+    assert here() == ["x.nriscope.zip"]
+    with Recording.open("x.nriscope.zip") as recording:
+        assert not any(b"hunter2" in request for _, request, _ in recording.exchanges())
+
+
+def test_without_redaction_it_says_so(say: Say) -> None:
+    status, _, err = say("export", str(SAMPLE), "-o", "x.nriscope.zip", "--note", "Look at 5")
+    assert status == 0
+    assert "nothing was replaced: it has all that the runtime said, secrets included" in err
+    assert read_manifest(Path("x.nriscope.zip")).note == "Look at 5"
+
+
+def test_a_part_can_be_replayed_and_read_by_every_command(say: Say) -> None:
+    status, _, err = say(
+        *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--pod", "shop/web"),
+        *("--where", "event:StartContainer"),
+    )
+    assert status == 0 and "2 events and " in err and " left out" in err
+    for words in (
+        ("log", "x.nriscope.zip"),
+        ("show", "x.nriscope.zip", "shop/web/app"),
+        ("sql", "x.nriscope.zip", "SELECT * FROM log"),
+        ("stats", "x.nriscope.zip"),
+        ("blame", "x.nriscope.zip", "shop/web/app"),
+        ("import", "x.nriscope.zip"),
+        ("log", "x.nriscope.db"),
+    ):
+        status, out, _ = say(*words)
+        assert status == 0 and out
+
+
+def test_rules_of_a_file_are_used(say: Say) -> None:
+    Path("rules.toml").write_text('[allow]\nenv = ["DB_HOST"]\n')
+    for more, kept in (([], False), (["rules.toml"], True)):
+        status, _, err = say("export", str(SAMPLE), "-o", "x.zip", "--force", "--redact", *more)
+        assert status == 0, err
+        with Recording.open("x.zip") as recording:
+            assert kept == any(b"DB_HOST=db" in one for _, one, _ in recording.exchanges())
+
+
+def test_split_makes_several(say: Say) -> None:
+    status, _, err = say(
+        "export", str(SAMPLE), "-o", "x.nriscope.zip", "--max-size", "10000", "--split"
+    )
+    assert status == 0
+    assert len(here()) > 2 and here()[0] == "x-1.nriscope.zip"
+    assert err.count("\n") == len(here()) + 1
+
+
+class TestFormats:
+    def test_lines_go_to_standard_output(self, say: Say) -> None:
+        status, out, err = say("export", str(SAMPLE), "--format", "jsonl", "--where", "event:Stop*")
+        assert (status, err) == (0, "")
+        events = [json.loads(line) for line in out.splitlines() if '"event": {' in line]
+        assert events and all("Stop" in one["event"]["event"] for one in events)
+
+    @pytest.mark.parametrize("name", ["jsonl", "otlp-json", "perfetto", "sqlite-expanded"])
+    def test_each_can_be_written_redacted(self, name: str, say: Say) -> None:
+        status, out, err = say("export", str(SAMPLE), "--format", name, "-o", "x", "--redact")
+        assert (status, out) == (0, "")
+        assert err.startswith("x: ") and "values replaced" in err
+        assert b"hunter2" not in Path("x").read_bytes()
+        assert here() == ["x"] and Path("x").stat().st_mode & 0o777 == 0o600
+
+    def test_a_reader_that_has_seen_enough_is_no_trouble(self, say: Say) -> None:
+        line = f"{NRI_SCOPE} export {SAMPLE} --format jsonl | head -n 1"
+        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout)["session"]["id"] == 1 and not done.stderr
+
+
+_PLUGIN = """
+from nri_scope.plugin import BasePlugin, run
+
+class Decider(BasePlugin):
+    def create_container(self, pod, container):
+        if "DB_PASSWORD=hunter2" in container.env and {decides}:
+            raise RuntimeError("no")
+        return None
+
+run(Decider(), name="decider", index="10")
+"""
+
+
+class TestVerify:
+    def _verify(self, say: Say, decides: bool) -> tuple[int, str, str]:
+        Path("decider.py").write_text(_PLUGIN.format(decides=decides))
+        return say(
+            *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact", "--pod", "shop/web"),
+            *("--verify", "--", sys.executable, "decider.py"),
+        )
+
+    def test_a_plugin_that_does_the_same_is_said_to(self, say: Say) -> None:
+        status, out, err = self._verify(say, False)
+        assert (status, out) == (0, "")
+        assert err.endswith("verified: the plugin does the same before and after redaction\n")
+
+    def test_one_that_decides_by_a_secret_is_told(self, say: Say) -> None:
+        status, out, err = self._verify(say, True)
+        assert status == 1 and "not verified" in err
+        assert out.startswith("event 5, CreateContainer: before redaction 10-decider error, ")
+        assert zipfile.is_zipfile("x.nriscope.zip")
+
+    def test_one_that_cannot_be_started_leaves_nothing(self, say: Say) -> None:
+        status, _, err = say(
+            *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact"),
+            *("--verify", "--", "./nowhere"),
+        )
+        assert status == 2 and "nowhere: cannot be launched" in err and not here()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["FILE"], "no file to write was named; add -o X.nriscope.zip"),
+        (
+            ["--redact", "FILE", "-o", "x.zip"],
+            "no FILE to export was named; what stands right after",
+        ),
+        (["FILE", "-o", "x.nriscope.db"], "a bundle is a zip, .*; name it x.nriscope.zip"),
+        (["FILE", "-o", "nowhere/x.zip"], "nowhere/x.zip: no such folder; make it"),
+        (["FILE", "-o", "taken.zip"], "taken.zip exists; name another file, .*--force"),
+        (["FILE", "-o", "x.zip", "--where", "ns:nope"], "no event in .* is chosen; see `log`"),
+        (["FILE", "-o", "x.zip", "--where", "pood:x"], "pood"),
+        (["FILE", "-o", "x.zip", "--pod", "shop/webb"], "the nearest is shop/web"),
+        (["FILE", "-o", "x.zip", "--since", "12:00", "--until", "11:00"], "nothing is both"),
+        (["FILE", "-o", "x.zip", "--redact", "nowhere"], "nowhere: no such file"),
+        (["FILE", "-o", "x.zip", "--redact", "bad.toml"], "bad.toml: line 2: "),
+        (["FILE", "-o", "x.zip", "--max-size", "5000"], "wanted are at most 4.88 KiB; .*--pod"),
+        (["FILE", "-o", "x.zip", "--max-size", "5000", "--split"], "by themselves"),
+        (["FILE", "--format", "jsonl", "--split"], "--split is for bundles"),
+        (["FILE", "--format", "jsonl", "--max-size", "5k"], "--max-size is for bundles"),
+        (["FILE", "--format", "jsonl", "-o", "taken.zip"], "taken.zip exists"),
+        (["FILE", "-o", "x.zip", "--verify"], "--verify needs a plugin"),
+        (["FILE", "-o", "x.zip", "--verify", "--", "true"], "add --redact"),
+        (["FILE", "-o", "x.zip", "--", "true"], "COMMAND is for --verify"),
+        (["nowhere", "-o", "x.zip"], "nowhere: no such file"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_leaves_nothing(
+    words: list[str], said: str, say: Say
+) -> None:
+    Path("taken.zip").write_text("mine")
+    Path("bad.toml").write_text("# rules\nx = \n")
+    before = here()
+    status, out, err = say("export", *(str(SAMPLE) if one == "FILE" else one for one in words))
+    assert (status, out) == (2, "")
+    assert err.startswith("nri-scope: ") and err.count("\n") == 1
+    assert re.search(said, err), err
+    assert here() == before and Path("taken.zip").read_text() == "mine"

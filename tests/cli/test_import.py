@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope import``."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.main import run
+from nri_scope.recorder.bundle import export
+from nri_scope.recorder.reader import Recording
+from tests.recorder.bundle.bundles import SAMPLE, a_bundle, with_manifest
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    with Recording.open(SAMPLE) as recording:
+        return export(recording, Path("x.nriscope.zip"), note="It \x1b[31mfails").bundles[0].path
+
+
+def here() -> list[str]:
+    return sorted(path.name for path in Path().iterdir())
+
+
+def test_writes_the_recording_and_tells_what_the_bundle_says(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["import", str(bundle)]) == 0
+    said = capsys.readouterr()
+    assert said.err == "x.nriscope.db: written\n"
+    assert "runtime    containerd 2.1.9+unknown, NRI 0.8.0\n" in said.out
+    assert "note       It \\x1b[31mfails\n" in said.out
+    assert "secrets included" in said.out
+    path = Path("x.nriscope.db")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with Recording.open(path) as one, Recording.open(SAMPLE) as other:
+        assert list(one.exchanges()) == list(other.exchanges())
+    assert here() == ["x.nriscope.db", "x.nriscope.zip"]
+
+
+def test_writes_over_a_file_only_if_told_to(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("y.db").write_text("mine")
+    assert run(["import", str(bundle), "-o", "y.db"]) == 2
+    assert "y.db exists" in capsys.readouterr().err
+    assert Path("y.db").read_text() == "mine"
+    assert run(["import", str(bundle), "-o", "y.db", "--force"]) == 0
+    with Recording.open("y.db") as recording:
+        assert recording.event(1) is not None
+
+
+def test_never_comes_beside_the_log_of_a_recording(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("y.db-wal").write_bytes(b"what SQLite would take for a part of it")
+    assert run(["import", str(bundle), "-o", "y.db", "--force"]) == 2
+    assert capsys.readouterr().err == (
+        "nri-scope: y.db is being recorded to; name another file after -o\n"
+    )
+    assert here() == ["x.nriscope.zip", "y.db-wal"]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: None, "no such file; give a *.nriscope.zip"),
+        (lambda path: path.write_bytes(SAMPLE.read_bytes()), "a recording, not a bundle; use it"),
+        (lambda path: path.write_bytes(b"x"), "not a bundle; give a *.nriscope.zip"),
+        (lambda path: path.write_bytes(b"PK\x03\x04"), "it is cut short"),
+        (lambda path: path.mkdir(), "it is a folder"),
+        (lambda path: a_bundle(path, b"no database"), "not an nri-scope recording"),
+        (lambda path: with_manifest(path, {"version": 2}), "upgrade nri-scope"),
+        (a_bundle, "its manifest tells of 31 events, and it has 32; ask for it again"),
+    ],
+)
+def test_what_is_no_bundle_is_one_line_and_leaves_nothing(
+    make: object,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert callable(make)
+    make(Path("y.zip"))
+    before = here()
+    assert run(["import", "y.zip", "-o", "y.db"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("nri-scope: y.zip: ")
+    assert words in said.err and said.err.count("\n") == 1
+    assert here() == before

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope redact``."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.main import run
+from nri_scope.recorder.bundle import read_manifest
+from nri_scope.recorder.reader import Recording
+from tests.recorder.bundle.bundles import SAMPLE, a_bundle
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the command runs; its key and its temporary files are elsewhere."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def test_preview_shows_what_would_be_replaced_and_writes_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["redact", "--preview", str(SAMPLE)]) == 0
+    said = capsys.readouterr()
+    assert "credential-keys       8  container.env.DB_PASSWORD" in said.out
+    assert said.out.endswith("nothing was written\n") and said.err == ""
+    assert "hunter2" not in said.out
+    assert not any(folder.iterdir()) and not any((folder.parent / "temporary").iterdir())
+
+
+def test_preview_tells_programs_the_same_as_the_bundle_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["redact", "--preview", str(SAMPLE), "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert run(["export", str(SAMPLE), "-o", "x.zip", "--redact"]) == 0
+    redaction = read_manifest(Path("x.zip")).redaction
+    assert redaction is not None
+    assert told["total"] == redaction.total and told["by_rule"] == redaction.by_rule()
+    assert [tuple(one.values()) for one in told["replaced"]] == [
+        (one.rule, one.place, one.values) for one in redaction.replaced
+    ]
+
+
+def test_writes_a_recording_without_secrets(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["redact", str(SAMPLE), "-o", "y.nriscope.db"]) == 0
+    assert capsys.readouterr().err.startswith("y.nriscope.db: 32 events; 63 values replaced (")
+    with Recording.open("y.nriscope.db") as recording, Recording.open(SAMPLE) as original:
+        assert [one.id for one in recording.events()] == [one.id for one in original.events()]
+        assert not any(b"hunter2" in request for _, request, _ in recording.exchanges())
+    assert run(["redact", "--preview", "y.nriscope.db"]) == 0
+    assert capsys.readouterr().out == "nothing to replace was found; nothing was written\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["FILE"], "nothing was asked for; add --preview, or -o"),
+        (["FILE", "--preview", "-o", "y.db"], "--preview shows and -o writes"),
+        (["FILE", "--preview", "--force"], "--force is for -o"),
+        (["FILE", "-o", "y.db", "--format", "json"], "--format is for --preview"),
+        (["FILE", "-o", "taken"], "taken exists"),
+        (["FILE", "--preview", "--rules", "nowhere"], "nowhere: no such file"),
+        (["nowhere", "--preview"], "nowhere: no such file"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("taken").write_text("mine")
+    assert run(["redact", *(str(SAMPLE) if one == "FILE" else one for one in words)]) == 2
+    got = capsys.readouterr()
+    assert got.out == "" and said in got.err and got.err.count("\n") == 1
+    assert [path.name for path in folder.iterdir()] == ["taken"]
+
+
+def test_a_bundle_can_be_previewed(capsys: pytest.CaptureFixture[str]) -> None:
+    a_bundle(Path("x.zip"))
+    assert run(["redact", "--preview", "x.zip"]) == 0
+    assert "DB_PASSWORD" in capsys.readouterr().out
