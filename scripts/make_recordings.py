@@ -67,7 +67,7 @@ def main() -> int:
         parser.error(f"unknown series {', '.join(unknown)}; known are {', '.join(SUITES)}")
     try:
         check_machine()
-        _leave_host_name()
+        leave_host_name()
         with tempfile.TemporaryDirectory() as folder:
             for series in chosen:
                 file = Path(folder) / f"containerd-{series}.nriscope.db"
@@ -84,7 +84,7 @@ def main() -> int:
     return 0
 
 
-def _leave_host_name() -> None:
+def leave_host_name() -> None:
     """Give this process and its children a host name of their own: nobody's is published."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWUTS):
         raise TestbedError("no UTS namespace of our own to be had (unshare failed)")

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from nri_scope.recorder.reader import Recording
+from scripts.scenes import SCENES
+from tests.runtime.testbed.containerd import running
+from tests.runtime.testbed.packages import Binaries
 
 FOLDER = Path(__file__).parents[2] / "recordings"
 FILES = sorted(FOLDER.glob("*.nriscope.db"))
@@ -28,6 +31,18 @@ def test_a_sample_is_small_and_holds_the_workload(file: Path) -> None:
     assert broken == ["CreateContainer", "PostCreateContainer", "StopContainer", "RemoveContainer"]
     counts = Counter(event.event for event in events)
     assert counts["CreateContainer"] == counts["RemoveContainer"] == 4
+
+
+@pytest.mark.runtime
+async def test_a_scene_can_be_played_again(binaries: Binaries, tmp_path: Path) -> None:
+    file = tmp_path / "conflict.nriscope.db"
+    async with running(binaries) as containerd:
+        await SCENES["conflict"](containerd, file)
+    with Recording.open(file) as recording:
+        seen = Counter(event.plugin for event in recording.events() if event.container == "app")
+        counts = Counter(event.event for event in recording.events() if event.container == "app")
+    assert counts["CreateContainer"] == 4
+    assert seen["50-nri-scope"] < seen["30-nri-scope"] == seen["00-nri-scope"]
 
 
 def test_there_is_one_of_each_runtime() -> None:

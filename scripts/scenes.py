@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens in the sample recordings: each scene is one thing that happens on real nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from nri_scope.cri import Resources
+from nri_scope.errors import RpcError
+from tests.runtime.testbed import actor
+from tests.runtime.testbed.containerd import Containerd
+from tests.runtime.testbed.diffing import diffing
+from tests.runtime.testbed.driver import Container, Driver
+from tests.runtime.testbed.packages import TestbedError
+from tests.runtime.testbed.record import PATIENCE, Record, recording
+from tests.runtime.testbed.workload import NOTE, SECRET
+
+ENVIRONMENT = {"DB_HOST": "db.shop.svc", "DB_PASSWORD": SECRET, "FOO": "from-the-pod"}
+
+Scene = Callable[[Containerd, Path], Awaitable[None]]
+"""Plays on a containerd of its own, and records into a new file."""
+
+
+async def normal_life(containerd: Containerd, file: Path) -> None:
+    """Two plugins adjust a container, which lives in good order."""
+    async with _watched(containerd, file, {"20-labels": "labels", "40-limits": "limits"}) as driver:
+        web = await driver.run_pod("shop", "web", {"example.com/note": NOTE})
+        app = await driver.create(web, "app", env=ENVIRONMENT)
+        await driver.start(app)
+        sidecar = await driver.run(web, "sidecar")
+        await driver.update(app, Resources(cpu_shares=512, memory_limit=64 << 20))
+        for container in (sidecar, app):
+            await driver.stop(container)
+            await driver.remove(container)
+        await driver.stop_pod(web)
+        await driver.remove_pod(web)
+
+
+async def conflict(containerd: Containerd, file: Path) -> None:
+    """Two plugins want the same variable: the container cannot be created, twice."""
+    plugins = {"20-labels": "labels", "40-mesh": "also-labels"}
+    async with _watched(containerd, file, plugins) as driver:
+        web = await driver.run_pod("shop", "web")
+        sidecar = await driver.run(web, "sidecar")
+        for _ in range(2):
+            try:
+                await driver.create(web, "app", env=ENVIRONMENT)
+            except RpcError:
+                continue
+            raise TestbedError("the plugins were expected to be in conflict, and were not")
+        await driver.stop(sidecar)
+        await driver.remove_pod(web)
+
+
+async def slow_plugin(containerd: Containerd, file: Path) -> None:
+    """A plugin answers after its deadline, is disconnected, and nobody tells it."""
+    plugins = {"20-labels": "labels", "40-slow": "slow"}
+    async with _watched(containerd, file, plugins) as driver:
+        web = await driver.run_pod("shop", "web")
+        app = await driver.create(web, "app", env=ENVIRONMENT)
+        await driver.start(app)
+        sidecar = await driver.run(web, "sidecar")
+        for container in (sidecar, app):
+            await driver.stop(container)
+        await driver.remove_pod(web)
+
+
+async def crash_loop(containerd: Containerd, file: Path) -> None:
+    """A container ends with an error each time it is started; one beside it does not."""
+    async with _recorded(containerd, file) as (driver, record):
+        web = await driver.run_pod("shop", "web")
+        sidecar = await driver.run(web, "sidecar")
+        for _ in range(4):
+            app = await driver.create(web, "app", ("sh", "-c", "exit 1"), ENVIRONMENT)
+            await record.saw(await driver.start_to_end(app))
+            await _remove_ended(driver, app)
+        await driver.stop(sidecar)
+        await driver.remove_pod(web)
+
+
+async def untidy_order(containerd: Containerd, file: Path) -> None:
+    """Things end in an order that plugins do not expect."""
+    async with _recorded(containerd, file) as (driver, _):
+        web = await driver.run_pod("shop", "web", {"example.com/note": NOTE})
+        app = await driver.create(web, "app", env=ENVIRONMENT)
+        await driver.start(app)
+        # It never runs, and is told to have stopped.
+        await driver.create(web, "never-started")
+        batch = await driver.run_pod("jobs", "batch")
+        broken = await driver.create(batch, "broken", ("/no/such/binary",))
+        await driver.fail_to_start(broken)
+        # The pod goes before what is in it, and while another one comes.
+        await driver.stop_pod(web)
+        new = await driver.run_pod("shop", "web-2")
+        again = await driver.run(new, "app")
+        await driver.remove(app)
+        await driver.remove_pod(web)
+        # Removed while it runs.
+        await driver.remove(again)
+        await driver.remove_pod(batch)
+        await driver.remove_pod(new)
+
+
+async def restart(containerd: Containerd, file: Path) -> None:
+    """The runtime is restarted, as for an upgrade: its containers go on, plugins come again."""
+    async with _recorded(containerd, file) as (driver, record):
+        web = await driver.run_pod("shop", "web")
+        app = await driver.create(web, "app", env=ENVIRONMENT)
+        await driver.start(app)
+        await driver.restart_containerd()
+        await record.connected()
+        await driver.stop(app)
+        await driver.remove_pod(web)
+        await driver.live("shop", "new")
+
+
+SCENES: dict[str, Scene] = {
+    "normal-life": normal_life,
+    "conflict": conflict,
+    "slow-plugin": slow_plugin,
+    "crash-loop": crash_loop,
+    "untidy-order": untidy_order,
+    "restart": restart,
+}
+
+
+@asynccontextmanager
+async def _recorded(containerd: Containerd, file: Path) -> AsyncIterator[tuple[Driver, Record]]:
+    """By `record` at index 00, with one pod that was there before."""
+    driver = await _begun(containerd)
+    async with recording(file, containerd) as record:
+        yield driver, record
+        status = await record.end()
+    if status:
+        raise TestbedError(f"record ended with status {status}: {' | '.join(record.words)}")
+
+
+@asynccontextmanager
+async def _watched(
+    containerd: Containerd, file: Path, plugins: dict[str, str]
+) -> AsyncIterator[Driver]:
+    """By `diff --live`, with probes before, between and behind ``plugins``, and the CRI."""
+    driver = await _begun(containerd)
+    async with AsyncExitStack() as stack:
+        for plugin, part in plugins.items():
+            await _join(stack, containerd, plugin, part)
+        diff = await stack.enter_async_context(diffing(file, containerd))
+        yield driver
+        # The last event is told last.
+        await diff.told(
+            "the end",
+            lambda: any(each.get("event") == "RemovePodSandbox" for each in diff.rounds),
+        )
+        status = await diff.end()
+    if status not in (0, 1):
+        raise TestbedError(f"diff ended with status {status}: {' | '.join(diff.words)}")
+
+
+async def _remove_ended(driver: Driver, container: Container) -> None:
+    """Remove a container of whose end NRI has been told: CRI knows of that a moment later."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await driver.remove(container)
+            except RpcError:
+                await asyncio.sleep(0.02)
+
+
+async def _begun(containerd: Containerd) -> Driver:
+    driver = Driver(containerd)
+    earlier = await driver.run_pod("kube-system", "node-agent")
+    await driver.run(earlier, "agent")
+    return driver
+
+
+async def _join(stack: AsyncExitStack, containerd: Containerd, plugin: str, part: str) -> None:
+    """Start a plugin; returns when it is in the chain."""
+    index, _, name = plugin.partition("-")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, actor.__file__, "--index", index, "--name", name, "--once"),
+        *("--socket", containerd.nri_socket),
+        env={**os.environ, "PART": part},
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+
+    async def end() -> None:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+    stack.push_async_callback(end)
+    async with asyncio.timeout(PATIENCE):
+        while not containerd.connections(plugin):
+            if process.returncode is not None:
+                raise TestbedError(f"{plugin} ended before it was connected")
+            await asyncio.sleep(0.01)
