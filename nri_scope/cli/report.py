@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-import sys
+import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from nri_scope.cli.params import FilePath
 from nri_scope.errors import UsageError
 
 if TYPE_CHECKING:
+    from nri_scope.recorder import lookup
+    from nri_scope.recorder.reader import Recording
     from nri_scope.report.model import Facts
 
 _EPILOG = """
@@ -29,8 +32,6 @@ What --diagnose looks for:
   order                      an order of events, or of plugins, that may surprise
 """
 _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
-_MANY = 20_000
-"""Events from which on it takes so long that progress is shown."""
 
 
 @click.command(epilog=_EPILOG)
@@ -43,6 +44,15 @@ _MANY = 20_000
     help="The file to write: *.html, one page that needs nothing else; or *.md for an issue.",
 )
 @click.option("--force", is_flag=True, help="Write over a file that is there already.")
+@click.option(
+    "--redact",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[RULES]",
+    help="Replace what is secret or personal, by the default rules or as the file RULES changes "
+    "them, as `export --redact` does.",
+)
 @click.option(
     "--diagnose", is_flag=True, help="Print what asks for attention, instead of writing a report."
 )
@@ -59,6 +69,7 @@ def command(
     what: str | None,
     output: Path | None,
     force: bool,
+    redact: str | None,
     diagnose: bool,
     output_format: str | None,
 ) -> None:
@@ -68,30 +79,31 @@ def command(
     beginning of an id, or an event's number.
 
     The report has what ran, the chain of plugins with their times, a timeline, what was changed by
-    whom, and what --diagnose finds. It shows values as they were recorded, secrets included.
+    whom, and what --diagnose finds. Without --redact it shows values as they were recorded, secrets
+    included.
 
     Exit status: 0 fine, 2 it could not be done. With --diagnose: 0 nothing found, 1 something.
     """
     if diagnose:
         if output is not None or force:
             raise UsageError("--diagnose prints, and writes no file", "leave out -o and --force")
-        context.exit(_diagnose(file, what, output_format or "text"))
+        context.exit(_diagnose(file, what, redact, output_format or "text"))
     if output_format is not None:
         raise UsageError("--format is for --diagnose", "the name after -o says what is written")
     if output is None:
         raise UsageError(
             "no file to write was named", "add -o report.html or -o report.md, or --diagnose"
         )
-    _write(file, what, output, force=force)
+    _write(file, what, redact, output, force=force)
 
 
-def _diagnose(file: Path, what: str | None, output_format: str) -> int:
+def _diagnose(file: Path, what: str | None, rules: str | None, output_format: str) -> int:
     from nri_scope.cli.output import Output
     from nri_scope.recorder.records import to_json
     from nri_scope.report import listing
 
     with Output() as output:
-        facts = _collect(file, what)
+        facts, _ = _collect(file, what, rules)
         if output_format == "json":
             output.line(to_json(listing.document(facts)))
         else:
@@ -101,15 +113,17 @@ def _diagnose(file: Path, what: str | None, output_format: str) -> int:
     return 0
 
 
-def _write(file: Path, what: str | None, output: Path, *, force: bool) -> None:
+def _write(file: Path, what: str | None, rules: str | None, output: Path, *, force: bool) -> None:
+    from nri_scope.cli.sharing import many
+    from nri_scope.recorder.escape import safe
     from nri_scope.report.file import check, write
 
     render = _renderer(output)
     check(output, force=force)
-    facts = _collect(file, what)
+    facts, done = _collect(file, what, rules)
     size = write(output, render(facts), force=force)
-    found = f"; {len(facts.findings)} found to look at" if facts.findings else ""
-    click.echo(f"{output}: {size:,} bytes, secrets included{found}", err=True)
+    found = f"; {many(len(facts.findings), 'finding')}" if facts.findings else ""
+    click.echo(safe(f"{output}: {size:,} bytes; {done}{found}"), err=True)
 
 
 def _renderer(output: Path) -> Callable[[Facts], Iterable[str]]:
@@ -126,22 +140,44 @@ def _renderer(output: Path) -> Callable[[Facts], Iterable[str]]:
     raise UsageError(f"{output}: the name does not say what to write", "end it in .html or .md")
 
 
-def _collect(file: Path, what: str | None) -> Facts:
+def _collect(file: Path, what: str | None, rules: str | None) -> tuple[Facts, str]:
+    """The facts, and what was done about secrets."""
+    from nri_scope.cli.sharing import progress, redactor_of, replaced
     from nri_scope.recorder import lookup
+    from nri_scope.recorder.bundle.redacting import redact
     from nri_scope.recorder.reader import Recording
     from nri_scope.report.collect import collect
 
     with Recording.open(file) as recording:
         thing = None if what is None else lookup.find(recording, what)
-        first, last = lookup.event_range(recording)
-        many = last - first > _MANY and sys.stderr is not None and sys.stderr.isatty()
-        if not many:
-            return collect(recording, thing)
-        try:
-            return collect(recording, thing, on_progress=_progress)
-        finally:
-            click.echo("\r\x1b[K", nl=False, err=True)
+        if rules is None:
+            with progress(recording, "reading") as tell:
+                facts = collect(recording, thing, on_progress=tell)
+            return facts, "secrets included; --redact leaves them out"
+        redactor = redactor_of(recording, rules)
+        with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
+            draft = Path(folder) / "redacted.nriscope.db"
+            with progress(recording, "redacting") as tell:
+                redact(recording, draft, redactor, on_progress=tell)
+            with Recording.open(draft) as redacted, progress(redacted, "reading") as tell:
+                facts = collect(redacted, _same(redacted, thing), on_progress=tell)
+    return replace(facts, file=file.name, redacted=True), replaced(redactor.tally.by_rule())
 
 
-def _progress(share: float) -> None:
-    click.echo(f"\rreading: {share:4.0%}", nl=False, err=True)
+def _same(redacted: Recording, thing: lookup.Found | None) -> lookup.Found | None:
+    """What was named by how it was called, whatever it is called now."""
+    from nri_scope.recorder.model import Container, Event, Pod
+
+    found: lookup.Found | None = None
+    match thing:
+        case Event():
+            found = redacted.event(thing.id)
+        case Pod():
+            found = next((one for one in redacted.pods() if one.id == thing.id), None)
+        case Container():
+            found = next((one for one in redacted.containers() if one.id == thing.id), None)
+    if found is None and thing is not None:
+        raise UsageError(
+            "these rules replace the id of what was named", "redact the recording first, and look"
+        )
+    return found

@@ -140,6 +140,8 @@ def _foot(facts: Facts) -> Iterator[str]:
     for one in facts.left_out:
         yield f"- {wording.left_out(one)}"
     yield ""
+    yield f"<sub>{wording.values(facts)}</sub>"
+    yield ""
     yield f"<sub>Written by {prose(facts.tool)}. All times are UTC.</sub>"
 
 

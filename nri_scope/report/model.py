@@ -196,3 +196,5 @@ class Facts:
     timeline: Timeline | None
     """None where nothing happened."""
     left_out: tuple[LeftOut, ...]
+    redacted: bool = False
+    """It is of a recording that was redacted for it."""

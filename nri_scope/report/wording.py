@@ -17,10 +17,24 @@ from .model import Facts, LeftOut, Link
 
 SECRETS = (
     "Values are shown as they were recorded, environment variables and other secrets included. "
-    "Read it before you pass it on, or make it from a redacted bundle."
+    "Read it before you pass it on, or make it with --redact."
+)
+REDACTED = (
+    "Secret and personal values were replaced by tokens, as rules say; what no rule knows stands "
+    "as it was recorded. Read it before you pass it on."
 )
 NOTHING_FOUND = "Nothing was found that asks for attention."
 _LISTED = 6
+
+
+def values(facts: Facts) -> str:
+    """What readers should know of the values."""
+    return REDACTED if facts.redacted else SECRETS
+
+
+def gaps(facts: Facts) -> int:
+    """Those in which something was lost, not left out of a part."""
+    return sum(not gap.is_left_out for gap in facts.gaps)
 
 
 def named(events: Sequence[int], count: int) -> str:

@@ -44,6 +44,30 @@ def test_one_container(tmp_path: Path) -> None:
     assert "jobs/batch" not in text
 
 
+@pytest.mark.parametrize("name", ["report.html", "report.md"])
+@pytest.mark.parametrize("what", [(), ("shop/web/first",), ("shop/web",), ("3",)])
+def test_a_redacted_report_has_no_secret(name: str, what: tuple[str, ...], tmp_path: Path) -> None:
+    recording, path = made.secret(tmp_path), tmp_path / name
+    done = report(recording, *what, "-o", path)
+    assert "secrets included; --redact leaves them out" in done.stderr
+    assert made.SECRET in path.read_text()
+    done = report(recording, *what, "--redact", "-o", path, "--force")
+    assert done.exit_code == 0
+    assert "values replaced (" in done.stderr
+    text = path.read_text()
+    assert made.SECRET not in text
+    assert "Secret and personal values were replaced by tokens" in text
+    assert "API_TOKEN" in text
+    assert recording.name in text
+
+
+def test_findings_can_be_redacted(tmp_path: Path) -> None:
+    recording = made.conflict(tmp_path)
+    done = report(recording, "--diagnose", "--redact")
+    assert done.exit_code == 1
+    assert "Conflict: plugins" in done.stdout
+
+
 def test_nothing_wrong_is_status_0() -> None:
     done = report(RECORDING, "--diagnose")
     assert done.exit_code == 0

@@ -37,6 +37,7 @@ from tests.runtime_role.captures import exchanges
 from tests.runtime_role.small_plugin import SmallPlugin
 
 TIMEOUT_MS = 500
+SECRET = "hunter2-hunter2"
 FIRST, SECOND = container("first"), container("second")
 _BOTH: list[tuple[str, Message]] = [run_pod(), *life(FIRST), *life(SECOND)]
 
@@ -372,3 +373,13 @@ def many_changes(folder: Path) -> Path:
 
     events = [run_pod(), *(event for n in range(70) for event in life(container(f"c{n}"))[:1])]
     return _replayed(folder, {"10-adding": Adding()}, events)
+
+
+def secret(folder: Path) -> Path:
+    """A plugin adds a variable that nobody else should see."""
+
+    class Telling:
+        def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+            return Adjustment().add_env("API_TOKEN", SECRET)
+
+    return _replayed(folder, {"10-telling": Telling()})

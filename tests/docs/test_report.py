@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/report.md says what is true: its commands run, its numbers and kinds are the code's."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nri_scope.report import limits
+from nri_scope.report.finding import Kind, Level
+from tests.cli.command import NRI_SCOPE
+from tests.docs.readme import ROOT
+from tests.report import made
+
+TEXT = (ROOT / "docs" / "report.md").read_text()
+
+
+def commands() -> list[str]:
+    blocks = re.findall(r"^```\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # Named as in the page: pods and containers of the sample are called so.
+    return made.unified(tmp_path_factory.mktemp("report"))
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_of_the_page_runs(line: str, recording: Path, tmp_path: Path) -> None:
+    assert line.startswith("nri-scope report FILE")
+    arguments = shlex.split(line.replace("FILE", shlex.quote(str(recording))))[1:]
+    done = subprocess.run(
+        [NRI_SCOPE, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    finds = "--diagnose" in line and "shop/web" not in line
+    assert done.returncode == int(finds), done.stderr
+    if "json" in line:
+        keys = re.findall(r"`([a-z_]+)`", TEXT.partition("## JSON")[2].partition("`findings`")[0])
+        assert set(json.loads(done.stdout)) == {*keys, "findings"}
+
+
+def test_every_kind_is_explained_with_its_levels() -> None:
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| ([a-z, ]+) \|", TEXT, re.MULTILINE)
+    assert [kind for kind, _ in rows] == [str(kind) for kind in Kind]
+    levels = {level for _, told in rows for level in told.split(", ")}
+    assert levels == {str(level) for level in Level}
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        limits.MARKDOWN_MAX,
+        limits.CONTAINERS_MAX,
+        limits.STEPS_MAX,
+        limits.TROUBLES_MAX,
+        limits.LANES_MAX,
+        limits.EVENTS_KEPT,
+    ],
+)
+def test_limits_are_as_told(number: int) -> None:
+    assert re.search(rf"(?<![0-9,]){number:,}(?![0-9,])", TEXT)
