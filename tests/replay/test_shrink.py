@@ -36,7 +36,9 @@ from nri_scope.replay.story import Audience
 from nri_scope.transport.loop import run
 
 from .plays import job_of, played
-from .recordings import POD, RECORDING, container, life, recording, run_pod
+from .recordings import POD, RECORDING, ROOT, container, life, recording, run_pod
+
+CRASH_LOOP = ROOT / "recordings" / "containerd-2.1-crash-loop.nriscope.zip"
 
 Make = Callable[[], Mapping[str, object]]
 """Plugins for one replay: objects remember what they were told."""
@@ -95,6 +97,18 @@ class Refuses:
     def create_container(self, pod: api.PodSandbox, container: api.Container) -> None:
         if container.name == self._name:
             raise ValueError("not this one")
+
+
+class CountsStops:
+    """Fails at this stop, of whichever container."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def stop_container(self, pod: api.PodSandbox, container: api.Container) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise ValueError("enough")
 
 
 def three_lives(path: Path) -> Path:
@@ -156,23 +170,22 @@ def test_one_creation_of_a_whole_recording_is_left(tmp_path: Path) -> None:
 
 
 def test_events_that_matter_together_are_left_together(tmp_path: Path) -> None:
-    class CountsStops:
-        """Fails at the second stop, of whichever container."""
-
-        def __init__(self) -> None:
-            self._stops = 0
-
-        def stop_container(self, pod: api.PodSandbox, container: api.Container) -> None:
-            self._stops += 1
-            if self._stops == 2:
-                raise ValueError("enough")
-
     path = three_lives(tmp_path / "x.nriscope.db")
-    shrunk = Shrinker(path, lambda: {"10-mine": CountsStops()}).shrink()
+    shrunk = Shrinker(path, lambda: {"10-mine": CountsStops(2)}).shrink()
     assert told(path, shrunk.numbers) == [
         "RunPodSandbox web", "CreateContainer one", "StopContainer one",
         "CreateContainer two", "StopContainer two",
     ]  # fmt: skip
+
+
+def test_a_crash_loop_is_cut_down_to_the_crashes_that_it_takes(tmp_path: Path) -> None:
+    shrinker = Shrinker(CRASH_LOOP, lambda: {"10-mine": CountsStops(3)})
+    shrunk = shrinker.shrink()
+    assert told(CRASH_LOOP, shrunk.numbers) == [
+        "RunPodSandbox web", *["CreateContainer app", "StopContainer app"] * 3,
+    ]  # fmt: skip
+    assert shrunk.replays < 30
+    assert written(shrinker, shrunk, tmp_path / "small.nriscope.db") == [shrunk.failure.check]
 
 
 def test_another_failure_is_not_taken_for_it(tmp_path: Path) -> None:

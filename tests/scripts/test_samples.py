@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bundles in ``recordings/``: each is small, holds no secret and shows what it is said to."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from nri_scope.differ.history import History
+from nri_scope.differ.reading import histories
+from nri_scope.plugin import Adjustment, Container, PodSandbox
+from nri_scope.recorder.bundle import unpack
+from nri_scope.recorder.model import Event, Role
+from nri_scope.recorder.reader import Recording
+from scripts.make_samples import SIZE_MAX, samples
+from tests.replay.plays import played
+from tests.runtime.testbed.workload import SECRET
+
+FOLDER = Path(__file__).parents[2] / "recordings"
+BUNDLES = sorted(FOLDER.glob("*.nriscope.zip"))
+SERIES = ("1.7", "2.1")
+SECONDS = 10**9
+
+each = pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: str(path.name).split(".nri")[0])
+each_series = pytest.mark.parametrize("series", SERIES)
+
+
+def of(series: str, scene: str) -> Path:
+    return FOLDER / f"containerd-{series}-{scene}.nriscope.zip"
+
+
+def events(path: Path) -> list[Event]:
+    with Recording.open(path) as recording:
+        return list(recording.events())
+
+
+def told(path: Path, container: str) -> list[str]:
+    """What happened to a container."""
+    return [event.event for event in events(path) if event.container == container]
+
+
+def history(path: Path, name: str) -> History:
+    with Recording.open(path) as recording:
+        return next(one for one in histories(recording).values() if one.name == name)
+
+
+# -- all of them ------------------------------------------------------------------------------
+
+
+def test_each_is_made_by_the_script_and_in_the_list() -> None:
+    assert sorted(sample.path for sample in samples()) == BUNDLES
+    listed = re.findall(r"`([^`/*]*\.nriscope\.(?:zip|db))`", (FOLDER / "README.md").read_text())
+    assert sorted(set(listed)) == sorted(path.name for path in FOLDER.glob("*.nriscope.*"))
+
+
+def test_tests_that_the_list_names_use_them() -> None:
+    text = (FOLDER / "README.md").read_text()
+    tests = set(re.findall(r"`(tests/[^`]*/test_[^`]*\.py)`", text))
+    assert tests
+    for test in tests:
+        assert "recordings" in (FOLDER.parent / test).read_text(), test
+
+
+@each
+def test_each_is_small_and_sound(bundle: Path) -> None:
+    assert bundle.stat().st_size < SIZE_MAX
+    with Recording.open(bundle) as recording:
+        assert recording.sessions()
+        assert all(event.mark == "" for event in recording.events())
+        assert len(recording.gaps()) == ("restart" in bundle.name)
+
+
+@each
+def test_none_holds_what_was_secret(bundle: Path, tmp_path: Path) -> None:
+    secrets = [SECRET.encode(), base64.b64encode(SECRET.encode())[:8], b"db.shop.svc"]
+    everything = [bundle.read_bytes(), unpack(bundle, tmp_path).read_bytes()]
+    with Recording.open(bundle) as recording:
+        for _, request, reply in recording.exchanges():
+            everything += [request, reply]
+    assert not [one for one in secrets if any(one in data for data in everything)]
+
+
+@each
+def test_each_can_be_replayed(bundle: Path) -> None:
+    class Plugin:
+        def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+            return Adjustment().add_env("REPLAYED", "yes")
+
+    result = played(bundle, {"10-mine": Plugin()})
+    assert list(result.failures()) == []
+    assert result.tally.events >= 5
+    created = [one for one in result.containers.values() if one.changes]
+    assert created
+    assert all("REPLAYED=yes" in one.spec["process"]["env"] for one in created)  # type: ignore[operator,index,call-overload]
+
+
+# -- what each shows --------------------------------------------------------------------------
+
+
+@each_series
+def test_normal_life_has_changes_of_two_plugins(series: str) -> None:
+    app = history(of(series, "normal-life"), "shop/web/app")
+    assert str(app.owner_of("/process/env/OWNER")[0]) == "one of 01–29"
+    assert str(app.owner_of("/process/rlimits/RLIMIT_NOFILE")[0]) == "one of 31–49"
+
+
+@each_series
+def test_a_conflict_ends_the_chain_twice(series: str) -> None:
+    seen = Counter(
+        event.plugin[:2]
+        for event in events(of(series, "conflict"))
+        if (event.event, event.container) == ("CreateContainer", "app")
+    )
+    assert seen == {"00": 2, "30": 2}
+
+
+@each_series
+def test_a_slow_plugin_takes_all_the_time_that_it_has(series: str) -> None:
+    creations = [
+        event
+        for event in events(of(series, "slow-plugin"))
+        if (event.event, event.container) == ("CreateContainer", "app")
+    ]
+    assert [event.plugin[:2] for event in creations] == ["00", "30", "50", "99"]
+    _, before, behind, _ = creations
+    assert 1.9 * SECONDS < behind.at_ns - before.at_ns < 2.5 * SECONDS
+
+
+@each_series
+def test_a_crash_loop_creates_the_container_again_and_again(series: str) -> None:
+    counts = Counter(told(of(series, "crash-loop"), "app"))
+    assert set(counts.values()) == {4}
+    assert len(counts) == 6
+
+
+@each_series
+def test_an_untidy_end_surprises_plugins(series: str) -> None:
+    path = of(series, "untidy-order")
+    assert told(path, "never-started") == [
+        "CreateContainer", "PostCreateContainer", "StopContainer", "RemoveContainer",
+    ]  # fmt: skip
+    order = [f"{one.event} {one.pod}" for one in events(path) if one.namespace == "shop"]
+    assert order.index("RunPodSandbox web-2") < order.index("RemoveContainer web")
+    assert order.index("StopPodSandbox web") < order.index("RemoveContainer web")
+
+
+@each_series
+def test_a_restart_makes_two_sessions_and_a_gap(series: str) -> None:
+    with Recording.open(of(series, "restart")) as recording:
+        first, second = recording.sessions()
+        (gap,) = recording.gaps()
+        # The container that lived on is in the second Synchronize.
+        assert len(recording.state(second.id).containers) == 1 + len(
+            recording.state(first.id).containers
+        )
+    assert first.ended_ns is not None
+    assert first.ended_ns <= gap.from_ns <= gap.to_ns <= second.started_ns
+
+
+@pytest.mark.parametrize("name", ["containerd-2.4", "cri-o-1.37"])
+def test_captures_have_plugins_with_their_replies(name: str) -> None:
+    with Recording.open(FOLDER / f"{name}.nriscope.zip") as recording:
+        roles = {one.plugin: one.role for one in recording.sessions()}
+        assert set(roles.values()) == {Role.PROBE, Role.TAP}
+    assert roles["60-cpu-policy"] == Role.TAP
+    app = history(FOLDER / f"{name}.nriscope.zip", "shop/web/app")
+    assert str(app.owner_of("/linux/resources/pids/limit")[0]) == "60-cpu-policy"
+    # It was not captured: validators told of it.
+    assert str(app.owner_of("/linux/devices/~1dev~1nri-null")[0]) == "20-device-injector"
