@@ -12,6 +12,7 @@ from typing import Any
 
 from textual.pilot import Pilot
 
+from nri_scope.tui import looking
 from nri_scope.tui.app import ScopeApp
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
@@ -20,6 +21,9 @@ PATIENCE = 30.0
 """Seconds for anything that a busy machine may delay."""
 _STALL = 0.5
 """Seconds that one turn counts at most: while the machine stands still, the app does too."""
+
+# Waiting takes all of a processor here, which is not the drawing that has it look less often.
+looking.LONGEST_POLL_SECONDS = looking.POLL_SECONDS
 
 
 class Shown:
