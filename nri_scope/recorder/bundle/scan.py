@@ -16,6 +16,7 @@ from nri_scope.errors import RedactionLeak
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.bundle.needles import Found, Needles
+from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.redaction import Original
 from nri_scope.recorder.rows import Row, number_of
@@ -38,7 +39,7 @@ class Scan:
 
     def __init__(self, originals: Iterable[Original], target: Path, ours: bytes) -> None:
         self._needles = Needles(originals)
-        own = [*statements(), *METHODS, *(event.name for event in Event)]
+        own = [*statements(), *METHODS, *(event.name for event in Event), *Role]
         own += {method.service for method in METHODS.values()}
         self._few = self._needles.without(ours + _BETWEEN + "\n".join(own).encode())
         self._own_names = frozenset(own)
