@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import ClassVar, Self
-from weakref import WeakKeyDictionary
 
 from textual import events
 from textual.app import ComposeResult
@@ -18,47 +16,26 @@ from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.model import Container, Event, Pod
-from nri_scope.tui.model.census import Census
 from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.grid import cut
 from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.model.line import Line, Style, line
 from nri_scope.tui.model.store import Store
-from nri_scope.tui.model.subjects import named
-from nri_scope.tui.model.tree import Node
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import Failed, RowChosen
 
-_AT_ONCE = 1_000
-"""Lines that a search looks at before others get their turn."""
-_CENSUSES: WeakKeyDictionary[Store, Census] = WeakKeyDictionary()
-"""One for each recording: the tree and the timeline have it together."""
 
+class _LinesOf:
+    """The lines of a board, made when they are asked for."""
 
-async def find_named(
-    store: Store, text: str, steps: range, node_at: Callable[[int], Node | None]
-) -> int | None:
-    """The first line of ``steps`` that is a pod or container with ``text`` in its name or id."""
-    wanted = await store.run(lambda recording: named(recording, text))
-    if not wanted.pods and not wanted.containers:
-        return None
-    for count, index in enumerate(steps):
-        node = node_at(index)
-        if node is not None and wanted.has(node):
-            return index
-        if count % _AT_ONCE == _AT_ONCE - 1:
-            await asyncio.sleep(0)
-    return None
+    def __init__(self, board: Board) -> None:
+        self._board = board
 
+    def __len__(self) -> int:
+        return self._board.line_count
 
-def census_of(store: Store) -> Census:
-    """What is known of the pods and containers; another one where the oldest events were removed
-    since.
-    """
-    census = _CENSUSES.get(store)
-    if census is None or census.outdated:
-        census = _CENSUSES[store] = Census()
-    return census
+    def __getitem__(self, index: int) -> Line | None:
+        return self._board.line_at(index)
 
 
 class BoardLines(Lines, inherit_bindings=False):
@@ -133,6 +110,15 @@ class Board(Widget, can_focus=False):
         """The lines."""
         raise NotImplementedError
 
+    @property
+    def line_count(self) -> int:
+        """How many lines there are now."""
+        raise NotImplementedError
+
+    def line_at(self, index: int) -> Line | None:
+        """One of them; None until it is read."""
+        raise NotImplementedError
+
     async def work(self) -> None:
         """Read what there is. Raises NriScopeError."""
         raise NotImplementedError
@@ -198,8 +184,13 @@ class Board(Widget, can_focus=False):
         yield self.foot
 
     def on_mount(self) -> None:
-        """Listen to what is seen."""
+        """Show what there is, which is nothing yet.
+
+        Textual calls ``on_mount`` of each class, that of the view itself first.
+        """
         self.body.on_sight = self.sight
+        self.body.empty = "reading…"
+        self.body.show(_LinesOf(self))
 
     def focus(self, scroll_visible: bool = True) -> Self:
         """The lines take the keys."""

@@ -42,17 +42,6 @@ class ChainLines(BoardLines, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.PLUGINS)
 
 
-class _Source:
-    def __init__(self, chain: Chain) -> None:
-        self._chain = chain
-
-    def __len__(self) -> int:
-        return len(self._chain.places)
-
-    def __getitem__(self, index: int) -> Line | None:
-        return place_line(self._chain.places[index], self._chain.grid)
-
-
 class Chain(Board):
     """The chain. Enter shows the events of a plugin connection, or what a plugin changed."""
 
@@ -64,13 +53,19 @@ class Chain(Board):
 
     def on_mount(self) -> None:
         """Nothing is known yet."""
-        super().on_mount()
         self.places: tuple[Place, ...] = ()
         self.grid = Grid.of(FIELDS, 80)
         self._counted = -1
         self._again_at = 0.0
-        self.body.empty = "reading…"
-        self.body.show(_Source(self))
+
+    @property
+    def line_count(self) -> int:
+        """One of each."""
+        return len(self.places)
+
+    def line_at(self, index: int) -> Line | None:
+        """All of them are known."""
+        return place_line(self.places[index], self.grid)
 
     async def work(self) -> None:
         """Count what is new; the times are sorted anew, though not all the time."""

@@ -40,20 +40,6 @@ class SessionLines(BoardLines, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.SESSIONS)
 
 
-class _Source:
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
-
-    def __len__(self) -> int:
-        return len(self._sessions.entries)
-
-    def __getitem__(self, index: int) -> Line | None:
-        sessions = self._sessions
-        growing = sessions.store.facts.growing
-        entry = sessions.entries[index]
-        return entry_line(entry, sessions.grid, sessions.now_ns, growing=growing)
-
-
 class Sessions(Board):
     """Sessions, with the gaps between. Enter goes to the first event of one, or behind a gap."""
 
@@ -65,11 +51,19 @@ class Sessions(Board):
 
     def on_mount(self) -> None:
         """Nothing is known yet."""
-        super().on_mount()
         self.entries: tuple[Entry, ...] = ()
         self.grid = Grid.of(FIELDS, 80)
-        self.body.empty = "reading…"
-        self.body.show(_Source(self))
+
+    @property
+    def line_count(self) -> int:
+        """One of each."""
+        return len(self.entries)
+
+    def line_at(self, index: int) -> Line | None:
+        """All of them are known."""
+        return entry_line(
+            self.entries[index], self.grid, self.now_ns, growing=self.store.facts.growing
+        )
 
     async def work(self) -> None:
         """Read sessions and gaps, then count the events of each."""

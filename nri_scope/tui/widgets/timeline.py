@@ -11,14 +11,9 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import BindingType
-from textual.cache import LRUCache
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Container, Pod
 from nri_scope.tui.bindings import bindings
-from nri_scope.tui.model.census import Census
-from nri_scope.tui.model.chosen import Chosen
 from nri_scope.tui.model.keys import Scope
 from nri_scope.tui.model.lanes import (
     Lanes,
@@ -32,11 +27,12 @@ from nri_scope.tui.model.lanes import (
 )
 from nri_scope.tui.model.line import Line
 from nri_scope.tui.model.points import Points, next_point, read_points
-from nri_scope.tui.model.subjects import Subject, read
+from nri_scope.tui.model.subjects import read
 from nri_scope.tui.model.timeline import Interval, Point, Window, joined, lane, pack, unobserved
 from nri_scope.tui.model.tree import Node
 from nri_scope.tui.model.treelines import life_of
-from nri_scope.tui.widgets.board import Board, BoardLines, census_of, find_named
+from nri_scope.tui.widgets.board import BoardLines
+from nri_scope.tui.widgets.census_board import CensusBoard
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
 
@@ -96,20 +92,7 @@ class TimelineLines(BoardLines, inherit_bindings=False):
         self.board.go_to_column(event.x - self.board.margin)
 
 
-class _Source:
-    """The lanes as lines, made when they are asked for."""
-
-    def __init__(self, timeline: Timeline) -> None:
-        self._timeline = timeline
-
-    def __len__(self) -> int:
-        return len(self._timeline.packed)
-
-    def __getitem__(self, index: int) -> Line | None:
-        return self._timeline.line_at(index)
-
-
-class Timeline(Board):
+class Timeline(CensusBoard):
     """One lane for each pod and container. Enter opens the event that the cursor is nearest to."""
 
     FOOT_LINES: ClassVar[int] = 3
@@ -123,8 +106,6 @@ class Timeline(Board):
 
     def on_mount(self) -> None:
         """Nothing is known yet."""
-        super().on_mount()
-        self.census: Census = census_of(self.store)
         self.packed: array[int] = array("q")
         """The numbers of the lanes that have something in the window."""
         self.window = Window(0, 10**9)
@@ -135,50 +116,42 @@ class Timeline(Board):
         """The event that was gone to; 0 once the cursor moved on."""
         self._lanes = self._known = Lanes()
         """Those that are drawn, and those that will be once it is known which are in the window."""
-        self._chosen = Chosen()
-        self._shown_for: tuple[Filter | None, Pod | Container | None] | None = None
         self._again_at = 0.0
         self._is_whole = True
         self._blind: tuple[Interval, ...] = ()
-        self._subjects: LRUCache[Node, Subject] = LRUCache(_KEPT)
         self._points: dict[Node, Points] = {}
         self._current: set[Node] = set()
         """The lanes whose points are those of the window."""
         self._at: Node | None = None
-        self.body.empty = "reading…"
-        self.body.show(_Source(self))
+        self._state: tuple[object, ...] = ()
+        """What was known when all lanes were put together."""
+        self._now_ns = 0
+        """The end of time when they were drawn."""
 
     # -- reading --------------------------------------------------------------------------
 
-    async def work(self) -> None:
-        """Read events that are new, then what of it is to be seen."""
-        where = self.context.shown()
-        key = (where, self.context.about)
-        census = census_of(self.store)
-        anew = census is not self.census or key != self._shown_for
-        if anew:
-            self.census, self._shown_for = census, key
-            self._chosen = Chosen(where, self.context.about)
-            self._is_whole = True
+    def begin_anew(self) -> None:
+        """Show the whole time."""
+        self._is_whole = True
+
+    async def read(self, *, anew: bool, found: bool) -> None:
+        """Put the lanes together."""
+        census, chosen = self.census, self.chosen
         gaps = await self.store.run(lambda recording: recording.gaps())
         self._blind = unobserved(self.store.sessions, gaps)
-        more = True
-        while more:
-            more = await self.store.run(census.step)
-            if census.outdated:
-                await self.update()
-                return
-            self.say_reading(self.part_of(census.newest) if more else "")
-        chosen = self._chosen
-        while await self.store.run(lambda recording: chosen.step(recording, census.newest)):
-            self.say_reading(f"filtering: {100 * chosen.newest // max(1, census.newest)} %")
+        state = (census.newest, len(census.pods), len(census.containers), len(gaps))
+        if not anew and state == self._state and self.now_ns == self._now_ns:
+            return
         if not anew and time.monotonic() < self._again_at:
             self.set_timer(max(0.1, self._again_at - time.monotonic()), self.update)
             return
-        began = time.monotonic()
-        lanes = self._known = await self.store.run(lambda _: Lanes.of(census, chosen))
+        began, self._now_ns = time.monotonic(), self.now_ns
+        lanes = self._known
+        if anew or state != self._state:
+            self._state = state
+            lanes = self._known = await self.store.run(lambda _: Lanes.of(census, chosen))
         self._again_at = began + _REST * (time.monotonic() - began)
-        whole = lanes.whole(self.now_ns)
+        whole = lanes.whole(self._now_ns)
         if whole is not None:
             self.whole = whole
         self.window = self.whole if self._is_whole else self.window.within(self.whole)
@@ -188,7 +161,8 @@ class Timeline(Board):
             shown = self.window.shows(first)
             self.at_ns = first if shown else self.window.middle(0, self.width)
         await self._pack()
-        self._say_empty()
+        nothing_then = f"nothing was there at this time; {self.keymap.first('zoom_all')} shows all"
+        self.say_empty(nothing_then if len(lanes) else "")
 
     def _show(self, window: Window) -> None:
         """Draw another window, with what is known of it already."""
@@ -216,42 +190,28 @@ class Timeline(Board):
             self._at = self.node
         self._redraw()
 
-    def _say_empty(self) -> None:
-        words = "no pod or container yet: they appear with the first event that is about one"
-        if len(self._known):
-            key = self.keymap.first("zoom_all")
-            words = f"nothing was there at this time; {key} shows the whole time"
-        elif self.context.shown() is not None:
-            what = "the filter matched no" if self.context.where_text else "no marked"
-            words = f"{what} event of a pod or container"
-        elif not self.store.facts.growing:
-            words = "nothing in this recording is about a pod or container"
-        if self.body.empty != words:
-            self.body.empty = words
-            self.body.changed()
-
     def _seen(self) -> list[Node]:
         return [self._lanes.node(self.packed[index]) for index in self.body.seen]
 
     def needs_look(self) -> bool:
         """Whether names are missing, or events of this window."""
-        return any(node not in self._subjects or node not in self._current for node in self._seen())
+        return any(node not in self.subjects or node not in self._current for node in self._seen())
 
     async def look(self) -> bool:
         """Read names and events of the lanes that are seen."""
-        census, window, width, where = self.census, self.window, self.width, self._chosen.where
+        census, window, width, where = self.census, self.window, self.width, self.chosen.where
         seen = self._seen()
-        unnamed = [node for node in seen if node not in self._subjects]
+        unnamed = [node for node in seen if node not in self.subjects]
         old = [node for node in seen if node not in self._current]
         if not unnamed and not old:
             return False
         names = await self.store.run(lambda recording: read(recording, census, unnamed))
         for node, subject in names.items():
-            self._subjects[node] = subject
+            self.subjects[node] = subject
         points = await self.store.run(
             lambda recording: read_points(recording, census, old, window, width, where)
         )
-        if window == self.window and width == self.width and where is self._chosen.where:
+        if window == self.window and width == self.width and where is self.chosen.where:
             # Only those of this window: others would be wrong soon.
             kept = {node: known for node, known in self._points.items() if node in self._current}
             self._points = {**kept, **points} if len(kept) < _KEPT else points
@@ -277,12 +237,21 @@ class Timeline(Board):
         """The cursor's."""
         return self.window.column(self.at_ns, self.width)
 
+    @property
+    def line_count(self) -> int:
+        """Lanes that have something in the window."""
+        return len(self.packed)
+
+    def node_at(self, index: int) -> Node | None:
+        """Whose lane it is."""
+        return self._lanes.node(self.packed[index]) if 0 <= index < len(self.packed) else None
+
     def line_at(self, index: int) -> Line | None:
         """A lane; None until its name is read."""
         if index >= len(self.packed):
             return ()
         node = self._lanes.node(self.packed[index])
-        subject = self._subjects.get(node)
+        subject = self.subjects.get(node)
         if subject is None:
             return None
         points = self._points.get(node)
@@ -310,7 +279,7 @@ class Timeline(Board):
     def words(self) -> Sequence[Line]:
         """The event that the cursor is nearest to, the lane's life, and the signs."""
         node = self.node
-        subject = self._subjects.get(node) if node is not None else None
+        subject = self.subjects.get(node) if node is not None else None
         if node is None or subject is None:
             return ()
         points = self._points.get(node, Points())
@@ -320,31 +289,7 @@ class Timeline(Board):
             legend(),
         )
 
-    async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
-        """By names and ids of pods and containers, of those that have lanes now."""
-        end = len(self.packed) if forwards else -1
-        steps = range(start, end, 1 if forwards else -1)
-        return await find_named(self.store, text, steps, self._node_at)
-
-    def _node_at(self, index: int) -> Node | None:
-        if not 0 <= index < len(self.packed):
-            return None
-        return self._lanes.node(self.packed[index])
-
     # -- the cursor -----------------------------------------------------------------------
-
-    @property
-    def node(self) -> Node | None:
-        """The lane under the cursor; None where there is none."""
-        cursor = self.body.cursor
-        return self._lanes.node(self.packed[cursor]) if cursor < len(self.packed) else None
-
-    @property
-    def selected(self) -> Pod | Container | None:
-        """Whose lane it is; None: none, or its name is still being read."""
-        node = self.node
-        subject = self._subjects.get(node) if node is not None else None
-        return None if subject is None else subject.container or subject.pod
 
     @property
     def point(self) -> Point | None:
@@ -430,7 +375,7 @@ class Timeline(Board):
             self.begin("step", partial(self._step, node, forwards))
 
     async def _step(self, node: Node, forwards: bool) -> None:
-        point, where = self.point, self._chosen.where
+        point, where = self.point, self.chosen.where
         start = point.event if point is not None else 0 if forwards else _NEWEST
         try:
             found = await self.store.run(
