@@ -11,17 +11,14 @@ from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recorder import lookup
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild.numbers import ascending, is_among
+from nri_scope.recorder.rebuild.paging import PAGE, Numbers, newest_event, pages
 from nri_scope.recorder.rebuild.selection import Selection
-from nri_scope.recorder.rows import Row, optional_numbers_of
-from nri_scope.recorder.rows import ascending as in_order
-from nri_scope.recorder.sound import sound
+from nri_scope.recorder.rows import Row
 
-PAGE = 2_000
-"""Rows in one query: short, so that a signal is noticed and others get their turn."""
 _SYNCHRONIZE = 2
 _SCAN = (
-    "SELECT id, session, pod_key, container_key, chosen, setup FROM ("
-    "SELECT id, session, "
+    "SELECT id, session, pod_key, container_key, chosen, setup, at_ns, seq FROM ("
+    "SELECT id, session, at_ns, seq, "
     "(SELECT pod FROM main.event AS raw WHERE raw.id = events.id) AS pod_key, "
     "(SELECT container FROM main.event AS raw WHERE raw.id = events.id) AS container_key, "
     "({condition}) AS chosen, "
@@ -57,16 +54,16 @@ def choose(source: Recording, selection: Selection, on_progress: Callable[[float
     """Look at every event. Raises UsageError where none is chosen, and RecordingError."""
     chosen = Chosen(known=frozenset(session.id for session in source.sessions()))
     numbers = None if selection.numbers is None else ascending(selection.numbers)
-    _, newest = lookup.event_range(source)
+    newest = newest_event(source)
     try:
-        for row in _scan(source, selection):
-            number, session, pod, container, passes, setup = row
+        for count, row in enumerate(_scan(source, selection)):
+            number, session, pod, container, passes, setup, *_ = row
             if number is None or session is None:
                 continue
             chosen.until = number
             if setup:
                 chosen.setup.append((number, session))
-            if number % PAGE == 0:
+            if count % PAGE == 0:
                 on_progress(number / max(newest, number))
             if not passes or session not in chosen.known:
                 continue
@@ -89,18 +86,15 @@ def choose(source: Recording, selection: Selection, on_progress: Callable[[float
     return chosen
 
 
-def _scan(source: Recording, selection: Selection) -> Iterator[tuple[int | None, ...]]:
+def _scan(source: Recording, selection: Selection) -> Iterator[Numbers]:
     condition, values = _condition(source, selection)
     query = _SCAN.format(condition=condition)
-    after = 0
-    while True:
-        rows: list[Row] = source.rows(query, [*values, after, PAGE])
-        with sound(source):
-            page = [optional_numbers_of(row) for row in in_order(rows, (after,))]
+
+    def fetch(after: int, limit: int) -> list[Row]:
+        return source.rows(query, [*values, after, limit])
+
+    for page in pages(source, fetch):
         yield from page
-        if len(page) < PAGE:
-            return
-        after = page[-1][0] or after
 
 
 def _condition(source: Recording, selection: Selection) -> tuple[str, list[str | int]]:

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rebuild.choosing import PAGE, Chosen
+from nri_scope.recorder.rebuild.choosing import Chosen
 from nri_scope.recorder.rebuild.effects import Effects
 from nri_scope.recorder.rebuild.numbers import ascending, is_among, joined, listed
+from nri_scope.recorder.rebuild.paging import pages
 from nri_scope.recorder.rebuild.part import Part
-from nri_scope.recorder.rows import ascending as in_order
-from nri_scope.recorder.rows import optional_numbers_of
+from nri_scope.recorder.rows import Row, optional_numbers_of
 from nri_scope.recorder.sound import sound
 
 _NAMESAKES = 8
@@ -113,21 +113,19 @@ class _Context:
     def _want_told(self) -> None:
         """What a part of Synchronize told that was chosen itself."""
         for event in self.chosen.synchronized:
-            after = -1
-            while True:
-                rows = self.source.rows(
-                    "SELECT position, pod, container FROM state WHERE event = ? AND position > ? "
-                    "AND session = (SELECT session FROM event WHERE id = ?) "
-                    "ORDER BY position LIMIT ?",
-                    (event, after, event, PAGE),
-                )
-                with sound(self.source):
-                    page = [optional_numbers_of(row) for row in in_order(rows, (after,))]
-                for _, pod, container in page:
-                    self._want_both(pod, container, event)
-                if len(page) < PAGE:
-                    break
-                after = page[-1][0] or 0
+            for _, pod, container in self._told(event):
+                self._want_both(pod, container, event)
+
+    def _told(self, event: int) -> Iterator[_Row]:
+        def fetch(after: int, limit: int) -> list[Row]:
+            return self.source.rows(
+                "SELECT position, pod, container FROM state WHERE event = ? AND position > ? "
+                "AND session = (SELECT session FROM event WHERE id = ?) ORDER BY position LIMIT ?",
+                (event, after, event, limit),
+            )
+
+        for page in pages(self.source, fetch, after=-1):
+            yield from page
 
     def _want_both(self, pod: int | None, container: int | None, until: int) -> None:
         if container is not None:
@@ -193,18 +191,16 @@ class _Context:
 
     def _about(self, subject: _Subject, after: int, until: int) -> Iterator[_Row]:
         condition = _condition(subject)
-        while True:
-            rows = self.source.rows(
+
+        def fetch(after: int, limit: int) -> list[Row]:
+            return self.source.rows(
                 f"SELECT {_COLUMNS} FROM event WHERE {condition} AND id > ? AND id <= ? "
                 "ORDER BY id LIMIT ?",
-                (subject[1], after, until, PAGE),
+                (subject[1], after, until, limit),
             )
-            with sound(self.source):
-                page = [optional_numbers_of(row) for row in in_order(rows, (after,))]
+
+        for page in pages(self.source, fetch, after=after, until=until):
             yield from page
-            if len(page) < PAGE:
-                return
-            after = page[-1][0] or after
 
     def _rest_of_round(self, subject: _Subject, until: int) -> Iterator[_Row]:
         """What comes after an event and belongs to its round, or to the creation it is of."""
@@ -227,8 +223,8 @@ class _Context:
     def _beside(self, subject: _Subject, where: str, order: str) -> list[_Row]:
         rows = self.source.rows(
             f"SELECT {_COLUMNS} FROM event WHERE {_condition(subject)} AND {where} "
-            f"AND method NOT IN {listed(self._aside)} ORDER BY id {order} LIMIT ?",
-            (subject[1], _ROUND),
+            f"AND id <= ? AND method NOT IN {listed(self._aside)} ORDER BY id {order} LIMIT ?",
+            (subject[1], self.chosen.until, _ROUND),
         )
         with sound(self.source):
             return [optional_numbers_of(row) for row in rows]

@@ -10,8 +10,8 @@ from nri_scope.errors import RecordingError
 from nri_scope.recorder.model import Event
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild.numbers import CHUNK, chunks, listed
-from nri_scope.recorder.rows import RowError, number_of, optional_numbers_of
-from nri_scope.recorder.rows import ascending as in_order
+from nri_scope.recorder.rebuild.paging import pages
+from nri_scope.recorder.rows import Row, RowError, optional_numbers_of
 from nri_scope.recorder.sound import sound
 
 
@@ -37,20 +37,17 @@ class Stopped(Exception):
         self.cause = cause
 
 
-def numbers_of(source: Recording, *, after: int, until: int) -> Iterator[Sequence[int]]:
+def numbers_of(source: Recording, *, until: int) -> Iterator[Sequence[int]]:
     """All events, some at a time. Raises RecordingError."""
-    while True:
-        rows = source.rows(
+
+    def fetch(after: int, limit: int) -> list[Row]:
+        return source.rows(
             "SELECT id FROM event WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
-            (after, until, CHUNK),
+            (after, until, limit),
         )
-        with sound(source):
-            page = [number_of(row) for row in in_order(rows, (after,))]
-        if page:
-            yield page
-        if len(page) < CHUNK:
-            return
-        after = page[-1]
+
+    for page in pages(source, fetch, until=until, size=CHUNK):
+        yield [number for (number,) in page if number is not None]
 
 
 def exchanges(
@@ -58,31 +55,38 @@ def exchanges(
 ) -> Iterator[list[Exchange]]:
     """Events with these numbers (None: all) up to ``until``, some at a time. Raises Stopped."""
     after = 0
-    pages = numbers_of(source, after=after, until=until) if numbers is None else chunks(numbers)
+    every = numbers_of(source, until=until) if numbers is None else chunks(numbers)
     while True:
         try:
-            page = next(pages, None)
+            page = next(every, None)
         except RecordingError as error:
             raise Stopped(after + 1, error) from error
-        if page is None:
-            return
-        if page[0] > until:
+        if page is None or page[0] > until:
             return
         some = [number for number in page if number <= until]
-        found: list[Exchange] = []
-        try:
-            others = _others(source, some)
-            for event, request, reply in source.exchanges(among=some):
-                service, pod, container = others.get(event.id, ("", None, None))
-                found.append(Exchange(event, request, reply, service, pod, container))
-        except RecordingError as error:
-            there = {one.event.id for one in found}
-            if found:
-                yield found
-            at = next((number for number in some if number not in there), some[-1] + 1)
-            raise Stopped(at, error) from error
         after = some[-1]
+        try:
+            found = list(_read(source, some))
+        except RecordingError:
+            yield from _one_by_one(source, some)
+        else:
+            yield found
+
+
+def _one_by_one(source: Recording, numbers: Sequence[int]) -> Iterator[list[Exchange]]:
+    for number in numbers:
+        try:
+            found = list(_read(source, [number]))
+        except RecordingError as error:
+            raise Stopped(number, error) from error
         yield found
+
+
+def _read(source: Recording, numbers: Sequence[int]) -> Iterator[Exchange]:
+    others = _others(source, numbers)
+    for event, request, reply in source.exchanges(among=numbers):
+        service, pod, container = others.get(event.id, ("", None, None))
+        yield Exchange(event, request, reply, service, pod, container)
 
 
 def _others(

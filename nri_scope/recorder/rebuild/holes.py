@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 from nri_scope.recorder.check import has_left_out
 from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rebuild.choosing import PAGE
-from nri_scope.recorder.rows import ascending as in_order
-from nri_scope.recorder.rows import optional_numbers_of
+from nri_scope.recorder.rebuild.paging import pages
+from nri_scope.recorder.rows import Row
 from nri_scope.recorder.sound import sound
 from nri_scope.recorder.text import int64
 
@@ -116,25 +115,16 @@ def find_holes(
     return holes
 
 
-_Row = tuple[int, int, int, int, int, int]
-
-
-def _pages(source: Recording, until: int, *, is_part: bool) -> Iterator[list[_Row]]:
+def _pages(source: Recording, until: int, *, is_part: bool) -> Iterator[list[tuple[int, ...]]]:
     before = "coalesce(l.seq, 0), coalesce(l.count, 0)" if is_part else "0, 0"
     joined = "LEFT JOIN left_out AS l ON l.event = e.id" if is_part else ""
-    after = 0
-    while True:
-        rows = source.rows(
+
+    def fetch(after: int, limit: int) -> list[Row]:
+        return source.rows(
             f"SELECT e.id, e.session, e.seq, e.at_ns, {before} FROM event AS e {joined} "
             "WHERE e.id > ? AND e.id <= ? ORDER BY e.id LIMIT ?",
-            (after, until, PAGE),
+            (after, until, limit),
         )
-        with sound(source):
-            page = [
-                tuple(number or 0 for number in optional_numbers_of(row))
-                for row in in_order(rows, (after,))
-            ]
-        yield [(a, b, c, d, e, f) for a, b, c, d, e, f in page]
-        if len(page) < PAGE:
-            return
-        after = page[-1][0]
+
+    for page in pages(source, fetch, until=until):
+        yield [tuple(number or 0 for number in row) for row in page]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder import lookup
 from nri_scope.recorder.model import LEFT_OUT
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild.change import Change
@@ -21,6 +20,7 @@ from nri_scope.recorder.rebuild.effects import Effects
 from nri_scope.recorder.rebuild.exchange import Stopped, exchanges
 from nri_scope.recorder.rebuild.holes import Holes, find_holes
 from nri_scope.recorder.rebuild.learning import learn
+from nri_scope.recorder.rebuild.paging import newest_event
 from nri_scope.recorder.rebuild.part import Part
 from nri_scope.recorder.rebuild.rebuilt import Rebuilt
 from nri_scope.recorder.rebuild.selection import Selection
@@ -109,7 +109,7 @@ def _snapshot(source: Recording) -> Iterator[None]:
 
 def _part(source: Recording, selection: Selection, effects: Effects, progress: _Steps) -> Part:
     if selection.is_all:
-        return Part(until=lookup.event_range(source)[1])
+        return Part(until=newest_event(source))
     chosen = choose(source, selection, progress.step(0.15))
     return with_context(source, chosen, effects, progress.step(0.15), bare=selection.bare)
 
@@ -207,7 +207,8 @@ class _Rebuilding:
         for hole in holes.found:
             yield hole.from_ns, hole.to_ns, LEFT_OUT, hole.count
         if self._part.damage is not None:
-            yield counts.newest_ns, counts.newest_ns, DAMAGED, None
+            at_ns = max([counts.newest_ns, *(hole.to_ns for hole in holes.found[-1:])])
+            yield at_ns, at_ns, DAMAGED, None
 
 
 def _notes(holes: Holes, counts: _Counts) -> Iterator[tuple[int, str]]:

@@ -18,8 +18,8 @@ from nri_scope.recorder.encode import INSERT_STATE, put_container, put_pod
 from nri_scope.recorder.model import LEFT_OUT, Gap, Note, Session
 from nri_scope.recorder.reader import MAX_REQUEST, Recording
 from nri_scope.recorder.rebuild.change import Change
-from nri_scope.recorder.rebuild.choosing import PAGE
 from nri_scope.recorder.rebuild.numbers import chunks, is_among, listed
+from nri_scope.recorder.rebuild.paging import PAGE, pages
 from nri_scope.recorder.rebuild.part import Part
 from nri_scope.recorder.redaction import Kind
 from nri_scope.recorder.ring import REASON
@@ -154,19 +154,15 @@ class Tables:
         )
 
     def _state_rows(self, session: int, event: int) -> Iterator[tuple[int | None, ...]]:
-        after = -1
-        while True:
-            rows = self._source.rows(
+        def fetch(after: int, limit: int) -> list[Row]:
+            return self._source.rows(
                 "SELECT position, pod, container, object FROM state "
                 "WHERE session = ? AND event = ? AND position > ? ORDER BY position LIMIT ?",
-                (session, event, after, PAGE),
+                (session, event, after, limit),
             )
-            with sound(self._source):
-                page = [optional_numbers_of(row) for row in in_order(rows, (after,))]
+
+        for page in pages(self._source, fetch, after=-1):
             yield from page
-            if len(page) < PAGE:
-                return
-            after = page[-1][0] or 0
 
     def _is_told(self, event: int, pod: int | None, container: int | None) -> bool:
         part = self._part

@@ -55,6 +55,48 @@ def test_what_comes_before_the_damage_is_kept_and_that_is_said(path: Path, tmp_p
     assert (result.events, result.left_out) == (27, 0)
 
 
+def test_all_before_a_page_that_is_damaged_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "whole.db"
+    record(path, lifecycles(200))
+    last = _spoil_a_leaf_of_events(path)
+    selections = (Selection(), Selection(where=parse("event:*")), Selection(pod="shop/web-3"))
+    for number, selection in enumerate(selections):
+        with Recording.open(path) as whole:
+            result = rebuild(whole, tmp_path / f"{number}.db", selection)
+        with Recording.open(tmp_path / f"{number}.db") as kept:
+            numbers = [event.id for event in kept.events()]
+            assert kept.gaps()[-1].reason == DAMAGED
+        assert result.damage.startswith("it is damaged")
+        assert result.events + result.left_out == last > 500
+        assert len(numbers) == result.events
+        if not selection.pod:
+            assert numbers == list(range(1, last + 1))
+
+
+def _spoil_a_leaf_of_events(path: Path) -> int:
+    """Makes a page in the middle unreadable; returns the last event before it."""
+    with closing(sqlite3.connect(path)) as connection:
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'event'"
+        ).fetchone()
+    content = bytearray(path.read_bytes())
+    start = (root - 1) * 4096
+    assert content[start] == 5
+    middle = int.from_bytes(content[start + 3 : start + 5], "big") // 2
+    last, child = 0, b""
+    for cell in (middle - 1, middle):
+        pointer = start + 12 + 2 * cell
+        at = start + int.from_bytes(content[pointer : pointer + 2], "big")
+        key, child = content[at + 4 : at + 6], bytes(content[at : at + 4])
+        if cell == middle - 1:
+            # A number of SQLite's in two bytes of seven bits.
+            last = (key[0] & 0x7F) << 7 | key[1]
+    page = int.from_bytes(child, "big")
+    content[(page - 1) * 4096] = 0
+    path.write_bytes(content)
+    return last
+
+
 def test_damage_that_a_part_does_not_meet_is_no_matter(path: Path, tmp_path: Path) -> None:
     spoil(path, "UPDATE object SET data = x'00' WHERE id = (SELECT max(id) FROM object)")
     with Recording.open(path) as whole:
