@@ -12,7 +12,19 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import blame, latency, merging, replay, size, startup, sustained, tui
+from benchmarks import (
+    blame,
+    latency,
+    many,
+    merging,
+    replay,
+    size,
+    startup,
+    sustained,
+    tui,
+    tui_app,
+    tui_live,
+)
 from benchmarks.findings import Finding, findings_table
 from benchmarks.latency import Latency, latency_table
 from benchmarks.machine import Machine, Watch
@@ -35,10 +47,12 @@ class Scale:
     blames: int
     blame_rounds: int
     tui_events: int
+    tui_starts: int
+    live_seconds: float
 
 
-FULL = Scale(7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000, 1000, 5, 1_000_000)
-SHORT = Scale(3, 100, 8, 200, 2_000, 5, 5, 200, 300, 200, 1, 100_000)
+FULL = Scale(7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000, 1000, 5, 1_000_000, 7, 20)
+SHORT = Scale(3, 100, 8, 200, 2_000, 5, 5, 200, 300, 200, 1, 100_000, 3, 5)
 
 
 @dataclass(frozen=True)
@@ -121,7 +135,13 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
         findings += blame.measure(folder, runs=scale.blames, rounds=scale.blame_rounds)
     if "tui" in parts:
         say(f"tui: a recording of {scale.tui_events:,} events")
-        findings += tui.measure(folder, events=scale.tui_events)
+        path = folder / "many.nriscope.db"
+        many.write(path, scale.tui_events)
+        findings += await tui_app.measure(path, events=scale.tui_events, starts=scale.tui_starts)
+        findings += tui.measure(path)
+        path.unlink()
+        say(f"tui --live: {tui_live.RATE} events/s for {scale.live_seconds:g} s")
+        findings += await tui_live.measure(folder, seconds=scale.live_seconds)
     return Results(latencies, findings, watch.machine())
 
 

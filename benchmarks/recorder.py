@@ -63,6 +63,16 @@ def stored(recording: Path) -> Stored:
     return Stored(events, gaps, int(lost))
 
 
+async def drained(recording: Path, events: int) -> float:
+    """Wait until so many events are on disk; returns how long it took, in seconds."""
+    begin = time.monotonic()
+    while stored(recording).events < events:
+        if time.monotonic() - begin > _PATIENCE:
+            raise TimeoutError(f"{stored(recording)} instead of {events} events on disk")
+        await asyncio.sleep(0.05)
+    return time.monotonic() - begin
+
+
 def size_on_disk(recording: Path) -> int:
     """Bytes of the recording and of what SQLite keeps beside it."""
     return sum(path.stat().st_size for path in recording.parent.glob(recording.name + "*"))
@@ -94,13 +104,8 @@ class Record:
         return cls(process, recording)
 
     async def drained(self, events: int) -> float:
-        """Wait until so many events are on disk; returns how long it took, in seconds."""
-        begin = time.monotonic()
-        while stored(self.recording).events < events:
-            if time.monotonic() - begin > _PATIENCE:
-                raise TimeoutError(f"{stored(self.recording)} instead of {events} events on disk")
-            await asyncio.sleep(0.05)
-        return time.monotonic() - begin
+        """As the function of this name."""
+        return await drained(self.recording, events)
 
     async def settled(self, events: int) -> float:
         """Wait until so many events are on disk and nothing more is made of them; in seconds.

@@ -19,7 +19,6 @@ from contextlib import closing
 from pathlib import Path
 from statistics import median
 
-from benchmarks import many
 from benchmarks.findings import Finding, number
 from nri_scope.recorder.filter import parse
 from nri_scope.tui.model.store import Store
@@ -35,17 +34,14 @@ _FILTERS = ("event:CreateContainer", "took:>200us", "web-0*")
 _MIB = 1 << 20
 
 
-def measure(folder: Path, *, events: int) -> list[Finding]:
-    """What is measured with so many events."""
-    path = folder / "many.nriscope.db"
-    many.write(path, events)
+def measure(path: Path) -> list[Finding]:
+    """What is measured with a recording of `many`, which grows by it."""
     run = subprocess.run(
         [sys.executable, "-m", "benchmarks.tui", str(path)],
         capture_output=True,
         text=True,
         check=True,
     )
-    path.unlink()
     return [Finding(**one) for one in json.loads(run.stdout)]
 
 

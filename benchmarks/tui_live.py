@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tui --live`` while much happens: what the screen and the recorder cost, and what was lost."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from benchmarks.findings import Finding, number
+from benchmarks.recorder import command, drained, stored
+from benchmarks.terminal import Terminal, children, peak_memory, work_of
+from tests.interop.reference import ReferenceRuntime
+
+RATE = 500
+SIZE = (160, 50)
+_TOGETHER = 0.3
+"""Of one processor."""
+_REAL_TIMEOUT = 2.0
+"""Seconds, of containerd and CRI-O: who answers later is disconnected."""
+_MIB = 1 << 20
+
+
+async def measure(folder: Path, *, seconds: float) -> list[Finding]:
+    """Play full lifecycles to it at a set rate, while its list follows."""
+    recording, socket = folder / "live.nriscope.db", folder / "live.sock"
+    options = ("--live", "--socket", socket, "-o", recording, "--index", "10")
+    async with (
+        await ReferenceRuntime.listen(socket, request_timeout=_REAL_TIMEOUT) as runtime,
+        await Terminal.start(command(), "tui", *options, size=SIZE, folder=folder) as shown,
+    ):
+        await runtime.admit()
+        await shown.shows("following")
+        drawing = shown.process.pid
+        (recorder,) = children(drawing)
+        before = work_of(drawing), work_of(recorder), time.perf_counter()
+        written = shown.written
+        played = await runtime.play(seconds=seconds, rate=RATE)
+        lasted = time.perf_counter() - before[2]
+        screen = (work_of(drawing) - before[0]) / lasted
+        recording_share = (work_of(recorder) - before[1]) / lasted
+        written = shown.written - written
+        memory = peak_memory(drawing), peak_memory(recorder)
+        await drained(recording, played.requests - played.failures)
+        shown.press("q")
+        if status := await shown.process.wait():
+            raise RuntimeError(f"it ended with exit status {status}: {shown.tail()}")
+        await runtime.stop()
+    found = stored(recording)
+    where = f"at {RATE:,} events/s for {seconds:g} s"
+    return [
+        Finding(
+            name=f"tui --live: one processor, screen and recorder, {where}",
+            value=screen + recording_share,
+            limit=_TOGETHER,
+            detail=f"screen {screen:.1%}, {number(written / lasted / 1024)} KiB/s to the terminal; "
+            f"recorder {recording_share:.1%}",
+        ),
+        Finding(
+            name=f"tui --live: gaps {where}",
+            value=found.gaps,
+            limit=0,
+            detail=f"{played.requests} sent, {found.events} rows, {found.lost} said to be lost",
+        ),
+        Finding(
+            name=f"tui --live: events missing {where}",
+            value=max(0, played.requests - found.events),
+            limit=0,
+        ),
+        Finding(name=f"tui --live: failed requests {where}", value=played.failures, limit=0),
+        Finding(
+            name="tui --live: memory",
+            value=sum(memory) / _MIB,
+            unit="MiB",
+            limit=150 + 100,
+            detail=f"peaks: screen {memory[0] / _MIB:.0f}, recorder {memory[1] / _MIB:.0f} MiB",
+        ),
+    ]
