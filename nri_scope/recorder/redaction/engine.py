@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -66,8 +67,11 @@ class Engine:
         # Found within a text that will be remembered, with what was found in it.
         self._found: list[str] | None = None
         self._unpacked: list[str] = []
-        self._remembered: dict[tuple[str, bool, tuple[Rule, ...]], _Answer[str, str]] = {}
-        self._parts: dict[bytes, _Answer[bytes, tuple[str, str]]] = {}
+        # Bounded by what came first; all at once would be a pause for every other thread.
+        self._remembered: OrderedDict[tuple[str, bool, tuple[Rule, ...]], _Answer[str, str]] = (
+            OrderedDict()
+        )
+        self._parts: OrderedDict[bytes, _Answer[bytes, tuple[str, str]]] = OrderedDict()
         # Rules and places of what is found in such a part.
         self._log: list[tuple[str, str]] | None = None
 
@@ -166,8 +170,8 @@ class Engine:
             given = self._redacted(text, place, depth, is_key=is_key)
             rules = tuple(self._found)
             if len(text) <= _CACHED_LENGTH:
-                if len(self._remembered) > _CACHED:
-                    self._remembered.clear()
+                if len(self._remembered) >= _CACHED:
+                    self._remembered.popitem(last=False)
                 looked_at = "\n".join((text, given, *self._unpacked))
                 self._remembered[question] = _Answer(
                     given, rules, looked_at, known.count, known.epoch
@@ -210,7 +214,7 @@ class Engine:
                 unpacked += self._unpacked
                 self._unpacked = unpacked
             if len(self._parts) >= _PARTS:
-                self._parts.clear()
+                self._parts.popitem(last=False)
             if len(content) <= _PART_LENGTH:
                 self._parts[content] = answer
         elif self.is_counting:

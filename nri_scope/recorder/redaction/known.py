@@ -101,10 +101,8 @@ class Known:
             return
         self._visible.add(name)
         self._shown += name + "\n"
-        if any(
-            value in name and self._reach(value, self._rules[value][1]) is not reach
-            for value, reach in self._noted.items()
-        ):
+        parts = {value for _, value in (*self._anywhere(name), *self._as_words(name))}
+        if any(self._reach(part, self._rules[part][1]) is not self._noted[part] for part in parts):
             # Rare: a value was met before the name of which it is a part.
             self._rebuild()
 
