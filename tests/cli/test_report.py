@@ -69,11 +69,9 @@ def test_findings_can_be_redacted(tmp_path: Path) -> None:
 
 
 def test_nothing_wrong_is_status_0() -> None:
-    done = report(RECORDING, "--diagnose")
+    done = report(RECORDING, "shop/web", "--diagnose")
     assert done.exit_code == 0
-    assert done.stdout == (
-        "containerd-2.1.nriscope.db: Nothing was found that asks for attention in 32 events.\n"
-    )
+    assert done.stdout == "pod shop/web: Nothing was found that asks for attention in 17 events.\n"
 
 
 def test_something_wrong_is_status_1(tmp_path: Path) -> None:
@@ -108,7 +106,7 @@ def test_json(tmp_path: Path) -> None:
 
 
 def test_json_of_nothing_has_a_list() -> None:
-    done = report(RECORDING, "--diagnose", "--format", "json")
+    done = report(RECORDING, "shop/web", "--diagnose", "--format", "json")
     assert done.exit_code == 0
     assert json.loads(done.stdout)["findings"] == []
 

@@ -383,3 +383,34 @@ def secret(folder: Path) -> Path:
             return Adjustment().add_env("API_TOKEN", SECRET)
 
     return _replayed(folder, {"10-telling": Telling()})
+
+
+def backwards(folder: Path) -> Path:
+    """A container ends before it was told to have been started, as a real containerd shows it."""
+    both = {"pod": POD, "container": FIRST}
+    events = [run_pod(), *life(FIRST)]
+    names = [name for name, _ in events]
+    stop, started = names.index("StopContainer"), names.index("PostStartContainer")
+    events[stop], events[started] = (
+        ("PostStartContainer", api.PostStartContainerRequest(**both)),  # type: ignore[arg-type]
+        ("StopContainer", api.StopContainerRequest(**both)),  # type: ignore[arg-type]
+    )
+    return recording(folder / "backwards.nriscope.db", events)
+
+
+def silence(folder: Path, share: float) -> Path:
+    """Two probes, and between their creations of one container a share of the deadline."""
+    path = folder / "silence.nriscope.db"
+    recorder = Recorder.open(path)
+    sessions = [
+        recorder.begin_session(replace(a_start(plugin, START_NS), role=Role.PROBE, mask=0))
+        for plugin in ("00-probe", "50-probe")
+    ]
+    name, request = life(FIRST)[0]
+    data = request.SerializeToString()
+    deadline_ns = TIMEOUT_MS * 10**6
+    for number, session in enumerate(sessions):
+        at_ns = START_NS + 10**9 + int(number * share * deadline_ns)
+        recorder.capture(session, Captured(at_ns, at_ns, name, data, b"", 0, "", 1000, deadline_ns))
+    recorder.close()
+    return path

@@ -26,14 +26,30 @@ def found(path: Path, what: str | None = None) -> tuple[Finding, ...]:
         return collect(recording, thing).findings
 
 
+NEVER_RAN = "A container was stopped that never ran"
+
+
 @pytest.mark.parametrize("name", list(BUNDLED))
-def test_recordings_of_healthy_runtimes_have_none(name: str) -> None:
-    assert found(BUNDLED[name]) == ()
+def test_real_runtimes_stop_a_container_that_never_ran(name: str) -> None:
+    # Its binary does not exist. All else in them is as it should be.
+    (one,) = found(BUNDLED[name])
+    assert (one.kind, one.level, one.title) == (Kind.ORDER, Level.NOTE, NEVER_RAN)
+    assert one.containers == ("jobs/batch/broken",)
+    assert one.events == (30,)
+
+
+@pytest.mark.parametrize("name", list(BUNDLED))
+@pytest.mark.parametrize("what", ["shop/web", "shop/web/app", "jobs/batch/job"])
+def test_healthy_pods_of_real_runtimes_have_none(name: str, what: str) -> None:
+    assert found(BUNDLED[name], what) == ()
 
 
 @pytest.mark.parametrize("capture", ["containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37"])
-def test_healthy_chains_of_real_runtimes_have_none(capture: str, tmp_path: Path) -> None:
-    assert found(of_capture(capture, tmp_path / "capture.nriscope.db")) == ()
+def test_healthy_chains_of_real_runtimes_have_no_other(capture: str, tmp_path: Path) -> None:
+    findings = found(of_capture(capture, tmp_path / "capture.nriscope.db"))
+    # CRI-O tells nobody of the end of a container that never ran.
+    expected = [] if capture.startswith("cri-o") else [NEVER_RAN]
+    assert [one.title for one in findings] == expected
 
 
 def test_a_real_runtime_that_is_too_old_for_a_plugin_drops_what_it_does_not_know(
@@ -43,8 +59,9 @@ def test_a_real_runtime_that_is_too_old_for_a_plugin_drops_what_it_does_not_know
     assert [(one.kind, one.title) for one in findings] == [
         (Kind.DROPPED, "60-cpu-policy asked for /linux/resources/pids/limit in vain"),
         (Kind.DROPPED, "60-cpu-policy asked for /process/oomScoreAdj in vain"),
+        (Kind.ORDER, NEVER_RAN),
     ]
-    assert all("NRI 0.6.1 has no such field" in one.detail for one in findings)
+    assert all("NRI 0.6.1 has no such field" in one.detail for one in findings[:2])
 
 
 def test_plugins_at_peace_have_none(tmp_path: Path) -> None:
@@ -62,7 +79,7 @@ def test_plugins_at_peace_have_none(tmp_path: Path) -> None:
         (made.conflict, [(Kind.CONFLICT, Level.PROBLEM)]),
         (made.failed, [(Kind.FAILED, Level.PROBLEM)]),
         (made.dropped, [(Kind.DROPPED, Level.WARNING)]),
-        (made.unified, [(Kind.UNIFIED, Level.WARNING)]),
+        (made.unified, [(Kind.UNIFIED, Level.WARNING), (Kind.ORDER, Level.NOTE)]),
         (made.twins, [(Kind.DUPLICATE, Level.PROBLEM)]),
         (made.missed, [(Kind.MISSED, Level.WARNING)]),
         (made.pod_first, [(Kind.ORDER, Level.NOTE)]),
@@ -114,13 +131,13 @@ def test_a_field_that_was_dropped_comes_with_the_reason(tmp_path: Path) -> None:
 
 
 def test_unified_settings_are_no_finding_where_the_container_ran(tmp_path: Path) -> None:
-    (unified,) = found(made.unified(tmp_path))
+    unified, _ = found(made.unified(tmp_path))
     # All four containers got them; one of them never started.
     assert unified.containers == ("jobs/batch/broken",)
 
 
 def test_unified_settings_are_no_finding_on_cgroup_v2(tmp_path: Path) -> None:
-    assert found(made.unified_on_v2(tmp_path)) == ()
+    assert Kind.UNIFIED not in {one.kind for one in found(made.unified_on_v2(tmp_path))}
 
 
 def test_findings_are_of_the_container_that_was_asked_about(tmp_path: Path) -> None:
@@ -137,6 +154,31 @@ def test_a_container_without_trouble_has_none(tmp_path: Path) -> None:
     assert found(path, "shop/web/app") == ()
 
 
+def test_what_goes_backwards_is_named(tmp_path: Path) -> None:
+    (order,) = found(made.backwards(tmp_path))
+    assert order.title == "An event came after one that usually follows it"
+    assert "PostStartContainer came after StopContainer." in order.detail
+
+
+def test_a_silence_between_two_probes_as_long_as_a_deadline_is_a_plugin_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    late, gone = found(made.silence(tmp_path, 1.01))
+    assert (late.kind, late.level) == (Kind.DEADLINE, Level.PROBLEM)
+    assert late.title == (
+        "What is at 01–49 (between 00-probe and 50-probe) took longer than one plugin may"
+    )
+    assert (gone.kind, gone.level) == (Kind.DISCONNECTED, Level.WARNING)
+    assert gone.title == "A plugin at 01–49 was probably disconnected"
+    assert gone.containers == ("shop/web/first",)
+    assert late.events == gone.events
+
+
+def test_a_longer_silence_may_be_several_plugins_that_were_all_in_time(tmp_path: Path) -> None:
+    (late,) = found(made.silence(tmp_path, 1.8))
+    assert late.kind is Kind.DEADLINE
+
+
 def test_creations_that_were_lost_are_no_creations_that_were_missed(tmp_path: Path) -> None:
     # The recording itself has a hole where the creation was: nothing is said of the plugin.
     assert found(made.missed(tmp_path)) != ()
@@ -150,7 +192,8 @@ def test_a_plugin_that_leaves_in_good_order_with_all_others_is_no_finding(tmp_pa
 def test_a_plugin_that_validators_are_not_told_of_any_more_was_disconnected(
     tmp_path: Path,
 ) -> None:
-    (gone,) = found(made.left_the_chain(tmp_path))
+    gone, order = found(made.left_the_chain(tmp_path))
+    assert order.title == NEVER_RAN
     assert (gone.kind, gone.level) == (Kind.DISCONNECTED, Level.WARNING)
     assert gone.title.startswith("20-device-injector was disconnected")
     assert gone.containers

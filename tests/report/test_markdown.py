@@ -17,7 +17,7 @@ from nri_scope.report.collect import collect
 from nri_scope.report.limits import MARKDOWN_MAX
 from nri_scope.report.markdown import markdown
 from nri_scope.report.model import Facts
-from tests.replay.recordings import RECORDING, of_capture
+from tests.replay.recordings import of_capture
 from tests.tui.hostile import INVISIBLE, hostile_recording
 
 from . import made
@@ -116,7 +116,7 @@ def test_many_containers_stay_within_the_limit(tmp_path: Path) -> None:
     assert_is_only_text(text)
 
 
-def test_findings_come_first() -> None:
-    text = markdown(facts_of(RECORDING))
+def test_findings_come_first(tmp_path: Path) -> None:
+    text = markdown(facts_of(made.healthy(tmp_path)))
     assert text.index("### Findings") < text.index("### The chain") < text.index("### Sessions")
     assert "Nothing was found that asks for attention." in text

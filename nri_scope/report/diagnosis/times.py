@@ -33,6 +33,8 @@ _TIMEOUT = 4
 class _Slow:
     title: str
     own: bool
+    several: bool = False
+    """It may have been more than one plugin."""
     shown: Shown = field(default_factory=Shown)
     over: int = 0
     worst_ns: int = 0
@@ -76,7 +78,9 @@ class Times:
         for span in diff.spans:
             if span.before and words.slow(span):
                 title = _title(span)
-                slow = self._found.setdefault(title, _Slow(title, own=False))
+                slow = self._found.setdefault(
+                    title, _Slow(title, own=False, several=len(span.owner.plugins) != 1)
+                )
                 number = diff.events[diff.seen_by.index(span.before)]
                 slow.add(number, diff.name, span.ns, span.deadline_ns, late=False)
 
@@ -92,7 +96,7 @@ class Times:
             yield Finding(
                 Kind.DEADLINE,
                 Level.PROBLEM if slow.over else Level.WARNING,
-                f"{slow.title} {'missed' if slow.over else 'came near'} its deadline",
+                f"{slow.title} {_did(slow)}",
                 f"{told}. One answer after the deadline makes the runtime drop the plugin's "
                 "connection, and the container goes on without it.",
                 _OWN_ADVICE if slow.own else _ADVICE,
@@ -102,6 +106,14 @@ class Times:
 
 
 def _title(span: Span) -> str:
-    plugins = span.owner.plugins
-    who = " and ".join(plugins) if plugins else f"what is at {span.owner.index or '?'}"
-    return f"{who}, between {span.after} and {span.before}"
+    plugins, between = span.owner.plugins, f"between {span.after} and {span.before}"
+    if len(plugins) == 1:
+        return f"{plugins[0]} ({between})"
+    return f"What is at {span.owner.index or '?'} ({between})"
+
+
+def _did(slow: _Slow) -> str:
+    if slow.several:
+        part = "longer than" if slow.over else "over half the time that"
+        return f"took {part} one plugin may"
+    return "missed its deadline" if slow.over else "came near its deadline"

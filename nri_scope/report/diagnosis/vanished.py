@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from nri_scope.differ.model import RoundDiff
 from nri_scope.differ.rounds import CREATE
 from nri_scope.nri.events import Event as NriEvent
+from nri_scope.recorder.display import duration
 from nri_scope.recorder.model import Event, Role, Session
+from nri_scope.report import wording
 from nri_scope.report.finding import Finding, Kind, Level, Shown
 from nri_scope.report.limits import CASES_MAX
 
@@ -23,6 +25,9 @@ _ADVICE = (
     "the containers named here was not done: delete and create them again. Newer runtimes have a "
     "validator for required plugins, which keeps containers from being created without them."
 )
+_ONE_TIMEOUT = 1.25
+"""What passes when one plugin does not answer, as a multiple of its deadline: with what the others
+take. More than that were several, and each may have been in time."""
 _CREATE_BIT = NriEvent.CreateContainer.bit
 
 
@@ -34,6 +39,8 @@ class _Gone:
     last: int
     shown: Shown = field(default_factory=Shown)
     back: bool = False
+    seems: bool = False
+    """Nobody saw its connection."""
 
 
 class Vanished:
@@ -66,6 +73,8 @@ class Vanished:
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
         """Whether it went on without somebody."""
+        if wanted:
+            self._by_the_time(diff)
         if diff.name != CREATE:
             return
         self._ended_meanwhile(diff)
@@ -85,19 +94,11 @@ class Vanished:
             if not gone.shown.count or (not count and gone.level is not Level.PROBLEM):
                 # Nothing was done without it.
                 continue
-            without = (
-                f"The runtime went on: {count:,} container{'s were' if count != 1 else ' was'} "
-                "created without it."
-                if count
-                else "No creation of a container was seen after that."
-            )
-            later = " It came back later." if gone.back else ""
             yield Finding(
                 Kind.DISCONNECTED,
                 gone.level,
-                f"{gone.plugin} was disconnected"
-                + (", and containers were created without it" if count else ""),
-                f"It {gone.why}. {without}{later}",
+                _title(gone, count),
+                f"It {gone.why}. {_outcome(gone, count)}",
                 _ADVICE,
                 gone.shown.events,
                 gone.shown.count,
@@ -114,6 +115,26 @@ class Vanished:
             gone.back = True
             if gone.shown.count and len(self._over) < CASES_MAX:
                 self._over.append(gone)
+
+    def _by_the_time(self, diff: RoundDiff) -> None:
+        """Between two connections it took what one plugin has, and then went on behind it."""
+        for span in diff.spans:
+            if not (span.before and span.deadline_ns <= span.ns < _ONE_TIMEOUT * span.deadline_ns):
+                continue
+            if span.deadline_ns <= 0 or len(self._over) >= CASES_MAX:
+                continue
+            plugins = span.owner.plugins
+            who = plugins[0] if len(plugins) == 1 else f"A plugin at {span.owner.index or '?'}"
+            took, deadline = duration(span.ns), wording.deadline(span.deadline_ns)
+            why = (
+                f"did not answer in time, as it seems: {diff.name} took {took} of {deadline} "
+                f"between {span.after} and {span.before}, and then went on there"
+            )
+            number = diff.events[diff.seen_by.index(span.before)]
+            gone = _Gone(who, why, Level.WARNING, number, seems=True)
+            without = "" if diff.failure or not diff.container else diff.container
+            gone.shown.add(number, container=self._scene.name_of(without) if without else "")
+            self._over.append(gone)
 
     def _ended_meanwhile(self, diff: RoundDiff) -> None:
         """Plugins whose own connection was seen to end before this."""
@@ -168,3 +189,21 @@ class Vanished:
 
 def _creates(session: Session) -> bool:
     return session.mask == 0 or bool(session.mask & _CREATE_BIT)
+
+
+def _title(gone: _Gone, count: int) -> str:
+    if gone.seems:
+        return f"{gone.plugin} was probably disconnected"
+    return f"{gone.plugin} was disconnected" + (
+        ", and containers were created without it" if count else ""
+    )
+
+
+def _outcome(gone: _Gone, count: int) -> str:
+    if gone.seems:
+        return "The runtime closes the connection of a plugin that answers too late."
+    told = "No creation of a container was seen after that."
+    if count:
+        were = "s were" if count != 1 else " was"
+        told = f"The runtime went on: {count:,} container{were} created without it."
+    return f"{told} It came back later." if gone.back else told
