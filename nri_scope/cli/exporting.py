@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri_scope.cli.output import Output
-from nri_scope.cli.sharing import many, progress, redactor_of, replaced
+from nri_scope.cli.sharing import many, progress, redactor_of, replaced, terminated_kindly
 from nri_scope.errors import UsageError
 from nri_scope.recorder.bundle import MAX_BYTES, export
 from nri_scope.recorder.bundle.outputs import Outputs
@@ -48,7 +48,7 @@ def write_bundle(file: Path, options: Options) -> bool:
 
         found.extend(differences(file, _selection(options), bundle, options["command_line"]))
 
-    with Recording.open(file) as recording:
+    with terminated_kindly(), Recording.open(file) as recording:
         redactor = _redactor(recording, options)
         with progress(recording, "packing") as tell:
             exported = export(
@@ -88,7 +88,7 @@ def _tell_differences(found: list[str]) -> bool:
 def write_format(file: Path, name: str, options: Options) -> None:
     """Write the recording in a format of other programs."""
     form = FORMATS[name]
-    with Recording.open(file) as recording:
+    with terminated_kindly(), Recording.open(file) as recording:
         redactor = _redactor(recording, options)
         if options["output"] is None:
             _print_format(recording, form, _selection(options), redactor)

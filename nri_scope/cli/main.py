@@ -68,7 +68,8 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """See, record and debug what container runtimes and NRI plugins say to each other.
 
-    FILE is a recording, *.nriscope.db. Exit status: 0 fine, 1 a check failed, 2 could not do it.
+    FILE is a recording, *.nriscope.db, or a bundle, *.nriscope.zip. Exit status: 0 fine, 1 a check
+    failed, 2 could not do it.
     """
 
 

@@ -66,13 +66,13 @@ def command(
 
 def _preview(file: Path, rules: str, output_format: str) -> None:
     from nri_scope.cli.output import Output
-    from nri_scope.cli.sharing import progress, redactor_of
+    from nri_scope.cli.sharing import progress, redactor_of, terminated_kindly
     from nri_scope.recorder.bundle.redacting import preview
     from nri_scope.recorder.reader import Recording
     from nri_scope.recorder.records import SCHEMA_VERSION, to_json
 
     with Output() as output:
-        with Recording.open(file) as recording:
+        with terminated_kindly(), Recording.open(file) as recording:
             redactor = redactor_of(recording, rules)
             with progress(recording, "reading") as tell:
                 tally = preview(recording, redactor, tell)
@@ -107,12 +107,12 @@ def _tell(output: Output, tally: Tally) -> None:
 
 
 def _write(file: Path, rules: str, output: Path, *, force: bool) -> None:
-    from nri_scope.cli.sharing import many, progress, redactor_of, replaced
+    from nri_scope.cli.sharing import many, progress, redactor_of, replaced, terminated_kindly
     from nri_scope.recorder.bundle.redacting import redact
     from nri_scope.recorder.escape import safe
     from nri_scope.recorder.reader import Recording
 
-    with Recording.open(file) as recording:
+    with terminated_kindly(), Recording.open(file) as recording:
         redactor = redactor_of(recording, rules)
         with progress(recording, "redacting") as tell:
             rebuilt = redact(recording, output, redactor, force=force, on_progress=tell)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -47,6 +49,20 @@ def progress(recording: Recording, doing: str) -> Iterator[Callable[[float], Non
         yield tell
     finally:
         click.echo("\r\x1b[K", nl=False, err=True)
+
+
+@contextmanager
+def terminated_kindly() -> Iterator[None]:
+    """SIGTERM does what ^C does: drafts and temporary files are removed."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def replaced(by_rule: Mapping[str, int]) -> str:

@@ -4,37 +4,30 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nri_scope import __version__
 from nri_scope.errors import UsageError
+from nri_scope.recorder.bundle.describing import Describing, our_words
 from nri_scope.recorder.bundle.manifest import (
     MANIFEST,
     README,
     RECORDING,
-    Counts,
     File,
     Manifest,
     Part,
-    Redaction,
-    Replaced,
     to_bytes,
 )
-from nri_scope.recorder.bundle.manifest import Runtime as RuntimeOf
 from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.bundle.pack import pack
 from nri_scope.recorder.bundle.readme import render
 from nri_scope.recorder.bundle.scan import Scan
 from nri_scope.recorder.bundle.unpack import MAX_RECORDING
 from nri_scope.recorder.display import size as in_bytes
-from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
 from nri_scope.recorder.rebuild.choosing import choose
-from nri_scope.recorder.records import rfc3339
 from nri_scope.recorder.redaction import Redactor
 
 MAX_BYTES = 25_000_000
@@ -44,7 +37,6 @@ MAX_NOTE = 10_000
 _MOST_PARTS = 1_000
 _ROOM = 1 << 10
 """Bytes that a bundle may grow by when it is known which of how many it is."""
-_PLACES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +138,12 @@ class _Packing:
         self._outputs = outputs
         self._selection = selection
         self._redactor = redactor
-        self._note = note
+        self._describing = Describing(selection, redactor, note)
         self._on_progress = on_progress
 
     def draft(self, selection: Selection) -> _Draft:
         """Rebuild and pack a part."""
-        before = _counted(self._redactor)
+        before = self._describing.counted()
         path = self._outputs.new(".db")
         rebuilt = rebuild(
             self._source, path, selection, change=self._redactor, on_progress=self._on_progress
@@ -161,7 +153,7 @@ class _Packing:
             raise UsageError(
                 f"its recording has {in_bytes(size)}, and no bundle takes so much", _CUT
             )
-        manifest, busiest = self._manifest(rebuilt, before)
+        manifest, busiest = self._describing.manifest(rebuilt, before)
         packed = self._outputs.new(".zip")
         return _Draft(rebuilt, manifest, packed, self._pack(packed, rebuilt, manifest), busiest)
 
@@ -205,94 +197,13 @@ class _Packing:
         return pack(path, {MANIFEST: to_bytes(manifest), README: readme, RECORDING: rebuilt.path})
 
     def _scan(self, redactor: Redactor, recording: Path, packed: Path, manifest: Manifest) -> None:
-        scan = Scan(redactor.originals(), self._outputs.wanted, _our_words())
+        scan = Scan(redactor.originals(), self._outputs.wanted, our_words())
         scan.recording(recording)
         full, readme = _with_files(manifest, recording)
         scan.text(to_bytes(full), "the manifest")
         scan.text(readme, "README.md")
         scan.text(self._outputs.wanted.name.encode("utf-8", "surrogateescape"), "the file's name")
         scan.file(packed, "the packed file")
-
-    # -- the manifest -----------------------------------------------------------------------
-
-    def _manifest(self, rebuilt: Rebuilt, before: Counter[tuple[str, str]]) -> tuple[Manifest, str]:
-        with Recording.open(rebuilt.path) as recording:
-            sessions = recording.sessions()
-            chain = {one.plugin for one in sessions if one.role != Role.CRI}
-            pods: Counter[str] = Counter()
-            for event in recording.events():
-                chain.update(event.owners)
-                if event.pod:
-                    pods[f"{event.namespace}/{event.pod}"] += 1
-            version = recording.version
-            # What was left out is counted by itself.
-            gaps = sum(not gap.is_left_out for gap in recording.gaps())
-        manifest = Manifest(
-            tool_version=__version__,
-            recording_version=version,
-            counts=Counts(
-                events=rebuilt.events,
-                context=rebuilt.context,
-                left_out=rebuilt.left_out,
-                sessions=rebuilt.sessions,
-                pods=rebuilt.pods,
-                containers=rebuilt.containers,
-                gaps=gaps,
-            ),
-            first_ns=rebuilt.first_ns,
-            last_ns=rebuilt.last_ns,
-            runtimes=tuple(
-                dict.fromkeys(
-                    RuntimeOf(
-                        one.runtime_name,
-                        one.runtime_version,
-                        one.nri_version,
-                        one.nri_version_inferred,
-                    )
-                    for one in sessions
-                    if one.role != Role.CRI
-                )
-            ),
-            chain=tuple(sorted(chain)),
-            selection=self._asked(),
-            note=self._text(self._note, "note"),
-            damage=self._text(rebuilt.damage, "damage"),
-        )
-        if self._redactor is not None:
-            manifest = replace(manifest, redaction=self._report(self._redactor, before))
-        busiest = "; ".join(
-            f"{pod} has {count:,} of the events" for pod, count in pods.most_common(1)
-        )
-        return manifest, busiest
-
-    def _asked(self) -> dict[str, str]:
-        selection = self._selection
-        asked: dict[str, str] = {}
-        if selection.where is not None:
-            asked["--where"] = self._text(str(selection.where), "selection")
-        if selection.since_ns is not None:
-            asked["--since"] = rfc3339(selection.since_ns)
-        if selection.until_ns is not None:
-            asked["--until"] = rfc3339(selection.until_ns)
-        if selection.pod:
-            asked["--pod"] = self._text(selection.pod, "selection")
-        if selection.numbers is not None:
-            asked["events"] = "picked one by one"
-        return asked
-
-    def _text(self, text: str, place: str) -> str:
-        if self._redactor is None or not text:
-            return text
-        return self._redactor.text(text, f"manifest.{place}")
-
-    def _report(self, redactor: Redactor, before: Counter[tuple[str, str]]) -> Redaction:
-        counts = _counted(redactor)
-        counts.subtract(before)
-        replaced = [Replaced(*key, values) for key, values in sorted(counts.items()) if values > 0]
-        rules = redactor.rules.source
-        return Redaction(
-            "default, changed by a file" if rules else "default", tuple(replaced[:_PLACES])
-        )
 
 
 def _with_files(manifest: Manifest, recording: Path) -> tuple[Manifest, bytes]:
@@ -305,31 +216,6 @@ def _with_files(manifest: Manifest, recording: Path) -> tuple[Manifest, bytes]:
         RECORDING: File(recording.stat().st_size, digest),
     }
     return replace(manifest, files=files), readme
-
-
-def _our_words() -> bytes:
-    """What is in every manifest and on every page."""
-    empty = Manifest(
-        tool_version=__version__,
-        recording_version=1,
-        counts=Counts(0, 0, 0, 0, 0, 0, 0),
-        first_ns=0,
-        last_ns=0,
-        redaction=Redaction("default", (Replaced("", "", 1),)),
-        files={name: File(0, "") for name in (README, RECORDING)},
-    )
-    return b"".join(
-        render(one).encode() + to_bytes(one) for one in (empty, replace(empty, redaction=None))
-    )
-
-
-def _counted(redactor: Redactor | None) -> Counter[tuple[str, str]]:
-    """What was replaced so far."""
-    counts: Counter[tuple[str, str]] = Counter()
-    if redactor is not None:
-        for one in redactor.tally:
-            counts[one.rule, one.place] += one.values
-    return counts
 
 
 _CUT = "choose a part with --pod, --where, --since or --until"

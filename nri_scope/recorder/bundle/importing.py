@@ -6,13 +6,12 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from nri_scope.errors import RecordingError, UsageError
+from nri_scope.errors import RecordingError
 from nri_scope.recorder.bundle.manifest import Manifest
 from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.bundle.unpack import read_manifest, unpack
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import number_of
-from nri_scope.recorder.source import is_settled
 
 
 def import_bundle(path: Path, output: Path, *, force: bool = False) -> Manifest:
@@ -22,9 +21,6 @@ def import_bundle(path: Path, output: Path, *, force: bool = False) -> Manifest:
     """
     manifest = read_manifest(path)
     with Outputs(output, path, force=force) as outputs:
-        # SQLite would take what it finds beside the file for a part of it.
-        if not is_settled(output.resolve()):
-            raise UsageError(f"{output} is being recorded to", "name another file after -o")
         draft = unpack(path, outputs.folder)
         try:
             recording = Recording.open(draft)

@@ -14,6 +14,7 @@ from typing import Self
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recorder.problems import in_words, way_to_write
+from nri_scope.recorder.source import is_settled
 
 _SUFFIX = ".nriscope.zip"
 
@@ -102,6 +103,9 @@ class Outputs:
     def _check(self, target: Path) -> None:
         if target.is_dir():
             raise UsageError(f"{target} is a folder", "name a file in it")
+        # SQLite would take what it finds beside the file for a part of it.
+        if not is_settled(target.absolute()):
+            raise UsageError(f"{target} is being recorded to", "name another file after -o")
         if not os.path.lexists(target):
             if not target.absolute().parent.is_dir():
                 raise UsageError(f"{target}: no such folder", "make it, or name another one")

@@ -26,6 +26,7 @@ from nri_scope.recorder.sound import sound
 _TOGETHER = 1 << 20
 _WINDOW = 8 << 20
 _PAGE = 1_000
+_OBJECT = "object "
 # Not in any text: what is put together from two places is no value.
 _BETWEEN = b"\xff\xfe\xff\xfe"
 
@@ -49,7 +50,11 @@ class Scan:
         """Every table, every message and every byte of a recording."""
         with Recording.open(path) as recording, sound(recording):
             self._pieces(self._needles, _texts(recording, self._own_names))
-            self._pieces(self._needles, _contents(recording))
+            try:
+                self._pieces(self._needles, _contents(recording))
+            except RedactionLeak as leak:
+                place = _explained(recording, leak.place)
+                raise RedactionLeak(leak.path, leak.rule, place) from None
         self.file(path, "the recording's file, outside of its tables")
 
     def file(self, path: Path, place: str) -> None:
@@ -110,19 +115,20 @@ def _texts(recording: Recording, own: frozenset[str]) -> Iterator[tuple[str, byt
 
 def _contents(recording: Recording) -> Iterator[tuple[str, bytes]]:
     """Every object's content."""
-    events = {
-        part: number_of(row[:1])
-        for row in _rows(
-            recording,
-            "SELECT id, pod_object, container_object, request, reply FROM event",
-            "id",
-        )
-        for part in row[1:]
-        if part is not None
-    }
     for (number,) in _rows(recording, "SELECT id FROM object", "id"):
-        event = f" (event {events[number]})" if number in events else ""
-        yield f"object {number}{event}", recording.object(number_of((number,)))[1]
+        yield f"{_OBJECT}{number}", recording.object(number_of((number,)))[1]
+
+
+def _explained(recording: Recording, place: str) -> str:
+    """A place with the first event that it is about, where it is an object."""
+    if not place.startswith(_OBJECT):
+        return place
+    number = int(place.removeprefix(_OBJECT))
+    rows = recording.rows(
+        "SELECT min(id) FROM event WHERE ?1 IN (pod_object, container_object, request, reply)",
+        [number],
+    )
+    return f"{place} (event {rows[0][0]})" if rows[0][0] is not None else place
 
 
 def _rows(recording: Recording, query: str, key: str) -> Iterator[Row]:
