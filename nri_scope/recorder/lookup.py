@@ -286,7 +286,11 @@ def first_seen(recording: Recording, thing: Pod | Container) -> int | None:
 
 def event_range(recording: Recording) -> tuple[int, int]:
     """The ids of the oldest and the newest event; zeros where there is none."""
-    rows = _rows(recording, "SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM event")
+    # In one query of both, SQLite would read every event.
+    rows = _rows(
+        recording,
+        "SELECT coalesce((SELECT min(id) FROM event), 0), coalesce((SELECT max(id) FROM event), 0)",
+    )
     return rows[0][0], rows[0][1]
 
 
