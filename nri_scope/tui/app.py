@@ -31,7 +31,7 @@ from nri_scope.tui.marking import GROUP as MARKS_GROUP
 from nri_scope.tui.marking import Marker
 from nri_scope.tui.model.actions import DEFAULT
 from nri_scope.tui.model.context import Context
-from nri_scope.tui.model.keys import Action, Keymap, Scope
+from nri_scope.tui.model.keys import Keymap, Scope
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.narrowing import Narrower
 from nri_scope.tui.palette import Actions
@@ -378,14 +378,6 @@ class ScopeApp(Acting, inherit_bindings=False):
         """Where the keys of the view that is shown count."""
         return next((kind.scope for kind in BOARDS if kind.name == self.mode), Scope.EVENTS)
 
-    def offered(self) -> list[Action]:
-        """The actions that the palette offers now."""
-        return [
-            action
-            for action in self.keymap.of(Scope.APP, self.scope)
-            if action.in_palette and action.name in self.available()
-        ]
-
     def available(self) -> frozenset[str]:
         """The names of all actions that something here can do."""
         parts: tuple[Widget | App[None], ...] = (self, *self.screen_stack[0].query(Widget))
@@ -394,13 +386,6 @@ class ScopeApp(Acting, inherit_bindings=False):
             for action in self.keymap
             if any(hasattr(part, f"action_{action.name}") for part in parts)
         )
-
-    async def do(self, action: Action) -> None:
-        """Do what a key would."""
-        current = self.current
-        focused = current.body if isinstance(current, Board) else current
-        target = self if hasattr(self, f"action_{action.name}") else focused
-        await self.run_action(action.name, target)
 
     # -- marks --------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from nri_scope.tui.model.keys import Action
+from nri_scope.tui.model.keys import Action, Scope
+from nri_scope.tui.widgets.board import Board
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
@@ -37,10 +38,17 @@ class Actions(Provider):
         return cast("ScopeApp", self.app)
 
     def _labels(self) -> Iterator[tuple[Action, str]]:
-        keymap = self._app.keymap
-        for action in self._app.offered():
-            keys = keymap.shown(action.name)
-            yield action, f"{action.help}   ({keys})" if keys else action.help
+        """What the view that is shown can do, or the app."""
+        app = self._app
+        available = app.available()
+        for action in app.keymap.of(Scope.APP, app.scope):
+            if action.in_palette and action.name in available:
+                keys = app.keymap.shown(action.name)
+                yield action, f"{action.help}   ({keys})" if keys else action.help
 
     async def _do(self, action: Action) -> None:
-        await self._app.do(action)
+        """What a key would."""
+        app, current = self._app, self._app.current
+        focused = current.body if isinstance(current, Board) else current
+        target = app if hasattr(app, f"action_{action.name}") else focused
+        await app.run_action(action.name, target)

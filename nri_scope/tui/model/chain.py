@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from nri_scope.differ.latency import TimeIn
 from nri_scope.recorder.display import duration
 from nri_scope.recorder.model import Role, Session
 from nri_scope.recorder.records import deadline_ms
@@ -16,6 +16,9 @@ from nri_scope.recorder.stats import Took
 from nri_scope.tui.model.grid import Field, Grid
 from nri_scope.tui.model.line import Line, Part, Style
 from nri_scope.tui.model.tally import Counts, Tally
+
+if TYPE_CHECKING:
+    from nri_scope.differ.latency import TimeIn
 
 
 class What(StrEnum):

@@ -6,9 +6,8 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from nri_scope.differ.latency import Latency, TimeIn
-from nri_scope.differ.rounds import Rounds
 from nri_scope.recorder.model import Role, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import RowError, ascending
@@ -16,6 +15,11 @@ from nri_scope.recorder.sound import sound
 from nri_scope.recorder.stats import Took
 from nri_scope.recorder.timeline import interleaved
 from nri_scope.tui.model.subjects import texts
+
+if TYPE_CHECKING:
+    # It takes time to load, and not before a chain is looked at.
+    from nri_scope.differ.latency import Latency, TimeIn
+    from nri_scope.differ.rounds import Rounds
 
 STEP = 20_000
 """Events in one step: some 30 ms."""
@@ -65,7 +69,7 @@ class Tally:
         """The oldest events were removed since: it has to be counted anew."""
         self.in_rounds = 0
         """The newest event whose time in plugins is counted; 0 where there is no chain to see."""
-        self._latency = Latency()
+        self._latency: Latency | None = None
         self._rounds: Rounds | None = None
         self._oldest = 0
 
@@ -82,7 +86,7 @@ class Tally:
     def finish(self) -> None:
         """Nothing more comes: the newest round counts, too."""
         last = self._rounds.flush() if self._rounds is not None else None
-        if last is not None:
+        if last is not None and self._latency is not None:
             self._latency.feed(last)
 
     def times(self) -> tuple[TimeIn, ...]:
@@ -90,7 +94,7 @@ class Tally:
 
         The newest round counts when the next one began, or after `finish`.
         """
-        return self._latency.result()
+        return self._latency.result() if self._latency is not None else ()
 
     @staticmethod
     def took(counts: list[Counts]) -> Took | None:
@@ -135,8 +139,11 @@ class Tally:
         return any(session.role not in _PASSIVE for session in chain) or interleaved(chain)
 
     def _follow(self, recording: Recording) -> bool:
-        if self._rounds is None:
-            self._rounds = Rounds.of(self.sessions)
+        from nri_scope.differ.latency import Latency
+        from nri_scope.differ.rounds import Rounds
+
+        if self._rounds is None or self._latency is None:
+            self._rounds, self._latency = Rounds.of(self.sessions), Latency()
         self._rounds.sessions = {session.id: session for session in self.sessions}
         for count, event in enumerate(recording.events(after_id=self.in_rounds), 1):
             over = self._rounds.feed(event)

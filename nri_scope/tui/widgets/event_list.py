@@ -16,20 +16,19 @@ from textual.scrollbar import ScrollTo
 from textual.strip import Strip
 from textual.widget import Widget
 
-from nri_scope.errors import NriScopeError
 from nri_scope.tui.bindings import bindings
 from nri_scope.tui.model.columns import place
 from nri_scope.tui.model.filtering import term
 from nri_scope.tui.model.keys import Scope
 from nri_scope.tui.model.listing import Listing, State
 from nri_scope.tui.model.order import Key
-from nri_scope.tui.model.rowcache import RowCache
 from nri_scope.tui.model.rows import COLUMNS, Row, Style
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.model.view import View
 from nri_scope.tui.widgets.event_header import EventHeader
-from nri_scope.tui.widgets.messages import Failed, Narrowed, RowChosen, RowOpened, Said
+from nri_scope.tui.widgets.messages import Narrowed, RowChosen, RowOpened, Said
 from nri_scope.tui.widgets.row_painter import GUTTER, PREFIX, RowPainter
+from nri_scope.tui.widgets.row_reader import RowReader
 
 _STRIPS = 1_024
 _WHEEL = 3
@@ -82,12 +81,11 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         self.store = store
         self.listing = Listing(store.all, follows=follows)
         self._header = header
-        self._is_marked = is_marked
         self._painter = RowPainter(self)
         self._painter.field = "subject"
-        self._rows = RowCache()
+        self._reader = RowReader(self, store, is_marked, self._arrived)
+        self._rows = self._reader.rows
         self._strips: LRUCache[tuple[Key, bool], Strip] = LRUCache(_STRIPS)
-        self._reading: set[tuple[int, int]] = set()
         self._told: tuple[Key | None, Row | None] | None = None
         self._widest_id = 0
 
@@ -146,7 +144,7 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def remark(self) -> None:
         """Other rows are marked, or comments changed."""
-        self._rows.change(lambda row: row.mark(self._is_marked(row)))
+        self._reader.remark()
         self._told = None
         self.restyle()
         self._tell()
@@ -183,49 +181,22 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
     # -- reading ------------------------------------------------------------------------------
 
     def _want(self) -> None:
-        """Read what is on the screen, and then a screen or two around it."""
-        top, height = self.listing.top, self.listing.height
-        for first, last in (
-            (top, top + height),
-            (top + height, top + 3 * height),
-            (top - 2 * height, top),
-        ):
-            stretch = self._rows.missing(self.view, first, last)
-            if stretch is not None:
-                if not self._reading:
-                    self._reading.add(stretch)
-                    self.run_worker(self._read(*stretch), group="rows", exit_on_error=False)
-                elif (first, last) == (top, top + height) and stretch not in self._reading:
-                    # The newest request is served first: what is read ahead can wait.
-                    self._reading.add(stretch)
-                    self.run_worker(self._read(*stretch), group="rows", exit_on_error=False)
-                return
+        """Read what is on the screen, and then what is around it."""
+        self._reader.want(self.view, self.listing.top, self.listing.height)
 
-    async def _read(self, start: int, count: int) -> None:
-        view = self.view
-        try:
-            rows = await self.store.rows(view, start, count)
-        except NriScopeError as error:
-            self.post_message(Failed(error))
-            return
-        finally:
-            self._reading.discard((start, count))
-        top, height = self.listing.top, self.listing.height
-        lacks = self._rows.missing(self.view, top, top + height) is not None
-        self._keep(rows)
-        if lacks:
+    def _arrived(self, view: View, rows: Sequence[Row]) -> None:
+        self._drop_strips(rows)
+        if view is self.view:
             self.refresh()
         self._tell()
         if rows or view is not self.view:
             self._want()
 
-    def _keep(self, rows: Sequence[Row]) -> None:
-        self._rows.add(row.mark(self._is_marked(row)) for row in rows)
+    def _drop_strips(self, rows: Sequence[Row]) -> None:
         widest = max((len(str(row.event.id)) for row in rows if row.event), default=0)
         if widest > self._widest_id:
             self._widest_id = widest
             self._place()
-            self.refresh()
         for row in rows:
             for at_cursor in (False, True):
                 self._strips.discard((row.key, at_cursor))
@@ -238,9 +209,7 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         height = self.listing.height
         following = self.listing.state is State.FOLLOWING
         first = self.view.length - height if following else self.listing.top
-        stretch = self._rows.missing(self.view, first, first + height)
-        if stretch is not None:
-            self._keep(await self.store.rows(self.view, *stretch))
+        self._drop_strips(await self._reader.read(self.view, first, height))
 
     # -- keeping in step ----------------------------------------------------------------------
 
