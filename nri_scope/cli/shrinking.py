@@ -164,7 +164,7 @@ def _write(
     rebuilt = shrinking.write(shrunk, first)
     for path in others:
         shrinking.write(shrunk, path)
-    replayed, checks = shrinking.replay(first)
+    replayed, shown = shrinking.replay(shrunk.failure, first)
     if place is not None:
         if shrunk.against is not None:
             _make(place.golden.parent)
@@ -179,7 +179,7 @@ def _write(
     )
     if shrunk.ended:
         output.line(f"{shrunk.ended}: there may be a smaller part")
-    if check not in checks:
+    if not shown:
         output.line("warning: it did not fail when what was written was replayed once more")
     if to.recording is not None:
         output.line(f"wrote {safe(str(to.recording))}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -129,7 +129,7 @@ def _entry(reply: Reply, replayed: Replayed) -> tuple[Key, Expected]:
 
 
 def _head(check: Check) -> Iterator[str]:
-    yield f'"""{_told(check)}.'
+    yield f'"""{_told(check)}'
     yield ""
     yield "Made by `nri-scope shrink`; it fails until the plugin is corrected."
     yield '"""'
@@ -162,7 +162,7 @@ def _body(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
     if arguments:
         yield "    result = nri_replay("
         yield "        PLUGINS,"
-        yield from (f"        {argument}," for argument in arguments)
+        yield from (f"        {line}" for line in arguments)
         yield "    )"
     else:
         yield "    result = nri_replay(PLUGINS)"
@@ -171,25 +171,26 @@ def _body(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
 def _arguments(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
     casting = job.casting
     if casting.configs:
-        yield f"config={_mapping(_configs(place, casting.configs))}"
+        files = ((index, place.config(index).name) for index in casting.configs)
+        yield from _mapping(
+            "config", {index: f"(HERE / {_text(name)}).read_text()" for index, name in files}
+        )
     if casting.environment:
-        variables = ((_text(name), _text(value)) for name, value in casting.environment.items())
-        yield f"environment={_mapping(variables)}"
+        variables = casting.environment.items()
+        yield from _mapping("environment", {name: _text(value) for name, value in variables})
     if job.profile != RECORDED:
-        yield f"profile={_text(job.profile)}"
+        yield f"profile={_text(job.profile)},"
     if faults:
-        yield f"faults=[{', '.join(map(_text, faults))}]"
+        yield f"faults=[{', '.join(map(_text, faults))}],"
     if not job.manner.effects:
-        yield "effects=False"
+        yield "effects=False,"
 
 
-def _configs(place: Place, configs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for index in configs:
-        yield _text(index), f"(HERE / {_text(place.config(index).name)}).read_text()"
-
-
-def _mapping(items: Iterable[tuple[str, str]]) -> str:
-    return "{" + ", ".join(f"{key}: {value}" for key, value in items) + "}"
+def _mapping(name: str, items: Mapping[str, str]) -> Iterator[str]:
+    """An argument, a line each. Values are code."""
+    yield f"{name}={{"
+    yield from (f"    {_text(key)}: {value}," for key, value in items.items())
+    yield "},"
 
 
 def _word(word: str, folder: Path) -> str:
@@ -206,4 +207,5 @@ def _text(text: str) -> str:
 
 def _told(check: Check) -> str:
     """Fit for a docstring, whatever a plugin said."""
-    return safe(check.text, 90).replace("\\", "/").replace('"', "'").rstrip(".")
+    text = safe(check.text, 90).replace("\\", "/").replace('"', "'")
+    return text if text.endswith((".", "…")) else f"{text}."
