@@ -39,6 +39,13 @@ and the messages themselves. Two marked events, or a marked one and the selected
 side by side. A recording is only ever read: marks and comments are in `FILE.marks.json` beside it,
 which only you can read. Where that cannot be written they last until you leave, and you are told.
 
+What is marked, or else all that is shown, can be taken further. `S` saves it as a recording of its
+own, with the events that are needed to replay it. `E` exports it as a bundle, with secrets replaced
+by the default rules of `nri-scope export --redact`, and says how many values which rule replaced;
+look at it before you share it. `r` asks for the command that starts a plugin and replays the events
+to it in the same terminal: `nri-scope replay` runs there until it ends, and Enter leads back. New
+files are in the current folder, only you can read them, and leaving tells their names once more.
+
 ## What it looks like
 
 {others}
