@@ -16,7 +16,7 @@ from .limits import PLUGINS_MAX
 from .model import Link, Timing
 
 _NAMES = frozenset(event.name for event in NriEvent)
-_ROLES = {
+_ROLES: dict[str, str] = {
     Role.LOGGER: "passive connection of nri-scope",
     Role.PROBE: "passive probe of nri-scope",
     Role.TAP: "tapped",
@@ -107,7 +107,7 @@ class Links:
         return result
 
     def _seen(self, session: Session, known: Link | None) -> Link:
-        how = _ROLES.get(Role(session.role), str(session.role))
+        how = _ROLES.get(session.role, session.role)
         if known is not None and how not in known.known_by:
             how = f"{known.known_by}, {how}"
         passive = session.role in (Role.LOGGER, Role.PROBE)

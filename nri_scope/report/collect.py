@@ -164,6 +164,9 @@ class _Collector:
         if part is None:
             return
         self._changes.round(part)
+        if part is not diff:
+            # It is about another container, and this one was changed beside it.
+            return
         self._links.round(part)
         slow = [words.slow_span(one) for one in part.spans if words.slow(one)]
         kind = Mark.CALM

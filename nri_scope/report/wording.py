@@ -86,15 +86,18 @@ def ended(session: Session) -> str:
     return f"{rfc3339(session.ended_ns)[11:19]}{': ' if reason else ''}{reason}"
 
 
+_ROLES: dict[str, str] = {
+    Role.LOGGER: "passive connection",
+    Role.PROBE: "passive probe",
+    Role.TAP: "tapped plugin",
+    Role.REPLAY: "replayed plugin",
+    Role.CRI: "answers of the CRI",
+}
+
+
 def role(session: Session) -> str:
-    """Whose side a session shows."""
-    return {
-        Role.LOGGER: "passive connection",
-        Role.PROBE: "passive probe",
-        Role.TAP: "tapped plugin",
-        Role.REPLAY: "replayed plugin",
-        Role.CRI: "answers of the CRI",
-    }.get(Role(session.role), str(session.role))
+    """Whose side a session shows; as it says itself where that is no role that we know."""
+    return _ROLES.get(session.role, clipped(session.role, WORDS_MAX))
 
 
 def deadline(ns: int) -> str:
