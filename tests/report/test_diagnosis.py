@@ -13,7 +13,7 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.finding import Finding, Kind, Level
 from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
-from tests.replay.recordings import BUNDLED, of_capture
+from tests.replay.recordings import BUNDLED, ROOT, of_capture
 
 from . import made
 
@@ -50,6 +50,28 @@ def test_healthy_chains_of_real_runtimes_have_no_other(capture: str, tmp_path: P
     # CRI-O tells nobody of the end of a container that never ran.
     expected = [] if capture.startswith("cri-o") else [NEVER_RAN]
     assert [one.title for one in findings] == expected
+
+
+SLOW = [(Kind.DEADLINE, Level.PROBLEM), (Kind.DISCONNECTED, Level.WARNING)]
+
+
+@pytest.mark.parametrize("runtime", ["containerd-1.7", "containerd-2.1"])
+@pytest.mark.parametrize(
+    ("scene", "expected"),
+    [
+        ("normal-life", []),
+        ("restart", []),
+        # Nobody of ours was between the two: what it was only the runtime's log says.
+        ("conflict", [(Kind.FAILED, Level.WARNING)]),
+        ("slow-plugin", SLOW),
+        ("untidy-order", [(Kind.ORDER, Level.NOTE)]),
+    ],
+)
+def test_scenes_on_real_runtimes(
+    runtime: str, scene: str, expected: list[tuple[Kind, Level]]
+) -> None:
+    findings = found(ROOT / "recordings" / f"{runtime}-{scene}.nriscope.zip")
+    assert [(one.kind, one.level) for one in findings] == expected
 
 
 def test_a_real_runtime_that_is_too_old_for_a_plugin_drops_what_it_does_not_know(
