@@ -99,6 +99,8 @@ def forms(value: str) -> set[bytes]:
     for ascii_only in (True, False):
         found.add(json.dumps(value, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "surrogatepass"))
     found |= {quote(plain, safe="").encode(), quote(plain).encode(), quote_plus(plain).encode()}
+    # A key in a JSON pointer (RFC 6901), as `event.changed` has them.
+    found.add(plain.replace(b"~", b"~0").replace(b"/", b"~1"))
     if len(plain) >= _MIN_HEX:
         found |= {plain.hex().encode(), plain.hex().upper().encode()}
     for offset in range(3):

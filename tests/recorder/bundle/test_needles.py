@@ -34,6 +34,7 @@ def test_a_value_is_found_in_any_form(
         "URL": quote(value, safe="").encode(),
         "form": quote_plus(value).encode(),
         "hexadecimal": plain.hex().encode(),
+        "JSON pointer": value.replace("~", "~0").replace("/", "~1").encode(),
         "base64": base64.b64encode(before + plain + behind),
         "base64 for URLs": base64.urlsafe_b64encode(before + plain + behind),
     }
