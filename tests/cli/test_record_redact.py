@@ -11,7 +11,10 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
 from nri_scope.recorder.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
+from tests.cli.live_process import live
 from tests.cli.recording_process import recording
+from tests.runtime_role.profiles import patient
+from tests.runtime_role.small_plugin import SmallPlugin
 
 SECRET = "correct-Horse7-battery"
 RULES = """
@@ -151,3 +154,28 @@ async def test_wrong_rules_get_one_line_and_status_2(tmp_path: Path) -> None:
     assert status == 2
     assert "rules.toml: line 3: there is no switch 'namespace'; did you mean namespaces?" in errors
     assert len(errors.splitlines()) == 1
+
+
+async def test_changes_are_shown_with_tokens_as_they_happen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    pod = api.PodSandbox(id="pod-1", namespace="shop", name="web")
+    container = api.Container(id="c1", pod_sandbox_id="pod-1", name="app")
+    profile = patient("containerd-1.7")
+    adjust = api.ContainerAdjustment(env=[api.KeyValue(key="DB_PASSWORD", value=SECRET)])
+    plugin = SmallPlugin("20-a", profile.mask)
+    plugin.on["CreateContainer"] = lambda request: api.CreateContainerResponse(adjust=adjust)
+    path = tmp_path / "kept" / "x.nriscope.db"
+    path.parent.mkdir()
+    async with Runtime(profile) as runtime:
+        await runtime.listen(tmp_path / "s")
+        await plugin.join(runtime)
+        async with live("--socket", tmp_path / "s", "-o", path, "--redact", folder=tmp_path) as one:
+            await runtime.wait_plugins(4)
+            create = api.CreateContainerRequest(pod=pod, container=container)
+            await runtime.operate(Event.CreateContainer, create)
+            _, out, _ = await one.interrupt()
+    (line,) = (line for line in out.splitlines() if "/process/env/DB_PASSWORD" in line)
+    assert '"redacted-' in line
+    assert SECRET.encode() not in contents(path)
