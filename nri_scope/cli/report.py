@@ -153,7 +153,7 @@ def _collect(file: Path, what: str | None, rules: str | None) -> tuple[Facts, st
         if rules is None:
             with progress(recording, "reading") as tell:
                 facts = collect(recording, thing, on_progress=tell)
-            return facts, "secrets included; --redact leaves them out"
+            return facts, "values as in the recording; --redact leaves secrets out"
         redactor = redactor_of(recording, rules)
         with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
             draft = Path(folder) / "redacted.nriscope.db"

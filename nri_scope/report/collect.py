@@ -237,7 +237,8 @@ class _Collector:
 
     def _facts(self) -> Facts:
         notes = self._recording.notes()
-        runtimes = [*dict.fromkeys(map(runtime, self._sessions))]
+        plugins = [one for one in self._sessions if one.role != Role.CRI]
+        runtimes = [*dict.fromkeys(map(runtime, plugins))]
         counts, timeline = self._counts, None
         if counts.events:
             timeline = self._lanes.timeline(self._sessions, self._gaps, self._name_of)

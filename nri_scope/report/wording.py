@@ -16,8 +16,8 @@ from .limits import EVENTS_NAMED, WORDS_MAX
 from .model import Facts, LeftOut, Link
 
 SECRETS = (
-    "Values are shown as they were recorded, environment variables and other secrets included. "
-    "Read it before you pass it on, or make it with --redact."
+    "Values stand here as they do in the recording: environment variables and other secrets "
+    "included, unless that was redacted. Read it before you pass it on, or make it with --redact."
 )
 REDACTED = (
     "Secret and personal values were replaced by tokens, as rules say; what no rule knows stands "

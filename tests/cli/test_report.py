@@ -31,7 +31,7 @@ def test_the_name_says_what_is_written(name: str, beginning: str, tmp_path: Path
     done = report(RECORDING, "-o", tmp_path / name)
     assert done.exit_code == 0
     assert done.stdout == ""
-    assert "secrets included" in done.stderr
+    assert "--redact leaves secrets out" in done.stderr
     path = tmp_path / name
     assert path.read_text().startswith(beginning)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -49,7 +49,7 @@ def test_one_container(tmp_path: Path) -> None:
 def test_a_redacted_report_has_no_secret(name: str, what: tuple[str, ...], tmp_path: Path) -> None:
     recording, path = made.secret(tmp_path), tmp_path / name
     done = report(recording, *what, "-o", path)
-    assert "secrets included; --redact leaves them out" in done.stderr
+    assert "values as in the recording; --redact leaves secrets out" in done.stderr
     assert made.SECRET in path.read_text()
     done = report(recording, *what, "--redact", "-o", path, "--force")
     assert done.exit_code == 0
