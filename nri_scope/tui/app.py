@@ -37,7 +37,7 @@ from nri_scope.tui.narrowing import Narrower
 from nri_scope.tui.palette import Actions
 from nri_scope.tui.replaying import Replayer
 from nri_scope.tui.saving import Saver
-from nri_scope.tui.states import Work
+from nri_scope.tui.states import Work, trouble_words
 from nri_scope.tui.telling import Teller
 from nri_scope.tui.theme import DEFAULT as DEFAULT_THEME
 from nri_scope.tui.theme import THEMES
@@ -213,9 +213,10 @@ class ScopeApp(Acting, inherit_bindings=False):
         return (self._live or self.store.facts.growing) and not self.work.recorder_ended
 
     async def on_unmount(self) -> None:
-        """Close the recording."""
+        """End what is at work, and close the recording."""
         for number in _END_SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
+        await self.jobs.close()
         if self._store is not None:
             await self._store.close()
 
@@ -350,7 +351,7 @@ class ScopeApp(Acting, inherit_bindings=False):
 
     def show_trouble(self, error: Exception) -> None:
         """Tell what keeps the recording from being read, for as long as it does."""
-        self.teller.trouble = str(error)
+        self.teller.trouble = trouble_words(error)
         self.teller.show_status()
 
     def work_on(

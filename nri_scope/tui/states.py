@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nri_scope.errors import RecordingError
 from nri_scope.recorder.escape import safe
 from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.model.store import Facts
@@ -92,3 +93,10 @@ def status_words(view: View, position: int | None, listing: str, narrowed: str, 
 
 def _matches(view: View) -> str:
     return f"{view.events:,} match{'' if view.events == 1 else 'es'}"
+
+
+def trouble_words(error: Exception) -> str:
+    """What is wrong. Not with which file: the title names it, and paths leave no room for more."""
+    if not isinstance(error, RecordingError):
+        return str(error)
+    return f"{error.problem}; {error.hint}" if error.hint else error.problem
