@@ -27,7 +27,7 @@ from nri_scope.recorder.filter import parse
 from nri_scope.recorder.model import LEFT_OUT, Captured, Role, SessionStart
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
-from nri_scope.recorder.writer import Recorder
+from nri_scope.recorder.writer import Recorder, WriterLimits
 from tests.recorder.traffic import (
     MEMORY,
     NOW,
@@ -356,8 +356,8 @@ class TestOneThatIsWritten:
                     _wait(path, 21)
 
             output = tmp_path / "part.db"
-            result = rebuild(live, output, on_progress=more)
-            assert result.events == 20
+            result = rebuild(live, output, Selection(numbers=range(1, 1000)), on_progress=more)
+            assert (result.events, result.left_out) == (20, 0)
             assert len(items) == 20
             assert len(list(live.events())) > 20
         recorder.close()
@@ -366,13 +366,45 @@ class TestOneThatIsWritten:
             assert (one.ended_ns, one.end_reason) == (None, "")
             assert len(list(part.exchanges())) == 20
 
+    def test_keeps_what_a_ring_removes_meanwhile(self, tmp_path: Path) -> None:
+        path = tmp_path / "ring.db"
+        chance = random.Random(1)
+        items = [an_item("FutureEvent", chance.randbytes(4096)) for _ in range(600)]
+        recorder = Recorder.open(path, limits=WriterLimits(max_size=1 << 20))
+        session = recorder.begin_session(started())
+        for item in items[:30]:
+            recorder.capture(session, item)
+        _wait(path, 30)
+        rest = items[30:]
+        with Recording.open(path) as live:
+            before = [(event.id, request) for event, request, _ in live.exchanges()]
 
-def _wait(path: Path, events: int) -> None:
+            def more(done: float) -> None:
+                for item in rest:
+                    recorder.capture(session, item)
+                if rest:
+                    rest.clear()
+                    _wait(path, 0, gone=30)
+
+            # Which is told of progress before anything was copied.
+            chosen = Selection(numbers=range(1, 1000))
+            result = rebuild(live, tmp_path / "part.db", chosen, on_progress=more)
+            assert (result.events, result.damage) == (30, "")
+            assert all(event.id > 30 for event in live.events())
+        recorder.close()
+        with Recording.open(tmp_path / "part.db") as part:
+            assert [(event.id, request) for event, request, _ in part.exchanges()] == before
+
+
+def _wait(path: Path, events: int, gone: int = 0) -> None:
+    """Until at least so many events are there, and none of the first ``gone``."""
     found = 0
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         for _ in range(3000):
-            (found,) = connection.execute("SELECT count(*) FROM event").fetchone()
-            if found >= events:
+            found, old = connection.execute(
+                "SELECT count(*), count(*) FILTER (WHERE id <= ?) FROM event", (gone,)
+            ).fetchone()
+            if found >= events and not old:
                 return
             threading.Event().wait(0.01)
     raise AssertionError(f"{found} of {events} events")
