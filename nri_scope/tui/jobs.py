@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from textual.worker import Worker
 
@@ -36,6 +36,8 @@ class Jobs:
     def __init__(self, app: ScopeApp) -> None:
         self._app = app
         self._worker: Worker[None] | None = None
+        self._in_thread: asyncio.Task[object] | None = None
+        self._stop = Stop()
 
     @property
     def busy(self) -> bool:
@@ -57,6 +59,12 @@ class Jobs:
         """End it."""
         if self._worker is not None:
             self._worker.cancel()
+
+    async def close(self) -> None:
+        """End it, and return when nothing of it is left."""
+        self._stop.set()
+        if self._in_thread is not None:
+            await asyncio.wait({self._in_thread})
 
     async def _do(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
         made = len(self._app.made)
@@ -84,6 +92,7 @@ class Jobs:
         A job that is cancelled waits until it has ended.
         """
         stop, part = Stop(), 0.0
+        self._stop = stop
 
         def progress(done: float) -> None:
             nonlocal part
@@ -97,6 +106,7 @@ class Jobs:
                 return work(recording, progress)
 
         doing = asyncio.create_task(asyncio.to_thread(in_thread))
+        self._in_thread = cast("asyncio.Task[object]", doing)
         try:
             while not doing.done():
                 self._app.work_on(busy=f"{words}: {part:.0%}")

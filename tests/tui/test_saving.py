@@ -84,13 +84,17 @@ async def test_nothing_shown_is_nothing_saved(path: Path) -> None:
     assert not _made()
 
 
-async def test_escape_stops_it_and_leaves_nothing(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, go_on = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
+class _Held:
+    """A `rebuild` that waits, with or without its work done, until it may go on."""
 
-    def slow(
+    def __init__(self, *, done: bool) -> None:
+        self.begun = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self._done = done
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(
+        self,
         source: Recording,
         output: Path,
         selection: Selection,
@@ -98,24 +102,66 @@ async def test_escape_stops_it_and_leaves_nothing(
         on_progress: Callable[[float], None],
     ) -> Rebuilt:
         def progress(part: float) -> None:
-            loop.call_soon_threadsafe(begun.set)
-            asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+            self._hold()
             on_progress(0.5)
 
-        return rebuild(source, output, selection, on_progress=progress)
+        if not self._done:
+            return rebuild(source, output, selection, on_progress=progress)
+        made = rebuild(source, output, selection)
+        self._hold()
+        return made
 
-    monkeypatch.setattr(rebuilding, "rebuild", slow)
+    def _hold(self) -> None:
+        self._loop.call_soon_threadsafe(self.begun.set)
+        asyncio.run_coroutine_threadsafe(self.go_on.wait(), self._loop).result()
+
+
+async def test_escape_stops_it_and_leaves_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = _Held(done=False)
+    monkeypatch.setattr(rebuilding, "rebuild", held)
     async with showing(path) as screen:
         await screen.shows("1 of 34")
         await screen.press("S")
-        await begun.wait()
+        await held.begun.wait()
         await screen.shows("saving all 32 events: 0%")
         await screen.press("S")
         await screen.shows("one thing at a time; Esc stops the other")
         await screen.press("escape")
-        go_on.set()
+        held.go_on.set()
         await screen.shows("stopped: nothing was written")
     assert not list(Path.cwd().iterdir())
+
+
+async def test_what_is_written_already_is_not_said_to_be_stopped(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = _Held(done=True)
+    monkeypatch.setattr(rebuilding, "rebuild", held)
+    async with showing(path, size=(120, 24)) as screen:
+        await screen.shows("1 of 34")
+        await screen.press("S")
+        await held.begun.wait()
+        await screen.press("escape")
+        held.go_on.set()
+        (made,) = _made()
+        await screen.shows(f"too late to be stopped: ./{made.name} was written")
+        assert screen.app.made == [made]
+
+
+async def test_leaving_ends_it_and_leaves_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = _Held(done=False)
+    monkeypatch.setattr(rebuilding, "rebuild", held)
+    async with showing(path) as screen:
+        await screen.shows("1 of 34")
+        await screen.press("S")
+        await held.begun.wait()
+        screen.app.exit()
+        asyncio.get_running_loop().call_later(0.1, held.go_on.set)
+    assert not list(Path.cwd().iterdir()) and screen.app.made == []
 
 
 async def test_a_folder_that_is_gone_is_told(

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from nri_scope.recorder.model import Container
+from nri_scope.tui.model.census import Census
+from nri_scope.tui.model.chosen import Chosen
 from nri_scope.tui.model.context import Context
+from nri_scope.tui.model.lanes import Lanes
 from nri_scope.tui.widgets.messages import OpenEvent, RowChosen, Said
 from nri_scope.tui.widgets.timeline import Timeline
 from tests.replay.recordings import RECORDING, recording
@@ -52,6 +55,28 @@ async def test_shows_lives_to_scale() -> None:
         # Created for 95 ms, then running for 726 ms.
         assert app.count("━") > 5 * app.count("─") > 0
         assert "22:17:21" in shown.screen[0]
+
+
+async def test_lanes_are_put_together_again_only_where_something_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    put_together = Lanes.of
+
+    def counted(census: Census, chosen: Chosen) -> Lanes:
+        lanes = put_together(census, chosen)
+        made.append(len(lanes))
+        return lanes
+
+    monkeypatch.setattr(Lanes, "of", counted)
+    with growing(tmp_path / "r.nriscope.db") as recorder:
+        async with showing(recorder.path, Timeline) as shown:
+            await shown.update()
+            await shown.update()
+            assert made == [2]
+            recorder.grow()
+            await shown.update()
+            assert made == [2, 4]
 
 
 async def test_the_cursor_names_the_nearest_event_and_enter_opens_it() -> None:
