@@ -10,10 +10,11 @@ import pytest
 
 from nri_scope.recorder import lookup
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild import Selection, rebuild
 from nri_scope.report.collect import collect
 from nri_scope.report.finding import Finding, Kind, Level
 from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
-from tests.replay.recordings import BUNDLED, ROOT, of_capture
+from tests.replay.recordings import BUNDLED, RECORDING, ROOT, of_capture
 
 from . import made
 
@@ -160,6 +161,30 @@ def test_unified_settings_are_no_finding_where_the_container_ran(tmp_path: Path)
 
 def test_unified_settings_are_no_finding_on_cgroup_v2(tmp_path: Path) -> None:
     assert Kind.UNIFIED not in {one.kind for one in found(made.unified_on_v2(tmp_path))}
+
+
+@pytest.mark.parametrize("pod", ["shop/web", "jobs/batch"])
+@pytest.mark.parametrize("name", list(BUNDLED))
+def test_a_part_of_a_recording_has_no_more_than_the_whole(
+    name: str, pod: str, tmp_path: Path
+) -> None:
+    part = tmp_path / "part.nriscope.db"
+    with Recording.open(BUNDLED[name]) as recording:
+        rebuild(recording, part, Selection(pod=pod))
+    assert {one.title for one in found(part)} <= {one.title for one in found(BUNDLED[name], pod)}
+
+
+def test_a_part_by_time_has_none(tmp_path: Path) -> None:
+    with Recording.open(RECORDING) as recording:
+        events = list(recording.events())
+        for first, last in ((6, 20), (10, 24), (12, 17)):
+            part = tmp_path / f"{first}.nriscope.db"
+            rebuild(
+                recording,
+                part,
+                Selection(since_ns=events[first].at_ns, until_ns=events[last].at_ns),
+            )
+            assert found(part) == ()
 
 
 def test_findings_are_of_the_container_that_was_asked_about(tmp_path: Path) -> None:

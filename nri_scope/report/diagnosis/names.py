@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
@@ -12,6 +13,7 @@ from nri_scope.report.finding import Finding, Kind, Level, Shown
 
 from .scene import Scene
 
+_TITLE = re.compile(r"[0-9]{2}-.")
 _SAME_ADVICE = (
     "Give each plugin a name and index of its own. Often it is one plugin twice: an old instance "
     "that was not ended, or one that the runtime launches and a DaemonSet besides."
@@ -76,7 +78,11 @@ class Names:
         by_name: defaultdict[str, dict[str, int]] = defaultdict(dict)
         by_index: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for chain, event in self._chains.items():
-            others = [one for one in chain if one not in self._ours and one not in same]
+            others = [
+                one
+                for one in chain
+                if one not in self._ours and one not in same and _TITLE.match(one)
+            ]
             for shared, key in ((by_name, slice(3, None)), (by_index, slice(0, 2))):
                 for value in _twice([one[key] for one in others]):
                     for one in others:

@@ -40,6 +40,7 @@ class Unified:
         """Containers that were not started yet: the event, who asked, and their names."""
         self._started: Latest[bool] = Latest()
         self._shown: dict[str, Shown] = {}
+        self._is_v2 = False
 
     def see(self, event: Event) -> None:
         """Whether it is started, or never will be."""
@@ -55,19 +56,25 @@ class Unified:
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
         """Whether a plugin sets anything in ``unified``."""
-        if diff.name != CREATE or diff.failure or self._started.get((0, diff.container)):
+        if diff.name != CREATE or self._is_v2:
+            return
+        if _has_cgroup_namespace(self._spec_of(diff.container)):
+            self._is_v2 = True
+            return
+        if diff.failure or self._started.get((0, diff.container)):
             return
         for step in diff.own:
             if step.change.path.startswith(_PATH) and step.change.kind != "removed":
                 if step.owner.who in (Who.RUNTIME, Who.REQUEST):
                     continue
-                if not _has_cgroup_namespace(self._spec_of(diff.container)):
-                    name = self._scene.name_of(diff.container)
-                    self._waiting[0, diff.container] = step.event, words.owner(step.owner), name
+                name = self._scene.name_of(diff.container)
+                self._waiting[0, diff.container] = step.event, words.owner(step.owner), name
                 return
 
     def findings(self) -> Iterator[Finding]:
-        """One for each owner."""
+        """One for each owner; none where any container shows that the node has cgroup v2."""
+        if self._is_v2:
+            return
         for owner, shown in self._shown.items():
             count = len(shown.containers)
             yield Finding(
