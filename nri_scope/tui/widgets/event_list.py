@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollTo
 from textual.strip import Strip
+from textual.timer import Timer
 from textual.widget import Widget
 
 from nri_scope.tui.bindings import bindings
@@ -31,6 +32,8 @@ from nri_scope.tui.widgets.row_painter import GUTTER, PREFIX, RowPainter
 from nri_scope.tui.widgets.row_reader import RowReader
 
 _STRIPS = 1_024
+_LATE_SECONDS = 0.03
+"""Rows may take to be read before it is drawn that they are missing."""
 _WHEEL = 3
 """Rows that one turn of the wheel moves."""
 
@@ -88,6 +91,7 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         self._strips: LRUCache[tuple[Key, bool], Strip] = LRUCache(_STRIPS)
         self._told: tuple[Key | None, Row | None] | None = None
         self._widest_id = 0
+        self._late: Timer | None = None
 
     # -- what others ask for ------------------------------------------------------------------
 
@@ -186,8 +190,11 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _arrived(self, view: View, rows: Sequence[Row]) -> None:
         self._drop_strips(rows)
-        if view is self.view:
-            self.refresh()
+        top = self.listing.top
+        bottom = min(top + self.listing.height, self.view.length)
+        on_screen = {self.view.key_at(position) for position in range(top, bottom)}
+        if any(row.key in on_screen for row in rows):
+            self._draw()
         self._tell()
         if rows or view is not self.view:
             self._want()
@@ -197,6 +204,7 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         if widest > self._widest_id:
             self._widest_id = widest
             self._place()
+            self.refresh()
         for row in rows:
             for at_cursor in (False, True):
                 self._strips.discard((row.key, at_cursor))
@@ -230,11 +238,22 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
             self.set_reactive(Widget.scroll_y, float(self.listing.top))
             if self.show_vertical_scrollbar:
                 self.vertical_scrollbar.position = self.listing.top
-        width = self.scrollable_content_region.width
-        self.refresh(*(Region(0, each - self.listing.top, width, 1) for each in positions))
+        top, width = self.listing.top, self.scrollable_content_region.width
+        if self._rows.missing(self.view, top, top + self.listing.height) is None:
+            self._draw(*(Region(0, each - top, width, 1) for each in positions))
+        elif self._late is None:
+            # Mostly they are read before it: one drawing instead of two, and nothing flickers.
+            self._late = self.set_timer(_LATE_SECONDS, self._draw)
         self._want()
         self._tell()
         self.post_message(self.Moved())
+
+    def _draw(self, *regions: Region) -> None:
+        """Draw these parts, or everything; what waits for rows to be read waits no longer."""
+        if self._late is not None:
+            self._late.stop()
+            self._late, regions = None, ()
+        self.refresh(*regions)
 
     def _tell(self) -> None:
         """Say which row is under the cursor, once it is known."""
