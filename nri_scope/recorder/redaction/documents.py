@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import TYPE_CHECKING, cast
 
@@ -47,7 +48,9 @@ def document(engine: Engine, text: str, place: str, depth: int) -> str:
 def parsed(text: str | bytes) -> Plain:
     """The object or array that a text is; None where it is none, or would lose something."""
     try:
-        read = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+        read = json.loads(
+            text, object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite
+        )
     except (ValueError, RecursionError):
         return None
     return cast("Plain", read) if isinstance(read, dict | list) else None
@@ -152,6 +155,14 @@ def _once(pairs: list[tuple[str, Plain]]) -> dict[str, Plain]:
     if len(read) != len(pairs):
         # What stands first would not be looked at, and still be there.
         raise ValueError("one key twice")
+    return read
+
+
+def _finite(number: str) -> float:
+    read = float(number)
+    if not math.isfinite(read):
+        # It could not be written again.
+        raise ValueError(number)
     return read
 
 

@@ -91,18 +91,18 @@ class Engine:
 
     def put(self, rule: str, value: str, strength: Strength, place: str) -> str:
         """The token for ``value``, which is not one; counted."""
-        if not value or is_token(value) or value in self._values:
+        bare = value.strip()
+        if not bare or is_token(bare) or value in self._values:
             return value
         self.hit(rule, place)
         token = self.known.add(value, rule, strength)
-        bare = value.strip()
-        if bare != value and bare:
+        if bare != value:
             self.known.add(bare, rule, strength)
         return token
 
     def whole(self, rule: str, value: str, strength: Strength, place: str) -> str:
         """The same for a value that may have others in it, which will be known then as well."""
-        if not value or is_token(value):
+        if is_token(value.strip()):
             return value
         if not self.known.is_known(value, strength):
             found, self._found = self._found, []
@@ -148,6 +148,14 @@ class Engine:
     def key(self, key: str, place: str) -> str:
         """The same for a key, or a name: only what surely is a secret is looked for."""
         return self._remember(key, place, 0, is_key=True)
+
+    def keeps(self, name: str) -> bool:
+        """Whether a name stays as it is, as far as is known by now. Counts nothing."""
+        found, self._found = self._found, []
+        try:
+            return self.key(name, "") == name
+        finally:
+            self._found = found
 
     def _remember(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
         if not text or is_token(text):

@@ -106,6 +106,10 @@ class Known:
             # Rare: a value was met before the name of which it is a part.
             self._rebuild()
 
+    def shows(self, name: str) -> bool:
+        """Whether `show` was told of exactly this name."""
+        return name in self._visible
+
     def is_shown(self, value: str) -> bool:
         """Whether ``value`` is a visible name or a part of one."""
         return value in self._visible or (len(value) > 2 and value in self._shown)
@@ -122,7 +126,8 @@ class Known:
             yield Original(value, self._tokens.of(value), rule, searchable)
 
     def _reach(self, value: str, strength: Strength) -> _Reach:
-        if value in MARK or value in HOST or value in MAIL or _TOKEN.search(value):
+        bare = value.strip()
+        if bare in MARK or bare in HOST or bare in MAIL or _TOKEN.search(value):
             # Parts of tokens, and what has been redacted in part: nothing that was there before.
             return _Reach.PLACE
         length = len(value)

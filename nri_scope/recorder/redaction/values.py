@@ -307,7 +307,8 @@ def show(engine: Engine, kind: Kind | None, value: str) -> None:
     """Take note of a name that stays visible, or of one that does not; None for an id."""
     switch = _SWITCHES.get(kind, "") if kind is not None else ""
     if not switch or not engine.is_on(switch):
-        engine.known.show(value)
+        if not engine.known.shows(value) and engine.keeps(value):
+            engine.known.show(value)
     elif value and not is_token(value) and value not in NAMESPACES:
         engine.known.add(value, switch, Strength.NAME)
 

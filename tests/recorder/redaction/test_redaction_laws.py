@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import string
 import urllib.parse
 from collections.abc import Callable
@@ -18,7 +19,8 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.redaction import Redactor, Rules
-from tests.recorder.traffic import one_stream
+from nri_scope.recorder.redaction.builtin import NAMES, ON
+from tests.recorder.traffic import one_stream, random_message
 
 KEY = bytes(range(32))
 OTHER_KEY = bytes(reversed(range(32)))
@@ -293,6 +295,22 @@ def test_bytes_of_any_kind_are_redacted_without_an_error(content: bytes, method:
         once = redact(method, content)
 
         assert redact(method, once) == once
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_messages_with_anything_in_any_field_are_redacted_once_for_all(seed: int) -> None:
+    chance = random.Random(seed)
+    method = chance.choice(list(METHODS.values()))
+    request = random_message(method.request, chance).SerializeToString()
+    reply = random_message(method.reply, chance).SerializeToString()
+    on = frozenset(NAMES) if seed % 2 else ON
+    first, second = Redactor(Rules(on=on), KEY), Redactor(Rules(on=on), OTHER_KEY)
+    first.learn(method.name, request, reply)
+    once = first.request(method.name, request), first.reply(method.name, reply)
+    second.learn(method.name, *once)
+
+    assert (second.request(method.name, once[0]), second.reply(method.name, once[1])) == once
+    assert second.tally.total == 0
 
 
 @pytest.mark.parametrize("capture", ["containerd-2.1.9", "cri-o-1.37"])
