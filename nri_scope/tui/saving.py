@@ -104,13 +104,15 @@ def exported_lines(made: Bundle) -> list[Line]:
             ]
     searched = (
         "The bundle was searched for what was replaced, short and common words aside, and nothing "
-        "of it is left. Names of pods, containers and namespaces stay as they are. Look at it "
-        "before you share it:"
+        "of it is left. "
     )
+    stays = "Names of pods, containers and namespaces stay. Look at it before you share it:"
+    if redaction is not None and redaction.replaced:
+        stays = searched + stays
     return [
         *lines,
         line(),
-        line(searched),
+        line(stays),
         line(f"nri-scope tui {safe(shlex.quote(str(made.path)))}", Style.KEY),
     ]
 

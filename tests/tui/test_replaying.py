@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.recorder.filter import parse
 from nri_scope.recorder.reader import Recording
 from tests.tui.screen import RECORDING, showing
 from tests.tui.terminal import needs_tmux, terminal
@@ -36,14 +37,11 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_a_terminal_that_cannot_be_handed_over_gets_the_command_line(
     path: Path, tmp_path: Path
 ) -> None:
-    async with showing(path, size=(200, 24)) as screen:
-        await screen.press("f")
-        await screen.type("container:app")
-        await screen.press("enter")
+    async with showing(path, size=(100, 20), where=parse("container:app")) as screen:
         await screen.shows("matches: container:app")
         await screen.press("r")
         await screen.shows("replay to", "the command that starts a plugin")
-        await screen.type("./plugin 'x")
+        await screen.type("./p 'x")
         await screen.shows("wrong: no closing quotation")
         await screen.press("enter")
         assert screen.app.bar.is_open
@@ -51,13 +49,13 @@ async def test_a_terminal_that_cannot_be_handed_over_gets_the_command_line(
         await screen.shows("copied, to be run elsewhere: nri-scope replay ")
         name, verb, file, *rest = shlex.split(screen.app.clipboard)
         assert (name, verb) == ("nri-scope", "replay")
-        assert rest == ["--session", "1", "--", "./plugin", "x"]
+        assert rest == ["--session", "1", "--", "./p", "x"]
         with Recording.open(Path(file)) as recording:
             events = [event for event in recording.events() if event.container == "app"]
         assert len(events) == 8 and Path(file).is_relative_to(tmp_path)
         # What was typed before is there again.
         await screen.press("r", "up")
-        await screen.shows("replay to ./plugin 'x'")
+        await screen.shows("replay to ./p 'x'")
 
 
 async def test_no_command_is_no_replay(path: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from nri_scope._gen.nri.api_pb2 import CreateContainerRequest
 from nri_scope.errors import NriScopeError, RedactionLeak, UsageError
 from nri_scope.recorder import bundle
 from nri_scope.recorder import rebuild as rebuilding
+from nri_scope.recorder.filter import parse
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
 from tests.tui.screen import RECORDING, Shown, showing
@@ -51,10 +52,7 @@ async def test_all_events_are_saved_where_nothing_is_filtered(path: Path) -> Non
 
 
 async def test_what_the_filter_shows_is_saved_with_what_goes_with_it(path: Path) -> None:
-    async with showing(path, size=(120, 24)) as screen:
-        await screen.press("f")
-        await screen.type("event:StopContainer")
-        await screen.press("enter")
+    async with showing(path, size=(120, 24), where=parse("event:StopContainer")) as screen:
         await screen.shows("4 matches")
         with await _saved(screen) as recording:
             events = [event.event for event in recording.events()]
@@ -178,10 +176,7 @@ async def test_a_folder_that_is_gone_is_told(
 
 
 async def test_a_bundle_is_redacted_and_says_what_was_replaced(path: Path) -> None:
-    async with showing(path, size=(100, 40)) as screen:
-        await screen.press("f")
-        await screen.type("container:app")
-        await screen.press("enter")
+    async with showing(path, size=(100, 40), where=parse("container:app")) as screen:
         await screen.shows("matches: container:app")
         await screen.press("E")
         await screen.shows("bundle", "8 events and 4 that they need", "values replaced by")
