@@ -24,6 +24,7 @@ _RUN = re.compile(r"[A-Za-z0-9]+")
 _TOKEN = re.compile(PLAIN)
 _DIGITS = re.compile(r"[0-9a-fA-F]{1,15}")
 _WORD = re.compile(r"[a-z]{1,14}|[A-Z]{1,14}|[A-Z][a-z]{1,13}")
+_ASSIGNING = re.compile(r"[A-Za-z_]{1,30}=")
 _NAME = re.compile(r"[a-z][a-z-]{0,30}")
 _COMMON = words(
     "changeme default development disabled enabled example kubernetes localhost password "
@@ -129,6 +130,9 @@ class Known:
         bare = value.strip()
         if bare in MARK or bare in HOST or bare in MAIL or _TOKEN.search(value):
             # Parts of tokens, and what has been redacted in part: nothing that was there before.
+            return _Reach.PLACE
+        if _ASSIGNING.fullmatch(value):
+            # As any variable of that name begins.
             return _Reach.PLACE
         length = len(value)
         if strength is Strength.NAME:

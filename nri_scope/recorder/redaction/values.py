@@ -87,7 +87,8 @@ def variable(engine: Engine, entry: str, place: str) -> str:
     name, equals, value = entry.partition("=")
     if not equals:
         # No variable at all. Only a plain name is shown.
-        return entry if _CONSTANT.fullmatch(entry) else variable_value(engine, "", entry, place)
+        is_name = _CONSTANT.fullmatch(entry) is not None
+        return engine.key(entry, place) if is_name else variable_value(engine, "", entry, place)
     shown = variable_name(engine, name, place)
     place = f"{place}.{shown}"
     given = variable_value(engine, name, value, place)
