@@ -19,6 +19,7 @@ from nri_scope.recorder.model import Container, Event, Pod, Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.sound import sound
 
+from . import wording
 from .chain import Links
 from .changed import Changes
 from .diagnosis import Diagnosis, Scene
@@ -168,7 +169,7 @@ class _Collector:
             # It is about another container, and this one was changed beside it.
             return
         self._links.round(part)
-        slow = [words.slow_span(one) for one in part.spans if words.slow(one)]
+        slow = [wording.slow(one) for one in part.spans if words.slow(one)]
         kind = Mark.CALM
         said = f"{part.name}, event {part.event}"
         if part.failure:
@@ -178,7 +179,7 @@ class _Collector:
             kind, said = Mark.SLOW, f"{said}: {'; '.join(slow)}"
         elif words.fresh(part, part.own):
             kind = Mark.CHANGED
-            said = f"{said}: {len(words.fresh(part, part.own)):,} changes"
+            said = f"{said}: {wording.plural(len(words.fresh(part, part.own)), 'change')}"
         for one in slow:
             self._trouble(part, Trouble.SLOW, one)
         self._lanes.mark(part.container or part.pod, part.at_ns, kind, clipped(said, WORDS_MAX))

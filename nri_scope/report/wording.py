@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from nri_scope.differ.model import Span
+from nri_scope.differ.render import words
 from nri_scope.differ.render.values import clipped
 from nri_scope.recorder.display import duration
 from nri_scope.recorder.model import Gap, Role, Session
@@ -102,7 +104,16 @@ def role(session: Session) -> str:
 
 def deadline(ns: int) -> str:
     """To the nearest millisecond: runtimes send a hair less than they were told."""
-    return duration((deadline_ms(ns) or 0) * 1_000_000)
+    return duration(_rounded(ns))
+
+
+def slow(span: Span) -> str:
+    """Who took how long of what one plugin has."""
+    return words.slow_span(span._replace(deadline_ns=_rounded(span.deadline_ns)))
+
+
+def _rounded(ns: int) -> int:
+    return (deadline_ms(ns) or 0) * 1_000_000
 
 
 def lost(gap: Gap) -> str:
