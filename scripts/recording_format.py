@@ -113,7 +113,7 @@ that were chosen and, as their context, all that happened to the same pods and c
 of none of them anything is missing up to its last chosen event \
 (of what `shrink` makes, only how they began is there). Of Configure and Synchronize it \
 has every event of its sessions, and of `state` what is about its own pods and containers. \
-Sessions that saw nothing of all this are not in it.
+Sessions that were not there meanwhile are not in it.
 
 What was left out is said twice: for people as rows of `gap`, "{LEFT_OUT}"; for programs in \
 `left_out`, since a place in a session that nobody recorded says that an event was lost, which \

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recorder import lookup
+from nri_scope.recorder.model import Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild.numbers import ascending, is_among
 from nri_scope.recorder.rebuild.paging import PAGE, Numbers, newest_event, pages
@@ -36,7 +37,9 @@ class Chosen:
     """Ascending."""
     sessions: set[int] = field(default_factory=set)
     """Of the chosen events."""
-    known: frozenset[int] = frozenset()
+    times: array[int] = field(default_factory=lambda: array("q"))
+    """Wall clock of the chosen events, but for Configure and Synchronize; ns, in any order."""
+    known: Mapping[int, Session] = field(default_factory=dict)
     """All sessions; events of others belong to nothing."""
     pods: dict[int, int] = field(default_factory=dict)
     """Whom chosen events are about, each with the newest of these events."""
@@ -52,12 +55,12 @@ class Chosen:
 
 def choose(source: Recording, selection: Selection, on_progress: Callable[[float], None]) -> Chosen:
     """Look at every event. Raises UsageError where none is chosen, and RecordingError."""
-    chosen = Chosen(known=frozenset(session.id for session in source.sessions()))
+    chosen = Chosen(known={session.id: session for session in source.sessions()})
     numbers = None if selection.numbers is None else ascending(selection.numbers)
     newest = newest_event(source)
     try:
         for count, row in enumerate(_scan(source, selection)):
-            number, session, pod, container, passes, setup, *_ = row
+            number, session, pod, container, passes, setup, at_ns, _ = row
             if number is None or session is None:
                 continue
             chosen.until = number
@@ -75,6 +78,8 @@ def choose(source: Recording, selection: Selection, on_progress: Callable[[float
                 chosen.pods[pod] = number
             if container is not None:
                 chosen.containers[container] = number
+            if not setup and at_ns is not None:
+                chosen.times.append(at_ns)
             if setup == _SYNCHRONIZE:
                 chosen.synchronized.append(number)
     except RecordingError as error:

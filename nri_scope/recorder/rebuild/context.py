@@ -10,9 +10,11 @@ be taken for one that missed it.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild.choosing import Chosen
 from nri_scope.recorder.rebuild.effects import Effects
@@ -26,7 +28,7 @@ _NAMESAKES = 8
 """Rows under one id that a recorder tells apart."""
 _ROUND = 100
 """Events that are looked at for the end of a round; more than connections there ever are."""
-_COLUMNS = "id, session, event, pod, container"
+_COLUMNS = "id, session, event, pod, container, at_ns"
 _CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
 _BEGINS = ("RunPodSandbox", _CREATE)
 """How pods and containers come into being."""
@@ -49,6 +51,8 @@ def with_context(
     """What the new recording is made of; for ``bare`` see `Selection`. Raises RecordingError."""
     context = _Context(source, chosen, effects, bare)
     context.collect(on_progress)
+    if not bare:
+        context.add_witnesses()
     setup = (event for event, session in chosen.setup if session in context.sessions)
     context.events.extend(event for event in setup if not is_among(chosen.events, event))
     kept = joined(chosen.events, ascending(context.events))
@@ -78,6 +82,7 @@ class _Context:
     """Of the chosen events and of their context: who saw the same is evidence, too."""
     wanted: dict[_Subject, int] = field(default_factory=dict)
     """Subjects, each with the event up to which everything is needed."""
+    _times: array[int] = field(default_factory=lambda: array("q"))
     _done: dict[_Subject, int] = field(default_factory=dict)
     _todo: list[_Subject] = field(default_factory=list)
     _aside: list[int] = field(init=False)
@@ -104,6 +109,17 @@ class _Context:
             finished += 1
             if finished % 100 == 0:
                 on_progress(finished / (finished + len(self._todo)))
+
+    def add_witnesses(self) -> None:
+        """Sessions that were there and saw nothing: where a chain ended, that is what tells it."""
+        times = sorted({*self.chosen.times, *self._times})
+        for number, session in self.chosen.known.items():
+            at = bisect_left(times, session.started_ns)
+            was_there = at < len(times) and (
+                session.ended_ns is None or times[at] <= session.ended_ns
+            )
+            if was_there and session.role != Role.CRI:
+                self.sessions.add(number)
 
     def _want(self, subject: _Subject, until: int) -> None:
         if self.wanted.get(subject, -1) < until:
@@ -157,7 +173,7 @@ class _Context:
             if is_container:
                 found += self._updating(key, after, until)
         new = array("q")
-        for number, session, _, pod, container in found:
+        for number, session, _, pod, container, at_ns in found:
             if number is None or session is None or number > self.chosen.until:
                 continue
             if session not in self.chosen.known:
@@ -166,6 +182,8 @@ class _Context:
             if self.bare and session not in self.chosen.sessions:
                 continue
             self.sessions.add(session)
+            if at_ns is not None:
+                self._times.append(at_ns)
             if not is_among(self.chosen.events, number):
                 new.append(number)
             self._want_both(pod, container, number)

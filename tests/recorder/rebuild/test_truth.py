@@ -10,12 +10,14 @@ import sqlite3
 import tempfile
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import reading
 from nri_scope.plugin import Adjustment, BasePlugin, Container, PodSandbox
 from nri_scope.recorder import lookup
@@ -24,8 +26,17 @@ from nri_scope.recorder.log import Log
 from nri_scope.recorder.model import Event, Gap
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Selection, rebuild
+from nri_scope.recorder.writer import Recorder
 from nri_scope.replay.result import Replayed
-from tests.recorder.traffic import MEMORY
+from tests.recorder.traffic import (
+    MEMORY,
+    NOW,
+    a_container,
+    a_pod,
+    a_start,
+    a_synchronize,
+    an_item,
+)
 from tests.replay.plays import played
 from tests.replay.recordings import BUNDLED, ROOT, of_capture
 from tests.runtime_role.captures import NAMES
@@ -78,6 +89,34 @@ def test_no_round_of_a_part_tells_anything_else(
 def test_nor_does_one_that_is_chosen_by_words(where: str, captures: dict[str, Path]) -> None:
     for name in NAMES[1:3]:
         assert check_rounds(captures[name], Selection(where=parse(where))) > 2
+
+
+def test_who_missed_an_event_is_told_though_it_saw_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "whole.db"
+    recorder = Recorder.open(path)
+    first, second = (
+        recorder.begin_session(replace(a_start(plugin), mask=0))
+        for plugin in ("00-first", "50-second")
+    )
+    for session in (first, second):
+        recorder.capture(session, an_item("Synchronize", a_synchronize(0)))
+        recorder.capture(session, an_item("FutureEvent", b"\xff"))
+    failed = an_item("CreateContainer", a_creation(), status_code=2, status_message="no")
+    recorder.capture(first, failed)
+    recorder.end_session(first, "over", NOW + 10)
+    recorder.end_session(second, "over", NOW + 10)
+    recorder.close()
+    with Recording.open(path) as whole:
+        rebuild(whole, tmp_path / "part.db", Selection(numbers=[5]))
+    with Recording.open(tmp_path / "part.db") as part:
+        (created,) = [one for one in reading.rounds(part) if one.name == "CreateContainer"]
+    assert created.missed_by == ("50-second",)
+    assert check_rounds(path, Selection(numbers=[5])) == 3
+
+
+def a_creation() -> api.CreateContainerRequest:
+    pod = a_pod(0)
+    return api.CreateContainerRequest(pod=pod, container=a_container(pod))
 
 
 @pytest.mark.parametrize("name", NAMES[2:])
