@@ -14,7 +14,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from scripts.make_recordings import _leave_host_name
+from scripts.make_recordings import leave_host_name
 from tests.runtime.testbed.containerd import running
 from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.packages import check_machine, containerd_binaries
@@ -61,5 +61,5 @@ async def main() -> None:
 
 if __name__ == "__main__":
     check_machine()
-    _leave_host_name()
+    leave_host_name()
     asyncio.run(main())
