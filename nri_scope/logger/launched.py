@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from time import time_ns
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.introduction import ConfigureRequest
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Exchange, Identity, SessionEnd
+from nri_scope.recorder.redaction.capture import NOTE, AtSource, check_continued
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.wire import RequestReceived
 
@@ -140,9 +142,16 @@ class LaunchedPlugin:
             # disk that is not mounted yet. What keeps us from making ours is told by `open`.
             with contextlib.suppress(OSError):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Recorder.open(
+        rules = settings.redact
+        check_continued(settings.output, redacts=rules is not None)
+        redaction = AtSource.to(settings.output, rules) if rules is not None else None
+        recorder = Recorder.open(
             settings.output,
             limits=WriterLimits(max_size=settings.max_size, max_age_seconds=settings.max_age),
             keep=settings.where.matches if settings.where is not None else None,
             on_problem=self._log.write,
+            redaction=redaction,
         )
+        if redaction is not None:
+            recorder.note(None, time_ns(), NOTE)
+        return recorder

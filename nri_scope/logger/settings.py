@@ -12,6 +12,7 @@ from nri_scope.nri.events import Event, parse_events
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.filter import parse as parse_filter
 from nri_scope.recorder.filter.quantity import parse_duration, parse_size
+from nri_scope.recorder.redaction.rules import Rules
 from nri_scope.recorder.ring import MIN_SIZE
 
 from .destination import SUFFIX, host_name
@@ -34,6 +35,8 @@ class Settings:
     events: frozenset[Event] | None = None
     where: Filter | None = None
     validate: bool = False
+    redact: Rules | None = None
+    """What to replace before it is written; None for nothing."""
 
 
 def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
@@ -46,15 +49,17 @@ def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
 
     if not text.strip():
         return Settings(), ()
+    # Where it is asked for in a text that makes no sense, rather too little is kept than too much.
+    fallback = Settings(redact=Rules.DEFAULT) if "redact" in text else Settings()
     try:
         loaded: object = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # The last two: dates and numbers that YAML allows and Python does not, and deep nesting.
-        return Settings(), (f"configuration: not YAML: {_where_and_what(error)}",)
+        return fallback, (f"configuration: not YAML: {_where_and_what(error)}",)
     if loaded is None:
         return Settings(), ()
     if not isinstance(loaded, dict):
-        return Settings(), ("configuration: not a mapping of names to values",)
+        return fallback, ("configuration: not a mapping of names to values",)
     values: dict[str, object] = {}
     problems: list[str] = []
     for key, value in loaded.items():
@@ -66,7 +71,11 @@ def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
         try:
             values[key] = reader(value)
         except (UsageError, ValueError, RecursionError) as error:
-            problems.append(f"configuration: {key}: {error}; the default is used")
+            if key == "redact":
+                # Whoever asks for it must not get a recording with everything in it.
+                values[key] = Rules.DEFAULT
+            used = "the default rules are" if key == "redact" else "the default is"
+            problems.append(f"configuration: {key}: {error}; {used} used")
     return Settings(**values), tuple(problems)  # type: ignore[arg-type]
 
 
@@ -117,6 +126,12 @@ def _flag(value: object) -> bool:
     return value
 
 
+def _rules(value: object) -> Rules | None:
+    if isinstance(value, bool):
+        return Rules.DEFAULT if value else None
+    return Rules.read(_path(value))
+
+
 _READERS: dict[str, Callable[[object], object]] = {
     "output": _path,
     "max_size": _size,
@@ -124,4 +139,5 @@ _READERS: dict[str, Callable[[object], object]] = {
     "events": _events,
     "where": _where,
     "validate": _flag,
+    "redact": _rules,
 }

@@ -15,6 +15,7 @@ from nri_scope.logger.logfile import log_beside
 from nri_scope.logger.settings import Settings
 from nri_scope.plugin import Identity, SessionEnd
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.redaction.capture import NOTE
 from tests.logger.test_logger import exchange
 
 END = SessionEnd("closed by the peer", configured=True, synchronized=True)
@@ -55,6 +56,15 @@ async def test_records_where_it_is_told_to(tmp_path: Path) -> None:
     assert f"recording to {path}" in log
     assert log.splitlines()[-1].endswith("ended: closed by the peer")
     assert {one.name for one in tmp_path.iterdir()} == {path.name, f"{path.name}.log"}
+
+
+async def test_redacts_if_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = tmp_path / "x.nriscope.db"
+    await live(f"output: {path}\nredact: true")
+    with Recording.open(path) as recording:
+        assert [note.text for note in recording.notes()] == [NOTE]
+        assert len(list(recording.events())) == 2
 
 
 @pytest.mark.parametrize(

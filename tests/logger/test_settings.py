@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nri_scope.logger.settings import Settings, parse_settings
 from nri_scope.nri.events import Event
+from nri_scope.recorder.redaction import Rules
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "# only a comment\n", "---\n"])
@@ -72,6 +73,24 @@ def test_what_cannot_be_used_is_told_and_costs_nothing_else(line: str, words: st
     assert settings == Settings()
     assert len(problems) == 1
     assert words in problems[0]
+
+
+def test_redaction_is_by_the_default_rules_or_by_a_file(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[switches]\nnamespaces = true\n")
+
+    assert parse_settings("redact: true\n") == (Settings(redact=Rules.DEFAULT), ())
+    assert parse_settings("redact: false\n") == (Settings(), ())
+    settings, problems = parse_settings(f"redact: {rules}\n")
+    assert settings.redact == Rules.read(rules)
+    assert problems == ()
+
+
+@pytest.mark.parametrize("text", ["redact: /no/file\n", "redact: 7\n", "redact: [true\n", "redact"])
+def test_who_asks_for_redaction_in_vain_gets_it_by_the_default_rules(text: str) -> None:
+    settings, problems = parse_settings(text)
+    assert settings == Settings(redact=Rules.DEFAULT)
+    assert len(problems) == 1
 
 
 @given(st.text(max_size=60) | st.text("outpmax_sizevn:-[]{}&*!|>'\"% \n0123", max_size=40))
