@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from nri_scope.recorder.container_status import METHOD as CONTAINER_STATUS
 from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild.choosing import Chosen
@@ -32,6 +33,13 @@ _COLUMNS = "id, session, event, pod, container, at_ns"
 _CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
 _BEGINS = ("RunPodSandbox", _CREATE)
 """How pods and containers come into being."""
+_ONLY_TOLD = (
+    "PostCreateContainer",
+    "StartContainer",
+    "PostStartContainer",
+    "PostUpdateContainer",
+)
+"""Between an event that can change a container and what the CRI is asked then."""
 _ASIDE = ("Configure", "UpdateContainers", "ContainerStatus", "Shutdown")
 """Between the runtime and one connection, also while a chain is being asked."""
 
@@ -88,12 +96,16 @@ class _Context:
     _aside: list[int] = field(init=False)
     """Names of methods, as those below by number."""
     _begins: list[int] = field(init=False)
+    _only_told: list[int] = field(init=False)
+    _told_by_cri: list[int] = field(init=False)
     _creation: tuple[int | None, int | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._aside = [number for name in _ASIDE if (number := self._name(name)) is not None]
-        self._begins = [number for name in _BEGINS if (number := self._name(name)) is not None]
+        self._aside = self._names_of(_ASIDE)
+        self._begins = self._names_of(_BEGINS)
         self._creation = self._name(_CREATE), self._name(_VALIDATE)
+        self._only_told = self._names_of(_ONLY_TOLD)
+        self._told_by_cri = self._names_of((CONTAINER_STATUS,))
         self.sessions |= self.chosen.sessions
 
     def collect(self, on_progress: Callable[[float], None]) -> None:
@@ -172,6 +184,7 @@ class _Context:
             found += self._rest_of_round(subject, until)
             if is_container:
                 found += self._updating(key, after, until)
+                found += self._answer(key, until)
         new = array("q")
         for number, session, _, pod, container, at_ns in found:
             if number is None or session is None or number > self.chosen.until:
@@ -247,12 +260,38 @@ class _Context:
         with sound(self.source):
             return [optional_numbers_of(row) for row in rows]
 
+    def _answer(self, container: int, until: int) -> Iterator[_Row]:
+        """What the CRI told next of a container, if nothing can have changed it meanwhile.
+
+        That is asked when it runs, and is the evidence for what became of plugins' changes.
+        """
+        if not self._told_by_cri:
+            return
+        rows = self.source.rows(
+            f"SELECT {_COLUMNS}, method FROM event WHERE container = ? AND id > ? AND id <= ? "
+            "ORDER BY id LIMIT ?",
+            (container, until, self.chosen.until, _ROUND),
+        )
+        with sound(self.source):
+            found = [optional_numbers_of(row) for row in rows]
+        for *row, method in found:
+            if method in self._told_by_cri:
+                number = row[0] or 0
+                if not any(True for _ in self.effects.on(container, until, number)):
+                    yield tuple(row)
+                return
+            if row[2] not in self._only_told:
+                return
+
     def _updating(self, container: int, after: int, until: int) -> Iterator[_Row]:
         """Events about others, which asked for an update of this one."""
         for event in self.effects.on(container, after, until):
             rows = self.source.rows(f"SELECT {_COLUMNS} FROM event WHERE id = ?", (event,))
             with sound(self.source):
                 yield from map(optional_numbers_of, rows)
+
+    def _names_of(self, texts: Iterable[str]) -> list[int]:
+        return [number for text in texts if (number := self._name(text)) is not None]
 
     def _name(self, text: str) -> int | None:
         return next(

@@ -21,9 +21,11 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import reading
 from nri_scope.plugin import Adjustment, BasePlugin, Container, PodSandbox
 from nri_scope.recorder import lookup
+from nri_scope.recorder.container_status import METHOD as CONTAINER_STATUS
+from nri_scope.recorder.container_status import SERVICE, status_request
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.log import Log
-from nri_scope.recorder.model import Event, Gap
+from nri_scope.recorder.model import Event, Gap, Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Selection, rebuild
 from nri_scope.recorder.writer import Recorder
@@ -36,6 +38,7 @@ from tests.recorder.traffic import (
     a_start,
     a_synchronize,
     an_item,
+    lifecycle,
 )
 from tests.replay.plays import played
 from tests.replay.recordings import BUNDLED, ROOT, of_capture
@@ -112,6 +115,29 @@ def test_who_missed_an_event_is_told_though_it_saw_nothing_else(tmp_path: Path) 
         (created,) = [one for one in reading.rounds(part) if one.name == "CreateContainer"]
     assert created.missed_by == ("50-second",)
     assert check_rounds(path, Selection(numbers=[5])) == 3
+
+
+def test_what_the_cri_tells_next_is_part_of_what_became_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "whole.db"
+    events = list(lifecycle(0))
+    # A pod, its container until it runs, and what the CRI says then; twice, before it goes.
+    asked_about = a_container(a_pod(0), "app-0").id
+    answer = an_item(CONTAINER_STATUS, status_request(asked_about), b"{}", service=SERVICE)
+    recorder = Recorder.open(path)
+    seen = recorder.begin_session(replace(a_start(), mask=0))
+    told = recorder.begin_session(replace(a_start("-cri"), role=Role.CRI))
+    for number, item in enumerate(events):
+        recorder.capture(seen, item)
+        if number in (4, 6, 8):
+            recorder.capture(told, answer)
+    recorder.close()
+    with Recording.open(path) as whole:
+        every = [event.event for event in whole.events()]
+        assert every[5] == every[8] == CONTAINER_STATUS
+        rebuild(whole, tmp_path / "part.db", Selection(where=parse("event:CreateContainer")))
+    with Recording.open(tmp_path / "part.db") as part:
+        # What comes after the update is about the update.
+        assert [event.event for event in part.events()] == every[:6]
 
 
 def a_creation() -> api.CreateContainerRequest:
