@@ -75,8 +75,9 @@ class _Steps:
     """Progress of several steps as one."""
 
     def __init__(self, tell: _Progress) -> None:
-        self._tell = tell
+        self._tell_them = tell
         self._before = 0.0
+        self._told = 0.0
 
     def step(self, share: float) -> _Progress:
         """The next step; ``share`` of what is left of the work."""
@@ -87,6 +88,11 @@ class _Steps:
     def done(self) -> None:
         """All of it."""
         self._tell(1.0)
+
+    def _tell(self, done: float) -> None:
+        # How much context there is shows while it is collected; progress never goes back for it.
+        self._told = max(self._told, done)
+        self._tell_them(self._told)
 
 
 @contextmanager
