@@ -21,6 +21,8 @@ from typing import Self
 
 _PATIENCE = 120.0
 _CHUNK = 1 << 16
+_LONGEST = 200
+"""Bytes of what is waited for, at most."""
 
 
 class Terminal:
@@ -75,10 +77,17 @@ class Terminal:
     async def shows(self, pattern: str, *, times: int = 1) -> float:
         """Seconds until it had written something that matches, so many times."""
         wanted = re.compile(pattern.encode())
+        found = begin = 0
         async with asyncio.timeout(_PATIENCE):
-            while len(wanted.findall(self._written)) < times:
+            while True:
+                for match in wanted.finditer(self._written, begin):
+                    found, begin = found + 1, match.end()
+                if found >= times:
+                    break
                 if self.process.returncode is not None:
                     raise RuntimeError(f"it ended with {self.process.returncode}: {self.tail()}")
+                # Not all of it again with each piece that comes.
+                begin = max(begin, len(self._written) - _LONGEST)
                 self._came.clear()
                 await self._came.wait()
         return self._last - self._began
