@@ -59,6 +59,9 @@ _END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """What ends it as a key would: the terminal is left as it was, and a recording in good order."""
 
 
+_POINTED = (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
+
+
 class Main(Screen[None], inherit_bindings=False):
     """The one screen. Textual's own keys for screens are not ours."""
 
@@ -143,6 +146,8 @@ class ScopeApp(Acting, inherit_bindings=False):
         not go into that line.
         """
         is_key = isinstance(event, events.Key) and not event.is_forwarded
+        if is_key or isinstance(event, _POINTED):
+            self.status.hush()
         if is_key and not isinstance(self.focused, Input):
             assert isinstance(event, events.Key)
             if await self._check_bindings(event.key):
@@ -222,7 +227,8 @@ class ScopeApp(Acting, inherit_bindings=False):
 
     @on(EventList.Moved)
     def _list_moved(self, event: EventList.Moved) -> None:
-        self.status.hush()
+        # What was said about a key must not go by with the next event that comes.
+        self.status.hush(unless_fresh=True)
         self.teller.show_status()
 
     async def update_board(self) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
 from nri_scope.tui.widgets.board import Board
-from nri_scope.tui.widgets.messages import Said
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
@@ -151,6 +150,5 @@ class Finder:
         events.go_to(found)
         if again:
             end_word = "beginning" if forwards else "end"
-            # By the way that the list's own message goes, which hushes what was said before it.
-            events.post_message(Said(f"searched on from the {end_word}"))
+            app.say(f"searched on from the {end_word}")
         return True

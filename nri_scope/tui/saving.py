@@ -68,8 +68,11 @@ class Saver:
             return made.bundles[0]
 
         made = await app.jobs.run(f"exporting {shown.words}", work)
-        app.say(f"exported ./{made.path.name}", problem=bool(made.manifest.damage))
-        await app.push_screen(ReadingScreen("bundle", exported_lines(made), wrap=True))
+        screen = ReadingScreen("bundle", exported_lines(made), wrap=True)
+        damaged = bool(made.manifest.damage)
+        await app.push_screen(
+            screen, lambda _: app.say(f"exported ./{made.path.name}", problem=damaged)
+        )
 
 
 def saved_words(words: str, made: Rebuilt) -> str:

@@ -193,6 +193,21 @@ async def test_a_runtime_that_is_gone_is_told_in_the_title(writing: Writing) -> 
         await screen.shows("runtime gone, waiting", "closed by the runtime")
 
 
+async def test_what_was_said_stays_while_events_come(writing: Writing) -> None:
+    writing.events(2)
+    async with showing(writing.path) as screen:
+        await grown(screen, 2)
+        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.press("m")
+        await screen.shows("event 2 is marked")
+        writing.events(2)
+        await grown(screen, 4)
+        await screen.shows(" 4 22:", "event 2 is marked")
+        await screen.press("F")
+        await screen.shows("following")
+        await screen.hides("event 2 is marked")
+
+
 async def test_a_file_that_is_moved_away_is_told_and_what_was_read_stays(writing: Writing) -> None:
     writing.events(2)
     async with showing(writing.path, size=(139, 24)) as screen:

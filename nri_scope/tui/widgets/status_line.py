@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 from rich.text import Text
 from textual.reactive import reactive
 from textual.widget import Widget
 
 from nri_scope.recorder.escape import columns, safe
 from nri_scope.tui.model.keys import Keymap
+
+FRESH_SECONDS = 6.0
+"""To read a line."""
 
 
 class StatusLine(Widget):
@@ -21,14 +26,20 @@ class StatusLine(Widget):
 
     words: reactive[str] = reactive("")
     said: reactive[str] = reactive("")
+    _said_at = 0.0
 
     def say(self, text: str, *, problem: bool = False) -> None:
         """Show ``text`` until something else is done."""
         self.said = f"! {text}" if problem else text
+        self._said_at = monotonic()
         self.set_class(problem, "-problem")
 
-    def hush(self) -> None:
-        """Show the words about the list again."""
+    def hush(self, *, unless_fresh: bool = False) -> None:
+        """Show the words about the list again; ``unless_fresh``: not while something was just said,
+        so that there is time to read it.
+        """
+        if unless_fresh and monotonic() - self._said_at < FRESH_SECONDS:
+            return
         self.said = ""
         self.remove_class("-problem")
 
