@@ -3,8 +3,8 @@
 
 Far less is understood than zip allows, and every number in it is checked before it is used. So
 there is one way to read an archive, and what another program sees in it is what we saw: no second
-directory, no two files of one name or one place, nothing before or after, no link, no folder, no
-name that is a path.
+directory, no two files of one name or one place, nothing before, between or after them, no link, no
+folder, no name that is a path, no second name.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _END = struct.Struct("<4s4H2LH")
+_EXTRA = struct.Struct("<2H")
 LOCAL_SIGNATURE = b"PK\x03\x04"
 _CENTRAL_SIGNATURE = b"PK\x01\x02"
 _END_SIGNATURE = b"PK\x05\x06"
@@ -39,6 +40,12 @@ _STORED, _DEFLATED = 0, 8
 # How hard was compressed; sizes that follow the content; a name in UTF-8. All others change what
 # the content is: encrypted, patched, masked.
 _HARMLESS_FLAGS = 0x0002 | 0x0004 | 0x0008 | 0x0800
+_DESCRIPTOR = 0x0008
+# APPNOTE.TXT, 4.3.9: what was not known when a file began, with a signature or without one.
+_DESCRIPTOR_SIGNATURE = b"PK\x07\x08"
+_DESCRIPTOR_SIZE = 12
+# Extra fields with times and owners (NTFS, Info-ZIP). Others tell another name, or other sizes.
+_HARMLESS_EXTRAS = frozenset({0x000A, 0x5455, 0x5855, 0x7855, 0x7875})
 _UNIX = 3
 _DOS_FOLDER = 0x10
 
@@ -51,6 +58,8 @@ class Entry(NamedTuple):
     """One file in an archive."""
 
     name: str
+    begin: int
+    """Where its header begins."""
     start: int
     """Where its content begins."""
     packed: int
@@ -59,6 +68,8 @@ class Entry(NamedTuple):
     """Bytes of it unpacked, as it claims."""
     crc: int
     deflated: bool
+    described: bool
+    """Whether sizes stand behind its content, too."""
 
 
 def entries(file: BinaryIO, length: int, max_size: int) -> dict[str, Entry]:
@@ -77,11 +88,24 @@ def entries(file: BinaryIO, length: int, max_size: int) -> dict[str, Entry]:
     if at != len(directory.content):
         raise ArchiveError("its directory has more than it says")
     reached = 0
-    for entry in sorted(found.values(), key=lambda entry: entry.start):
-        if entry.start < reached + _LOCAL.size:
+    for entry in sorted(found.values(), key=lambda entry: entry.begin):
+        if entry.begin < reached:
             raise ArchiveError("two of its files are in one place")
-        reached = entry.start + entry.packed
+        if entry.begin > reached:
+            raise ArchiveError("it has something that is none of its files")
+        reached = _end(file, entry)
+    if reached != directory.start:
+        raise ArchiveError("it has something that is none of its files")
     return found
+
+
+def _end(file: BinaryIO, entry: Entry) -> int:
+    """Where the next file begins."""
+    end = entry.start + entry.packed
+    if not entry.described:
+        return end
+    has_signature = _read(file, end, len(_DESCRIPTOR_SIGNATURE)) == _DESCRIPTOR_SIGNATURE
+    return end + _DESCRIPTOR_SIZE + has_signature * len(_DESCRIPTOR_SIGNATURE)
 
 
 def unpacked(file: BinaryIO, entry: Entry) -> Iterator[bytes]:
@@ -92,12 +116,7 @@ def unpacked(file: BinaryIO, entry: Entry) -> Iterator[bytes]:
     inflater = zlib.decompressobj(-zlib.MAX_WBITS) if entry.deflated else None
     crc = size = 0
     for piece in _pieces(file, entry):
-        waiting = piece
-        while waiting:
-            if inflater is None:
-                content, waiting = waiting, b""
-            else:
-                content, waiting = _inflated(inflater, waiting, entry)
+        for content in _contents(inflater, piece, entry):
             size += len(content)
             if size > entry.size:
                 raise ArchiveError(f"{entry.name} is larger than it says")
@@ -109,15 +128,22 @@ def unpacked(file: BinaryIO, entry: Entry) -> Iterator[bytes]:
         raise ArchiveError(f"{entry.name} is not what was packed")
 
 
-def _inflated(inflater: zlib._Decompress, data: bytes, entry: Entry) -> tuple[bytes, bytes]:
-    """A piece of what ``data`` unpacks to, and what of it is left for the next one."""
-    try:
-        content = inflater.decompress(data, _CHUNK)
-    except zlib.error as error:
-        raise ArchiveError(f"{entry.name} cannot be unpacked") from error
-    if inflater.unused_data:
-        raise ArchiveError(f"{entry.name} has something behind its end")
-    return content, inflater.unconsumed_tail
+def _contents(inflater: zlib._Decompress | None, piece: bytes, entry: Entry) -> Iterator[bytes]:
+    """What ``piece`` unpacks to, never much at a time."""
+    if inflater is None:
+        yield piece
+        return
+    waiting, full = piece, False
+    # All of it may have been taken, and not all been given that it stands for.
+    while waiting or (full and not inflater.eof):
+        try:
+            content = inflater.decompress(waiting, _CHUNK)
+        except zlib.error as error:
+            raise ArchiveError(f"{entry.name} cannot be unpacked") from error
+        if inflater.unused_data:
+            raise ArchiveError(f"{entry.name} has something behind its end")
+        waiting, full = inflater.unconsumed_tail, len(content) == _CHUNK
+        yield content
 
 
 def _pieces(file: BinaryIO, entry: Entry) -> Iterator[bytes]:
@@ -183,10 +209,12 @@ def _entry(file: BinaryIO, directory: _Directory, at: int, max_size: int) -> tup
         raise ArchiveError(f"{name} would unpack to {size // max(packed, 1):,} times its size")
     if method == _STORED and size != packed:
         raise ArchiveError(f"{name} has two sizes")
+    _check_extras(directory.content[name_at + name_length :][:extra_length], name)
     start = _content_start(file, directory, local, raw_name, method)
     if start + packed > directory.start:
         raise ArchiveError(f"{name} is cut short")
-    return Entry(name, start, packed, size, crc, method == _DEFLATED), end
+    described = bool(flags & _DESCRIPTOR)
+    return Entry(name, local, start, packed, size, crc, method == _DEFLATED, described), end
 
 
 def _content_start(file: BinaryIO, directory: _Directory, at: int, name: bytes, method: int) -> int:
@@ -205,7 +233,22 @@ def _content_start(file: BinaryIO, directory: _Directory, at: int, name: bytes, 
         or _read(file, at + _LOCAL.size, name_length) != name
     ):
         raise ArchiveError("its directory and its files tell two things")
+    _check_extras(_read(file, start - extra_length, extra_length), name.decode("ascii"))
     return start
+
+
+def _check_extras(extras: bytes, name: str) -> None:
+    """APPNOTE.TXT, 4.5.1: fields with a number and a length each."""
+    at = 0
+    while at < len(extras):
+        if at + _EXTRA.size > len(extras):
+            raise ArchiveError(f"{name} has extra fields that are damaged")
+        number, length = _EXTRA.unpack_from(extras, at)
+        if number not in _HARMLESS_EXTRAS:
+            raise ArchiveError(f"{name} has an extra field that no bundle has ({number:#06x})")
+        at += _EXTRA.size + length
+    if at != len(extras):
+        raise ArchiveError(f"{name} has extra fields that are damaged")
 
 
 def _read(file: BinaryIO, at: int, count: int) -> bytes:

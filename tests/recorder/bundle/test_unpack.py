@@ -61,6 +61,39 @@ def test_another_program_can_pack_it_anew(tmp_path: Path, private: Path) -> None
     assert unpack(again, private).read_bytes() == SMALL
 
 
+def test_one_that_was_packed_without_looking_back_is_read(tmp_path: Path, private: Path) -> None:
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+        def seek(self, offset: int, whence: int = 0, /) -> int:
+            raise io.UnsupportedOperation
+
+        def tell(self) -> int:
+            raise io.UnsupportedOperation
+
+    pipe = Pipe()
+    files = {MANIFEST: to_bytes(a_manifest(SMALL)), README: TEXT, RECORDING: SMALL}
+    with zipfile.ZipFile(pipe, "w") as file:
+        for name, content in files.items():
+            # With times, as other programs have them.
+            file.writestr(_with_extra(name, struct.pack("<2HBL", 0x5455, 5, 1, 0)), content)
+    assert pipe.getvalue().count(b"PK\x07\x08") == 3
+    (tmp_path / "x.zip").write_bytes(pipe.getvalue())
+    assert unpack(tmp_path / "x.zip", private).read_bytes() == SMALL
+
+
+@pytest.mark.parametrize("more", [0, 1, 30, 100, 257, 258, 259, 4096])
+def test_content_that_ends_just_behind_a_piece_comes_out(more: int) -> None:
+    # Deflate has taken the last byte before all that it stands for was given.
+    content = bytes((256 << 10) + more)
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a", content)
+    entry = archive.entries(stream, len(stream.getvalue()), 1 << 20)["a"]
+    assert b"".join(archive.unpacked(stream, entry)) == content
+
+
 def test_a_later_version_may_add_files_that_its_manifest_names(
     tmp_path: Path, private: Path
 ) -> None:
@@ -160,6 +193,36 @@ class TestTricks:
         path.write_bytes(before + path.read_bytes() + (b"" if before else b"more"))
         refused(path, private)
 
+    @pytest.mark.parametrize("where", range(4))
+    def test_something_between_its_files_is_refused(
+        self, where: int, tmp_path: Path, private: Path
+    ) -> None:
+        path = self._with(tmp_path / "x.zip")
+        path.write_bytes(_with_more_before(path.read_bytes(), where, b"PK\x03\x04 and more"))
+        if where:
+            # Others unpack it as if nothing was.
+            with zipfile.ZipFile(path) as file:
+                assert file.testzip() is None
+        assert "none of its files" in refused(path, private)
+
+    @pytest.mark.parametrize("number", [0x7075, 0x0001, 0x9901])
+    def test_a_second_name_or_size_is_refused(
+        self, number: int, tmp_path: Path, private: Path
+    ) -> None:
+        entry = zipfile.ZipInfo("extra.bin")
+        entry.extra = struct.pack("<2H4s", number, 4, b"evil")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            path = self._with(tmp_path / "x.zip", (entry, b"more"))
+        assert f"an extra field that no bundle has ({number:#06x})" in refused(path, private)
+
+    @pytest.mark.parametrize("extra", [b"\x55", b"\x55\x54\x09\0short"])
+    def test_an_extra_field_that_is_cut_short_is_refused(
+        self, extra: bytes, tmp_path: Path, private: Path
+    ) -> None:
+        path = self._with(tmp_path / "x.zip", (_with_extra("extra.bin", extra), b"more"))
+        assert "extra fields that are damaged" in refused(path, private)
+
     def test_a_comment_is_refused(self, tmp_path: Path, private: Path) -> None:
         path = self._with(tmp_path / "x.zip")
         with zipfile.ZipFile(path, "a") as file:
@@ -181,6 +244,31 @@ class TestTricks:
         content[third + 42 : third + 46] = content[second + 42 : second + 46]
         path.write_bytes(content)
         assert "tell two things" in refused(path, private)
+
+
+def _with_extra(name: str, extra: bytes) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.extra = extra
+    return entry
+
+
+def _with_more_before(content: bytes, where: int, more: bytes) -> bytes:
+    """``more`` before the file of that number, or the directory; all places told right."""
+    end = content.rindex(b"PK\x05\x06")
+    size, start = struct.unpack_from("<2L", content, end + 12)
+    entries = bytearray(content[start : start + size])
+    begins = []
+    at = 0
+    while at < size:
+        (begin,) = struct.unpack_from("<L", entries, at + 42)
+        begins.append(begin)
+        if len(begins) > where:
+            struct.pack_into("<L", entries, at + 42, begin + len(more))
+        at += 46 + sum(struct.unpack_from("<3H", entries, at + 28))
+    cut = [*begins, start][where]
+    tail = content[end : end + 16] + struct.pack("<L", start + len(more)) + content[end + 20 :]
+    return content[:cut] + more + content[cut:start] + bytes(entries) + tail
 
 
 class TestBombs:
