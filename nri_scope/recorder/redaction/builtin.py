@@ -76,6 +76,11 @@ BUILT_IN = (
         "whole messages that are malformed or of an unknown method, and the CRI's answers that are "
         "no JSON: one token each",
     ),
+    BuiltIn(
+        "long-texts",
+        "texts of more than 65,536 characters, wherever they are: one token each, as looking into "
+        "them may take long",
+    ),
     BuiltIn("namespaces", "names of namespaces, but for `default` and `kube-*`", is_on=False),
     BuiltIn(
         "nodes",

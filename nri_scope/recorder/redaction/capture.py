@@ -19,6 +19,11 @@ NOTE = "what is secret was replaced by tokens while this was recorded (--redact)
 """A note that every recording of this kind has."""
 
 
+_MOST = 20_000
+"""Values that are remembered: a recorder runs for weeks, and pauses of Python's garbage collector,
+in which the runtime waits for an answer, grow with what it keeps."""
+
+
 class AtSource:
     """Redacts what one recorder writes. For its writer's thread."""
 
@@ -29,7 +34,7 @@ class AtSource:
     def to(cls, path: Path, rules: Rules) -> AtSource:
         """For the recording at ``path``, with this machine's key. Raises UsageError."""
         key = derive(local_key(), b"record\0" + bytes(path.absolute()))
-        return cls(Redactor(rules, key))
+        return cls(Redactor(rules, key, most=_MOST))
 
     def captured(self, item: Captured) -> Captured:
         """An event as it may be written."""

@@ -18,6 +18,8 @@ from nri_scope.recorder.redaction.tokens import Tokens, is_token
 MAX_DEPTH = 4
 """Of texts in texts: JSON in base64 in JSON."""
 _ROUNDS = 6
+LONGEST = 65_536
+"""Characters of a text that is looked into; a longer one may take seconds."""
 _CACHED = 20_000
 _CACHED_LENGTH = 16_384
 
@@ -55,9 +57,10 @@ class Engine:
         key: bytes,
         finders: tuple[Finder, ...],
         key_finders: tuple[Finder, ...],
+        most: int,
     ) -> None:
         self.rules = rules
-        self.known = Known(Tokens(key))
+        self.known = Known(Tokens(key), most)
         self.tally = Tally()
         self.is_counting = True
         self._finders = finders
@@ -104,7 +107,7 @@ class Engine:
         """The same for a value that may have others in it, which will be known then as well."""
         if is_token(value.strip()):
             return value
-        if not self.known.is_known(value, strength):
+        if len(value) <= LONGEST and not self.known.is_known(value, strength):
             found, self._found = self._found, []
             try:
                 self.text(value, place)
@@ -160,6 +163,8 @@ class Engine:
     def _remember(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
         if not text or is_token(text):
             return text
+        if len(text) > LONGEST and self.is_on("long-texts"):
+            return self.put("long-texts", text, Strength.PRIVATE, place)
         if depth > MAX_DEPTH:
             # Who packs so deep hides something.
             return self.put("unreadable", text, Strength.PRIVATE, place)

@@ -17,8 +17,9 @@ SECRET_MIN, PRIVATE_MIN, NAME_MIN = 6, 8, 3
 and those that a name needs to be replaced where it stands as a word."""
 _GRAM = SECRET_MIN
 _FRESH = 100
-MOST = 200_000
-"""Values that are remembered; what comes later is replaced in its place only."""
+MOST, MOST_CHARACTERS = 200_000, 64 << 20
+"""Values that are remembered, and their length in all; what comes later is replaced in its place
+only."""
 
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _TOKEN = re.compile(PLAIN)
@@ -69,8 +70,13 @@ class _Reach(IntEnum):
 class Known:
     """Originals with their tokens, and the names that are shown."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: Tokens, most: int = MOST) -> None:
+        """``most``: values that are remembered."""
         self._tokens = tokens
+        self._most = most
+        self._characters = 0
+        self.is_full = False
+        """Whether there was one that is not remembered."""
         self._rules: dict[str, tuple[str, Strength]] = {}
         self._visible: set[str] = set()
         self._shown = "\n"
@@ -87,8 +93,11 @@ class Known:
     def add(self, value: str, rule: str, strength: Strength) -> str:
         """Remember an original; returns its token."""
         before = self._rules.get(value)
-        if before is None and len(self._rules) >= MOST:
-            return self._tokens.of(value)
+        if before is None:
+            if len(self._rules) >= self._most or self._characters >= MOST_CHARACTERS:
+                self.is_full = True
+                return self._tokens.of(value)
+            self._characters += len(value)
         if before is None or before[1] < strength:
             self._rules[value] = (rule, strength)
             reach = self._reach(value, strength)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from google.protobuf.message import DecodeError, Message
 
+from nri_scope.errors import UsageError
 from nri_scope.nri.methods import METHODS
 from nri_scope.oci.paths import pointer as joined
 from nri_scope.oci.paths import split
@@ -20,7 +21,7 @@ from nri_scope.recorder.redaction import documents, finders, messages, values
 from nri_scope.recorder.redaction.assignments import assignments
 from nri_scope.recorder.redaction.engine import Engine
 from nri_scope.recorder.redaction.kind import Kind
-from nri_scope.recorder.redaction.known import Original, Strength
+from nri_scope.recorder.redaction.known import MOST, Original, Strength
 from nri_scope.recorder.redaction.rules import Rules
 from nri_scope.recorder.redaction.tally import Tally
 from nri_scope.recorder.redaction.tokens import is_token
@@ -57,10 +58,12 @@ class Redactor:
     there is one pass, and a secret is replaced from the moment when it is known.
     """
 
-    def __init__(self, rules: Rules, key: bytes) -> None:
-        """``key`` has 32 bytes and is written nowhere."""
+    def __init__(self, rules: Rules, key: bytes, *, most: int = MOST) -> None:
+        """``key`` has 32 bytes and is written nowhere. ``most`` values are remembered; later ones
+        are replaced in their places, and not where else they may stand.
+        """
         self.rules = rules
-        self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS)
+        self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS, most)
         if self._engine.is_on("nodes"):
             for node in (*rules.nodes, os.uname().nodename):
                 self._engine.known.add(node, "nodes", Strength.NAME)
@@ -181,14 +184,16 @@ class Redactor:
     def path(self, pointer: str) -> str:
         """An OCI path as in `Event.changed`: keys in it become what they became in the messages."""
         keys = split(pointer)
-        if not keys or all(_WORD.fullmatch(key) for key in keys):
+        # What an annotation is called is anybody's word, whatever it looks like.
+        is_ours = not keys or keys[0] != "annotations"
+        if is_ours and all(_WORD.fullmatch(key) for key in keys):
             return pointer
         engine = self._engine
         given = ""
         for number, key in enumerate(keys):
             match = _NUMBERED.fullmatch(key)
             bare, count = (match[1], match[2]) if match is not None else (key, "")
-            if number == 0 or _WORD.fullmatch(key):
+            if number == 0 or (is_ours and _WORD.fullmatch(key)):
                 shown = key if _WORD.fullmatch(key) else engine.key(key, "event.changed")
             elif keys[:2] == ("process", "env") or keys[number - 1] == "env":
                 shown = values.variable_name(engine, bare, "event.changed") + count
@@ -202,5 +207,14 @@ class Redactor:
     # -- what was replaced ------------------------------------------------------------------
 
     def originals(self) -> Iterator[Original]:
-        """Everything replaced so far, for the scan of what was written."""
+        """Everything replaced so far, for the scan of what was written.
+
+        Raises UsageError where that is more than was remembered: nobody could tell a leak then.
+        """
+        if self._engine.known.is_full:
+            raise UsageError(
+                "so many different values were replaced that not all can be looked for in what was "
+                "written",
+                "choose fewer events, or have rules keep what is no secret",
+            )
         return self._engine.known.originals()

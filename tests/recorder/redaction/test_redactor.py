@@ -9,10 +9,12 @@ import json
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
 from nri_scope.nri.changes import changes_of
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.container_status import METHOD, SERVICE, status_request
 from nri_scope.recorder.redaction import Kind, Redactor, Rules
+from nri_scope.recorder.redaction.engine import LONGEST
 
 KEY = bytes(range(32))
 POD = api.PodSandbox(id="8f14e45f", name="checkout-0", uid="u-1", namespace="shop")
@@ -330,3 +332,31 @@ def test_nothing_is_counted_that_stays(redactor: Redactor) -> None:
     assert [(one.rule, one.place, one.values) for one in redactor.tally] == [
         ("credential-keys", "container.env.DB_PASSWORD", 1)
     ]
+
+
+def test_a_very_long_text_is_one_token_and_one_as_long_as_we_look_into_is_not(
+    redactor: Redactor,
+) -> None:
+    word = "ordinary words "
+    longest = (word * (LONGEST // len(word) + 1))[:LONGEST]
+
+    assert redactor.text(longest) == longest
+    assert redactor.text(longest + "!").startswith("redacted-")
+    assert redactor.tally.by_rule() == {"long-texts": 1}
+
+
+def test_more_values_than_are_remembered_are_replaced_and_cannot_be_looked_for() -> None:
+    redactor = Redactor(Rules.DEFAULT, KEY, most=2)
+
+    shown = env(redactor, "A=zebra-crossing-1", "B=zebra-crossing-2", "C=zebra-crossing-3")
+    assert all("zebra" not in entry for entry in shown) and len(set(shown)) == 3
+    with pytest.raises(UsageError, match="choose fewer events"):
+        redactor.originals()
+
+
+def test_a_path_with_an_annotation_that_is_called_like_a_secret_names_its_token(
+    redactor: Redactor,
+) -> None:
+    container = given(redactor, env=["ANY=CreateContainer"], annotations={"CreateContainer": "x"})
+    (key,) = container.annotations
+    assert redactor.path("/annotations/CreateContainer") == f"/annotations/{key}"
