@@ -79,7 +79,7 @@ class ScopeApp(Acting, inherit_bindings=False):
     #views { width: 1fr; height: 1fr; }
     #events { height: 1fr; }
     #nothing { display: none; height: 1fr; content-align: center middle; text-align: center; }
-    EventList.-nothing { display: none; }
+    EventList.-nothing { height: 0; }
     #nothing.-shown { display: block; }
     """
 

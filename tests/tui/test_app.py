@@ -102,6 +102,17 @@ async def test_no_match_looks_different_from_an_empty_recording() -> None:
         await screen.shows("1 of 34")
 
 
+async def test_keys_still_move_the_cursor_after_there_was_no_match() -> None:
+    async with showing(size=(160, 50)) as screen:
+        await screen.shows("1 of 34", "[Summary]")
+        await screen.press("e")
+        await screen.shows("0 matches")
+        await screen.press("e")
+        await screen.shows("1 of 34")
+        await screen.press("down", "down")
+        await screen.shows("3 of 34")
+
+
 async def test_everything_is_shown_again_by_one_key() -> None:
     async with showing() as screen:
         await screen.press("s")

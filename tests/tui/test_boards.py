@@ -60,3 +60,16 @@ async def test_an_event_of_the_timeline_opens_in_the_list() -> None:
         await shown.press("enter")
         await shown.shows("[1 Events]")
         await shown.until(lambda: shown.selected == 6)
+
+
+async def test_the_details_are_of_the_cursor_of_the_view_that_is_shown() -> None:
+    async with showing(size=(160, 50)) as shown:
+        await shown.shows("1 of 34", "[Summary]", "why ")
+        await shown.press("2")
+        await shown.shows("▾ shop/web", "▸ app")
+        await shown.press("down", "down", "down", "right")
+        await shown.shows("▾ app")
+        await shown.press("down")
+        await shown.shows("number ", "CreateContainer shop/web/app")
+        await shown.press("1")
+        await shown.shows("> session 1", "why ")

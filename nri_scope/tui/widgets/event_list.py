@@ -285,8 +285,10 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def on_focus(self) -> None:
-        """The cursor looks different."""
+        """The cursor looks different, and the details are of its row, whatever they were of."""
         self._strips.clear()
+        self._told = None
+        self._tell()
 
     def on_blur(self) -> None:
         """The cursor looks different."""
