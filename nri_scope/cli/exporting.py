@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from nri_scope.recorder.escape import safe
 from nri_scope.recorder.formats import FORMATS, Format
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Selection
+from nri_scope.recorder.temporary import temporary_folder, writing_to
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -108,10 +108,10 @@ def _print_format(
             form.write(recording, numbers_of(recording, selection), stdout)
             return
         # Nothing is printed before all of it was looked at.
-        with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
-            draft = Path(folder) / "draft"
+        with temporary_folder() as folder:
+            draft = folder / "draft"
             target = Path("standard output")
-            with progress(recording, "redacting") as tell:
+            with writing_to(folder), progress(recording, "redacting") as tell:
                 convert(
                     recording, form, draft, selection, redactor, target=target, on_progress=tell
                 )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from nri_scope.cli.replaying import play
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Selection, rebuild
+from nri_scope.recorder.temporary import temporary_folder, writing_to
 from nri_scope.replay import chain
 from nri_scope.replay.cast import Casting
 from nri_scope.replay.run import Job
@@ -37,9 +37,9 @@ def differences(
         before = play(Job(original, casting), Audience())
     else:
         # The same part, as the whole recording may well go another way.
-        with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
-            part = Path(folder) / "r.nriscope.db"
-            with Recording.open(original) as source:
+        with temporary_folder() as folder:
+            part = folder / "r.nriscope.db"
+            with writing_to(folder), Recording.open(original) as source:
                 rebuild(source, part, selection)
             before = play(Job(part, casting), Audience())
     after = play(Job(bundle, casting), Audience())

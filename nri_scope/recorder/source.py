@@ -17,6 +17,7 @@ from nri_scope.recorder.content import MAX_CONTENT
 from nri_scope.recorder.migrations import upgraded_copy
 from nri_scope.recorder.problems import code_of, in_words, is_damage, way_to_read
 from nri_scope.recorder.schema import EVENTS_VIEW, LOG_VIEW, VERSION
+from nri_scope.recorder.temporary import ELSEWHERE
 
 _BUSY_MS = 2_000
 # Names are short, and objects bounded; what a query puts together may be larger.
@@ -98,7 +99,7 @@ def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
                 raise
     except OSError as error:
         raise RecordingError(
-            path, f"it cannot be unpacked: {in_words(error)}", "set TMPDIR to another folder"
+            path, f"it cannot be unpacked: {in_words(error)}", ELSEWHERE
         ) from error
 
 

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -110,6 +111,23 @@ class TestFormats:
         assert err.startswith("x: ") and "values replaced" in err
         assert b"hunter2" not in Path("x").read_bytes()
         assert here() == ["x"] and Path("x").stat().st_mode & 0o777 == 0o600
+
+    @pytest.mark.parametrize("more", [[], ["--redact"]])
+    def test_what_needs_room_finds_it_beside_the_output(
+        self, more: list[str], say: Say, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", "nowhere")
+        status, _, err = say("export", str(SAMPLE), "--format", "sqlite-expanded", "-o", "x", *more)
+        assert status == 0, err
+        assert here() == ["x"]
+
+    def test_without_room_for_temporary_files_nothing_is_printed(
+        self, say: Say, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", "nowhere")
+        status, out, err = say("export", str(SAMPLE), "--format", "jsonl", "--redact")
+        assert (status, out) == (2, "")
+        assert re.search("^nri-scope: a temporary file: cannot .*; set TMPDIR", err), err
 
     def test_a_reader_that_has_seen_enough_is_no_trouble(self, say: Say) -> None:
         line = f"{NRI_SCOPE} export {SAMPLE} --format jsonl | head -n 1"

@@ -32,6 +32,7 @@ from nri_scope.replay.shrink import (
     write_test,
 )
 from nri_scope.replay.shrink.ddmin import fewest
+from nri_scope.replay.shrink.search import Exhausted, Search
 from nri_scope.replay.story import Audience
 from nri_scope.transport.loop import run
 
@@ -153,6 +154,13 @@ def test_one_of_many_is_found_quickly() -> None:
 
     assert fewest(range(1000), shows) == [700]
     assert asked < 50
+
+
+def test_without_room_for_parts_the_search_ends_and_says_why(tmp_path: Path) -> None:
+    search = Search(RECORDING, 1, tmp_path / "nowhere", lambda path: True)
+    with pytest.raises(Exhausted, match="a temporary file: no such folder"):
+        search.run(lambda stage: None)
+    assert search.best == {event.id for event in search.events}
 
 
 # -- what is left -----------------------------------------------------------------------------

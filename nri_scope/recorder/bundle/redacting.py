@@ -4,24 +4,21 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.bundle.scan import Scan
 from nri_scope.recorder.formats import Format
-from nri_scope.recorder.problems import in_words
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
 from nri_scope.recorder.rebuild.choosing import choose
 from nri_scope.recorder.redaction import Redactor, Tally
+from nri_scope.recorder.temporary import temporary_folder, writing_to
 
 _ALL = Selection()
-_TEMPORARY = "set TMPDIR to another folder"
 
 
 def redact(
@@ -51,19 +48,8 @@ def preview(
 
     It is done, in a private temporary folder: so it is told as it would be.
     """
-    try:
-        with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
-            draft = Path(folder) / "r.db"
-            try:
-                rebuild(source, draft, change=redactor, on_progress=on_progress)
-            except RecordingError as error:
-                if error.path != str(draft):
-                    raise
-                raise UsageError(f"a temporary file: {error.problem}", _TEMPORARY) from error
-    except OSError as error:
-        raise UsageError(
-            f"a temporary file cannot be written: {in_words(error)}", _TEMPORARY
-        ) from error
+    with temporary_folder() as folder, writing_to(folder):
+        rebuild(source, folder / "r.db", change=redactor, on_progress=on_progress)
     return redactor.tally
 
 
@@ -105,9 +91,8 @@ def numbers_of(source: Recording, selection: Selection) -> array[int] | None:
 
 def _new(path: Path) -> BinaryIO:
     """A new file for its owner alone."""
-    return os.fdopen(
-        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
-    )
+    # By its path, not a descriptor: it tells formats where there is room for what they need.
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def _nobody(_: float) -> None:

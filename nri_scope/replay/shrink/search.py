@@ -108,7 +108,13 @@ class Search:
 
     def _judge(self, path: Path, wanted: Iterable[int]) -> bool:
         with Recording.open(self._smallest) as recording:
-            rebuild(recording, path, Selection(numbers=sorted(wanted), bare=True))
+            try:
+                rebuild(recording, path, Selection(numbers=sorted(wanted), bare=True))
+            except RecordingError as error:
+                if error.path != str(path):
+                    raise
+                # That tells nothing of the part: no other one could be tried either.
+                raise Exhausted(f"a temporary file: {error.problem}") from error
         with Recording.open(path) as recording:
             # With the context that these events need.
             there = {event.id for event in events_of(recording, self._session)}
