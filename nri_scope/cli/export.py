@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -14,7 +14,8 @@ from nri_scope.errors import UsageError
 from nri_scope.recorder.formats import FORMATS
 
 if TYPE_CHECKING:
-    from nri_scope.recorder.filter import Filter
+    # Loading it takes longer than showing the help.
+    from nri_scope.cli.exporting import Options
 
 EXIT_DIFFERS = 1
 _EPILOG = "\n".join(
@@ -24,25 +25,6 @@ _EPILOG = "\n".join(
         *(f"  {one.name:<17} {one.help}" for one in FORMATS.values()),
     ]
 )
-
-
-class Options(TypedDict):
-    """As click hands them over."""
-
-    file: Path | None
-    command_line: tuple[str, ...]
-    output: Path | None
-    where: Filter | None
-    since: int | None
-    until: int | None
-    pod: str
-    redact: str | None
-    note: str
-    split: bool
-    max_size: int | None
-    force: bool
-    output_format: str | None
-    verify: bool
 
 
 @click.command(epilog=_EPILOG)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -26,14 +26,33 @@ from nri_scope.recorder.temporary import temporary_folder, writing_to
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from nri_scope.cli.export import Options
     from nri_scope.recorder.bundle import Bundle
+    from nri_scope.recorder.filter import Filter
     from nri_scope.recorder.redaction import Redactor
 
 _SECRETS = (
     "nothing was replaced: it has all that the runtime said, secrets included; --redact leaves "
     "them out"
 )
+
+
+class Options(TypedDict):
+    """Of ``export``, as click hands them over."""
+
+    file: Path | None
+    command_line: tuple[str, ...]
+    output: Path | None
+    where: Filter | None
+    since: int | None
+    until: int | None
+    pod: str
+    redact: str | None
+    note: str
+    split: bool
+    max_size: int | None
+    force: bool
+    output_format: str | None
+    verify: bool
 
 
 def write_bundle(file: Path, options: Options) -> bool:
