@@ -45,11 +45,14 @@ def test_where_there_can_be_no_folder_the_way_out_is_told(
 
 @pytest.mark.parametrize("of_sqlite", [True, False])
 def test_a_full_disk_is_told_without_a_name_that_nobody_knows(of_sqlite: bool) -> None:
-    with temporary_folder() as folder, pytest.raises(UsageError) as caught:
+    def fail(folder: Path) -> None:
         with writing_to(folder):
             if of_sqlite:
                 raise RecordingError(folder / "r.db", "cannot be written: the disk is full", "x")
             raise OSError(errno.ENOSPC, "No space left on device")
+
+    with temporary_folder() as folder, pytest.raises(UsageError) as caught:
+        fail(folder)
     assert str(caught.value) == (
         "a temporary file: cannot be written: the disk is full; set TMPDIR to another folder"
     )
