@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 import click
 
@@ -122,7 +123,7 @@ class _Telling:
 
     _smallest: int = 0
     _width: int = 0
-    _terminal: bool = field(default_factory=lambda: sys.stderr.isatty())
+    _terminal: bool = field(default_factory=lambda: _is_terminal(sys.stderr))
 
     def __call__(self, progress: Progress) -> None:
         text = f"replay {progress.replays}, leaving out {progress.stage}: {progress.events:,} left"
@@ -139,6 +140,11 @@ class _Telling:
         if self._width:
             click.echo("\r" + " " * self._width + "\r", err=True, nl=False)
             self._width = 0
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    # None: whoever started us closed it.
+    return stream is not None and stream.isatty()
 
 
 def _say(text: str) -> None:

@@ -35,6 +35,7 @@ MAX_BYTES = 25_000_000
 MAX_NOTE = 10_000
 """Characters of a note."""
 _MOST_PARTS = 1_000
+"""Bundles of one recording; nobody attaches more."""
 _ROOM = 1 << 10
 """Bytes that a bundle may grow by when it is known which of how many it is."""
 
@@ -168,7 +169,13 @@ class _Packing:
                 done += 1
                 yield draft
                 continue
-            if len(numbers) < 2 or done + len(waiting) > _MOST_PARTS:
+            if done + len(waiting) > _MOST_PARTS:
+                raise UsageError(
+                    f"it would be more than {_MOST_PARTS:,} bundles of at most "
+                    f"{in_bytes(max_bytes)}",
+                    f"{_CUT}, or larger parts with --max-size",
+                )
+            if len(numbers) < 2:
                 raise UsageError(
                     f"event {numbers[0]} and what it needs take {in_bytes(draft.size)} by "
                     f"themselves, and at most {in_bytes(max_bytes)} are wanted",

@@ -20,7 +20,7 @@ from typing import IO
 from nri_scope.recorder.formats.lives import WAIT
 from nri_scope.recorder.formats.packets import Kind, Packets, Value, track_id
 from nri_scope.recorder.formats.selection import Selection
-from nri_scope.recorder.model import Event, Gap, Note, Session
+from nri_scope.recorder.model import Event, Gap, Note, Role, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.records import deadline_ms
 from nri_scope.recorder.text import HIGHEST
@@ -170,7 +170,7 @@ class _Drawing:
         if life is None:
             return
         # Only what the runtime did changes a state, not a question about it.
-        if session is None or session.role != "cri":
+        if session is None or session.role != Role.CRI:
             was = life.state
             life.tell(self.packets, event)
             if not life.state and was:

@@ -117,7 +117,6 @@ class Copying:
         return storable(self._change.text(event.status_message, "event.status_message"))
 
     def _plugin(self, name: str) -> str:
-
         return self._change.name(Kind.PLUGIN, name)
 
 

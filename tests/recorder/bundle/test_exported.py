@@ -168,6 +168,18 @@ class TestNothingIsLeft:
     def test_where_even_one_event_is_too_large(self, tmp_path: Path) -> None:
         self._refused(tmp_path, tmp_path / "x.zip", "by themselves", max_bytes=5_000, split=True)
 
+    def test_where_it_would_be_too_many(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("nri_scope.recorder.bundle.exported._MOST_PARTS", 1)
+        self._refused(
+            tmp_path,
+            tmp_path / "x.zip",
+            r"more than 1 bundles of at most 9\.77 KiB; choose a part .*--max-size",
+            max_bytes=10_000,
+            split=True,
+        )
+
     def test_where_the_note_is_long(self, tmp_path: Path) -> None:
         self._refused(tmp_path, tmp_path / "x.zip", "at most 10,000 ch", note="x" * 10_001)
 
