@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypedDict
 import click
 
 from nri_scope.cli.output import Output
-from nri_scope.cli.sharing import many, progress, redactor_of, replaced, terminated_kindly
+from nri_scope.cli.sharing import progress, redactor_of, replaced, terminated_kindly
 from nri_scope.errors import UsageError
 from nri_scope.recorder.bundle import MAX_BYTES, export
 from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.bundle.redacting import convert, numbers_of
-from nri_scope.recorder.display import size
+from nri_scope.recorder.display import many, size
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.formats import FORMATS, Format
 from nri_scope.recorder.reader import Recording

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from nri_scope.recorder.bundle import Manifest
 
 _SUFFIX = ".nriscope.zip"
+_MOST = 20
+"""Runtimes, plugins and lines of a note that are told; a stranger may have written thousands."""
 
 
 @click.command()
@@ -51,18 +53,20 @@ def _stem(file: Path) -> str:
 
 
 def _lines(manifest: Manifest) -> list[str]:
-    from nri_scope.cli.sharing import many, replaced
-    from nri_scope.recorder.display import moment
+    from nri_scope.cli.sharing import replaced
+    from nri_scope.recorder.display import many, moment
 
     counts = manifest.counts
     lines: list[str] = []
     if manifest.part is not None:
         lines.append(f"part       {manifest.part.number} of {manifest.part.of}")
-    for one in manifest.runtimes:
+    for one in manifest.runtimes[:_MOST]:
         nri = f", NRI {one.nri_version}" if one.nri_version else ""
         lines.append(f"runtime    {one.name} {one.version}{nri}")
     if manifest.chain:
-        lines.append(f"plugins    {', '.join(manifest.chain[:20])}")
+        more = len(manifest.chain) - _MOST
+        others = f" and {more:,} more" if more > 0 else ""
+        lines.append(f"plugins    {', '.join(manifest.chain[:_MOST])}{others}")
     context = f" and {counts.context:,} that they need" if counts.context else ""
     lines.append(
         f"events     {counts.events:,}{context}, of {many(counts.pods, 'pod')} and "
@@ -76,5 +80,5 @@ def _lines(manifest: Manifest) -> list[str]:
         lines.append(f"redaction  {replaced(manifest.redaction.by_rule())}")
     if manifest.damage:
         lines.append(f"damage     the original was damaged: {manifest.damage}")
-    lines += [f"note       {line}" for line in manifest.note.splitlines()[:20]]
+    lines += [f"note       {line}" for line in manifest.note.splitlines()[:_MOST]]
     return lines

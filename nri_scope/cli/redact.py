@@ -107,8 +107,9 @@ def _tell(output: Output, tally: Tally) -> None:
 
 
 def _write(file: Path, rules: str, output: Path, *, force: bool) -> None:
-    from nri_scope.cli.sharing import many, progress, redactor_of, replaced, terminated_kindly
+    from nri_scope.cli.sharing import progress, redactor_of, replaced, terminated_kindly
     from nri_scope.recorder.bundle.redacting import redact
+    from nri_scope.recorder.display import many
     from nri_scope.recorder.escape import safe
     from nri_scope.recorder.reader import Recording
 

@@ -114,7 +114,7 @@ def _diagnose(file: Path, what: str | None, rules: str | None, output_format: st
 
 
 def _write(file: Path, what: str | None, rules: str | None, output: Path, *, force: bool) -> None:
-    from nri_scope.cli.sharing import many
+    from nri_scope.recorder.display import many
     from nri_scope.recorder.escape import safe
     from nri_scope.report.file import check, write
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``export`` and ``redact`` have in common: rules, progress, words."""
+"""What commands that pass recordings on have in common: rules, progress, signals, words."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
+
+from nri_scope.recorder.display import many
 
 if TYPE_CHECKING:
     from nri_scope.recorder.reader import Recording
@@ -73,8 +75,3 @@ def replaced(by_rule: Mapping[str, int]) -> str:
     rules = sorted(by_rule.items(), key=lambda one: (-one[1], one[0]))
     listed = ", ".join(f"{values:,} {rule}" for rule, values in rules)
     return f"{many(total, 'value')} replaced ({listed})"
-
-
-def many(count: int, thing: str) -> str:
-    """``1 event``, ``2 events``."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"

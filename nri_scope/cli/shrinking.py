@@ -18,7 +18,9 @@ import click
 from nri_scope.cli.output import Output
 from nri_scope.cli.replaying import Interrupted, play
 from nri_scope.errors import UsageError
+from nri_scope.recorder.display import many
 from nri_scope.recorder.escape import safe
+from nri_scope.recorder.problems import in_words
 from nri_scope.replay.golden import Golden
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job
@@ -179,9 +181,9 @@ def _write(
         write_test(place, wanted.job, check, faults=to.faults, has_golden=bool(wanted.golden))
     output.line(safe(check.text))
     output.line(
-        f"{_count(shrunk.before, 'event')} → {shrunk.after:,}, of {_count(rebuilt.pods, 'pod')} and"
-        f" {_count(rebuilt.containers, 'container')}; "
-        f"{_count(shrunk.replays, 'replay')} in {shrunk.seconds:.1f} s"
+        f"{many(shrunk.before, 'event')} → {shrunk.after:,}, of {many(rebuilt.pods, 'pod')} and"
+        f" {many(rebuilt.containers, 'container')}; "
+        f"{many(shrunk.replays, 'replay')} in {shrunk.seconds:.1f} s"
     )
     if shrunk.ended:
         output.line(f"{shrunk.ended}: there may be a smaller part")
@@ -197,14 +199,9 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        words = (error.strerror or str(error)).lower()
         raise UsageError(
-            f"{folder}: cannot be made: {words}", "name another folder after --pytest"
+            f"{folder}: cannot be made: {in_words(error)}", "name another folder after --pytest"
         ) from error
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 # -- signals ----------------------------------------------------------------------------------

@@ -59,6 +59,11 @@ def _three(amount: float) -> str:
     return f"{amount:.{decimals}f}"
 
 
+def many(count: int, thing: str) -> str:
+    """``1 event``, ``2,000 events``."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def clock(at_ns: int) -> str:
     """Local time of day with milliseconds."""
     seconds, rest = divmod(at_ns, 1_000_000_000)

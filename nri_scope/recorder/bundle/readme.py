@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from nri_scope.recorder.bundle.manifest import Manifest, Runtime
+from nri_scope.recorder.display import many
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.records import rfc3339
 
@@ -73,10 +74,10 @@ def _table(manifest: Manifest) -> Iterator[str]:
         yield f"| from | {rfc3339(manifest.first_ns)} |"
         yield f"| to | {rfc3339(manifest.last_ns)} |"
     yield (
-        f"| in | {_many(counts.sessions, 'session')}, {_many(counts.pods, 'pod')}, "
-        f"{_many(counts.containers, 'container')} |"
+        f"| in | {many(counts.sessions, 'session')}, {many(counts.pods, 'pod')}, "
+        f"{many(counts.containers, 'container')} |"
     )
-    yield f"| not observed | {_many(counts.gaps, 'gap') if counts.gaps else 'no gaps'} |"
+    yield f"| not observed | {many(counts.gaps, 'gap') if counts.gaps else 'no gaps'} |"
     for option, value in manifest.selection.items():
         yield f"| chosen with | {_code(option)} {_code(value)} |"
     if manifest.damage:
@@ -107,7 +108,7 @@ def _redaction(manifest: Manifest) -> Iterator[str]:
         return
     yield "## What was replaced"
     yield (
-        f"{_many(redaction.total, 'value')} by rules ({_code(redaction.rules)}). Equal values have "
+        f"{many(redaction.total, 'value')} by rules ({_code(redaction.rules)}). Equal values have "
         "equal tokens, so tokens can be compared; what they stand for is nowhere in this bundle."
     )
     if redaction.replaced:
@@ -122,7 +123,3 @@ def _code(text: str) -> str:
     # At the edge a backtick would be one of ours.
     space = " " if shown.startswith("`") or shown.endswith("`") else ""
     return f"{ticks}{space}{shown.replace('|', chr(92) + '|')}{space}{ticks}"
-
-
-def _many(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nri_scope.errors import UsageError
 from nri_scope.recorder.escape import safe
+from nri_scope.recorder.problems import in_words
 from nri_scope.replay.chain import Command
 from nri_scope.replay.golden import Golden, Key, entries_of
 from nri_scope.replay.golden.compare import kept
@@ -88,9 +89,8 @@ def write_test(
         with place.test.open("x", encoding="utf-8") as file:
             file.write("\n".join([*_head(check), *_body(place, job, faults), last, ""]))
     except OSError as error:
-        words = (error.strerror or str(error)).lower()
         raise UsageError(
-            f"{error.filename or place.test}: cannot be written: {words}",
+            f"{error.filename or place.test}: cannot be written: {in_words(error)}",
             "name another folder after --pytest",
         ) from error
 
