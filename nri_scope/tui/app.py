@@ -51,7 +51,7 @@ from nri_scope.tui.widgets.filter_bar import FilterBar, Purpose
 from nri_scope.tui.widgets.status_line import KeyLine, StatusLine
 from nri_scope.tui.widgets.view_tabs import ViewTabs
 
-DETAIL_FROM = (140, 30)
+DETAIL_FROM = (200, 30)
 """Columns or lines of the screen from which on there is room for details from the beginning."""
 
 

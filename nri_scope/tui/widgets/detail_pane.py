@@ -33,7 +33,7 @@ _PATIENCE = 0.15
 """Seconds after which what is shown is not of this row, and makes place for "…"."""
 _RENEWED = 2.0
 """Seconds after which what is shown is read again while the recording grows."""
-_BESIDE_FROM = 140
+_BESIDE_FROM = 200
 """Columns of the screen from which on the pane stands beside the list unless told otherwise."""
 _GROWING = (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
 """Tabs that say something of other events, too."""

@@ -57,7 +57,7 @@ class FilterBar(Vertical, inherit_bindings=False):
     FilterBar Input { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
     FilterBar Input:focus { border: none; }
     FilterBar #said { height: 1; padding: 0 1; color: $text-muted; width: 1fr; }
-    FilterBar.-wrong #said { color: $text-error; }
+    FilterBar.-wrong #said { color: $text-error; height: auto; max-height: 3; }
     FilterBar.-wrong Input { color: $text-error; }
     """
 

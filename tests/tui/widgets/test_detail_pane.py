@@ -183,7 +183,7 @@ async def test_stands_beside_the_list_where_there_is_room_or_where_it_is_moved(
     store: Store,
 ) -> None:
     app = _App(store)
-    async with app.run_test(size=(160, 50)) as pilot:
+    async with app.run_test(size=(220, 50)) as pilot:
         await pilot.pause()
         assert app.pane.region.x == 80
         app.pane.action_move_detail()
