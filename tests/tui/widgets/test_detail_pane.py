@@ -185,7 +185,7 @@ async def test_stands_beside_the_list_where_there_is_room_or_where_it_is_moved(
     app = _App(store)
     async with app.run_test(size=(220, 50)) as pilot:
         await pilot.pause()
-        assert app.pane.region.x == 80
+        assert app.pane.region.x == 110
         app.pane.action_move_detail()
         await pilot.pause()
         assert (app.pane.region.x, app.pane.region.y) == (0, 25)
