@@ -63,7 +63,13 @@ class Copier:
         self._give(text, f"event {numbers[0]}" if one else f"{len(numbers):,} marked events")
 
     def _give(self, text: str, what: str) -> None:
-        if len(text.encode()) > taking.CLIPBOARD_MAX:
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            # The name of a file may be any bytes, and a clipboard has text.
+            self._app.say(f"{what} is no text in UTF-8 and cannot be copied", problem=True)
+            return
+        if size > taking.CLIPBOARD_MAX:
             key = self._app.keymap.first("save_text")
             words = f"too long for the terminal's clipboard; {key} saves it to a file"
             self._app.say(words, problem=True)

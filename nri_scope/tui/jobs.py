@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -12,6 +13,7 @@ from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import columns, safe
+from nri_scope.recorder.problems import in_words
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model.line import Style, line
 from nri_scope.tui.model.stop import Stop
@@ -72,6 +74,10 @@ class Jobs:
             await job()
         except NriScopeError as error:
             self._tell(str(error))
+        except OSError as error:
+            # Of a temporary folder, or of a program that is to be started.
+            where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+            self._tell(f"{where}{in_words(error)}")
         except asyncio.CancelledError:
             late = [path.name for path in self._app.made[made:]]
             was_written = f"too late to be stopped: ./{late[0]} was written" if late else ""
@@ -114,6 +120,11 @@ class Jobs:
             return doing.result()
         finally:
             stop.set()
-            with suppress(Exception, asyncio.CancelledError):
-                await doing
+            # Not awaited itself: stopping twice would cancel that, and not what the thread does.
+            while not doing.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({doing})
+            if not doing.cancelled():
+                # Told, or of no interest any more.
+                doing.exception()
             self._app.work_on(busy="")

@@ -14,6 +14,7 @@ from nri_scope.recorder import lookup
 from nri_scope.recorder.documents import document
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Event, Pod
+from nri_scope.recorder.problems import in_words
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.yamltext import to_yaml
 from nri_scope.tui.model.whom import container_of_event
@@ -68,10 +69,14 @@ def save(text: str, numbers: Sequence[int], folder: Path | None = None) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            words = (error.strerror or str(error)).lower()
-            raise UsageError(f"{path}: {words}", "start in a folder you can write to") from error
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+            hint = "start in a folder you can write to"
+            raise UsageError(f"{path}: {in_words(error)}", hint) from error
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise UsageError(f"{path}: {in_words(error)}", "start in another folder") from error
         return path
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -309,6 +311,15 @@ async def test_the_command_line_of_what_is_shown_is_copied() -> None:
         await screen.press("Y")
         await screen.shows("copied the command line")
         assert screen.app.clipboard == f"nri-scope log {RECORDING} --where 'took:>1ms'"
+
+
+async def test_a_file_name_that_is_no_text_is_not_copied(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"r-\xff.nriscope.db")
+    shutil.copy(RECORDING, path)
+    async with showing(path) as screen:
+        await screen.shows("1 of 34")
+        await screen.press("Y")
+        await screen.shows("the command line is no text in UTF-8 and cannot be copied")
 
 
 def test_the_largest_text_that_is_copied_fits_into_what_terminals_take() -> None:

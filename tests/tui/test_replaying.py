@@ -67,6 +67,19 @@ async def test_no_command_is_no_replay(path: Path, tmp_path: Path) -> None:
     assert [each for each in tmp_path.iterdir() if each.is_dir()] == []
 
 
+async def test_without_a_place_for_temporary_files_nothing_breaks(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with showing(path, size=(160, 20)) as screen:
+        await screen.shows("1 of 34")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+        await screen.press("r")
+        await screen.type("./p")
+        await screen.press("enter")
+        await screen.shows("no such file or directory")
+        await screen.until(lambda: not screen.app.jobs.busy)
+
+
 @needs_tmux
 async def test_a_plugin_is_replayed_to_in_the_terminal(path: Path, tmp_path: Path) -> None:
     plugin = tmp_path / "plugin.py"

@@ -141,7 +141,8 @@ async def test_what_is_written_already_is_not_said_to_be_stopped(
         await screen.shows("1 of 34")
         await screen.press("S")
         await held.begun.wait()
-        await screen.press("escape")
+        # Twice: nobody who is impatient is told something else.
+        await screen.press("escape", "escape")
         held.go_on.set()
         (made,) = _made()
         await screen.shows(f"too late to be stopped: ./{made.name} was written")
