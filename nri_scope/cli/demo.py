@@ -113,16 +113,17 @@ def _browse(performance: Performance) -> None:
     key = config.keymap.first("quit")
     _say(introduction(performance, f"{key} leaves"))
 
+    app = app_of(performance.file, config, recorder=_News(performance, key), badge="demo")
+
     async def watch() -> None:
-        app = app_of(performance.file, config, recorder=_News(performance, key), badge="demo")
         await app.run_async()
-        say_made(app)
-        if app.failure is not None:
-            raise app.failure
 
     # Not on uvloop: that is for those who answer runtimes.
     status = asyncio.run(performance.perform_for(watch))
+    say_made(app)
     _say(iter(performance.said[-1:]))
+    if app.failure is not None:
+        raise app.failure
     if status:
         raise UsageError(f"record ended with status {status}", "try `nri-scope demo --log`")
 
