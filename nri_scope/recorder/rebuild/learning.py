@@ -26,7 +26,8 @@ def learn(
     """
     for session in source.sessions():
         change.learn_name(Kind.PLUGIN, session.plugin_name)
-        change.learn_name(Kind.RUNTIME, session.runtime_name)
+        for told in (session.runtime_name, session.runtime_version, session.nri_version):
+            change.learn_name(Kind.RUNTIME, told)
         change.learn_text(session.end_reason)
         # Also told to sessions whose Synchronize is gone.
         state = source.state(session.id)

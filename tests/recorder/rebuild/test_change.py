@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,10 @@ def path(tmp_path: Path) -> Path:
     synchronized.pods.append(pod)
     synchronized.containers.append(container)
     recorder = Recorder.open(path)
-    session = recorder.begin_session(started("10-secret", Role.TAP))
+    start = started("10-secret", Role.TAP)
+    session = recorder.begin_session(
+        replace(start, runtime_version="1.7-secret", nri_version="0.6-secret")
+    )
     items = [
         an_item("Synchronize", synchronized),
         an_item(
@@ -160,6 +164,7 @@ def test_it_sees_everything_before_anything_is_changed(path: Path, tmp_path: Pat
         change.texts
     )
     expected = {(Kind.POD, "web-7"), (Kind.NAMESPACE, "secret-ns"), (Kind.PLUGIN, "secret")}
+    expected |= {(Kind.RUNTIME, "1.7-secret"), (Kind.RUNTIME, "0.6-secret")}
     assert expected <= change.names
 
 
