@@ -32,14 +32,9 @@ from nri_scope.recorder.model import Event, Gap, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.records import deadline_ms
 from nri_scope.recorder.sound import sound
+from nri_scope.wire.status import Code
 
-_CODES = (
-    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND"),
-    *("ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"),
-    *("ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"),
-    "UNAUTHENTICATED",
-)
-"""google.rpc.Code by number."""
+_CODES = frozenset(Code)
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
@@ -76,7 +71,7 @@ class _Traces:
         about_cri = is_container_status(event)
         service = CRI_SERVICE if about_cri else _service(event.method)
         code = event.status_code
-        code_name = _CODES[code] if 0 <= code < len(_CODES) else str(code)
+        code_name = Code(code).name if code in _CODES else str(code)
         session = self.sessions.get(event.session)
         told: dict[str, Value] = {
             "rpc.system.name": "grpc" if about_cri else "ttrpc",
