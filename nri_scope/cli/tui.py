@@ -43,7 +43,7 @@ def _with_options_of_record(command: click.Command) -> click.Command:
 
 @_with_options_of_record
 @click.command(epilog=epilog())
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=click.Path(readable=False, path_type=Path))
 @click.option(
     "--where",
     type=Where(),
