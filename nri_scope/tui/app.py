@@ -218,10 +218,11 @@ class ScopeApp(Acting, inherit_bindings=False):
         return (self._live or self.store.facts.growing) and not self.work.recorder_ended
 
     async def on_unmount(self) -> None:
-        """End what is at work, and close the recording."""
+        """End what is at work, keep the last marks, and close the recording."""
         for number in _END_SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
         await self.jobs.close()
+        await self.marker.close()
         if self._store is not None:
             await self._store.close()
 

@@ -39,6 +39,10 @@ class Marker:
         if len(self.marks):
             self._app.marks_changed()
 
+    async def close(self) -> None:
+        """Keep what was marked last: whoever leaves at once must not lose it."""
+        await asyncio.to_thread(self.marks.save)
+
     def is_marked(self, row: Row) -> bool:
         """Whether a row's event is marked."""
         return self.marks.of(row.event) is not None

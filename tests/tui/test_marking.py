@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from nri_scope.recorder.model import Container
 from nri_scope.recorder.reader import Recording
+from nri_scope.tui.model import marks
+from nri_scope.tui.model.marks import Mark
 from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.compare import CompareScreen
 from tests.tui.hostile import HUGE_NAME, NAMES, assert_harmless, hostile_recording
@@ -46,6 +51,29 @@ async def test_a_mark_is_shown_kept_and_found_by_the_next_who_looks(path: Path) 
         await screen.press("m")
         await screen.shows("event 5 is not marked any more")
         await screen.until(lambda: not _marks(path))
+
+
+async def test_a_mark_is_kept_though_the_one_before_is_still_being_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    write = marks._write
+
+    def slowly(file: Path, what: Sequence[Mark]) -> None:
+        begun.set()
+        go_on.wait()
+        write(file, what)
+
+    monkeypatch.setattr(marks, "_write", slowly)
+    async with showing(path) as screen:
+        for event in (5, 7):
+            await _go_to(screen, event)
+            await screen.press("m")
+            await screen.shows(f"event {event} is marked")
+            await screen.until(begun.is_set)
+        screen.app.exit()
+        asyncio.get_running_loop().call_later(0.1, go_on.set)
+    assert [mark["event"] for mark in _marks(path)] == [5, 7]
 
 
 async def test_a_comment_is_in_the_summary_and_can_be_changed(path: Path) -> None:

@@ -57,6 +57,9 @@ class Marks:
         self._changed: dict[_Key, Mark | None] = {}
         """Since the file was read; None: unmarked."""
         self._lock = threading.Lock()
+        """Guards what is known here."""
+        self._file = threading.Lock()
+        """Guards the file: whoever wrote last must have read what was written before."""
 
     # -- what is marked -----------------------------------------------------------------------
 
@@ -106,18 +109,23 @@ class Marks:
 
     def load(self) -> None:
         """Read the file, if there is one. What is wrong with it is in ``notice``."""
-        try:
-            found = _read(self.path)
-        except _Unusable as error:
-            self.notice = f"{error}; it is left as it is, and marks are lost when you leave"
-            return
-        with self._lock:
-            self._marks = found
-            self._apply(self._changed)
-            self.notice = ""
+        with self._file:
+            try:
+                found = _read(self.path)
+            except _Unusable as error:
+                self.notice = f"{error}; it is left as it is, and marks are lost when you leave"
+                return
+            with self._lock:
+                self._marks = found
+                self._apply(self._changed)
+                self.notice = ""
 
     def save(self) -> None:
         """Write what was changed, beside what others wrote meanwhile."""
+        with self._file:
+            self._save()
+
+    def _save(self) -> None:
         with self._lock:
             changed = dict(self._changed)
         if not changed:
