@@ -55,9 +55,15 @@ class Worker:
         self._thread = Thread(target=self._run, name="recording", daemon=True)
 
     async def start(self) -> None:
-        """Open the recording. Raises what `Recording.open` does."""
+        """Open the recording. Raises what `Recording.open` does; no thread is left then, nor where
+        this is cancelled.
+        """
         self._thread.start()
-        await self._opened
+        try:
+            await self._opened
+        except BaseException:
+            await self.close()
+            raise
 
     async def urgent(self, work: Callable[[Recording], T]) -> T | None:
         """Before all other work, the newest first; None where it is outdated (`MAX_URGENT`)."""

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from threading import Event
+from threading import enumerate as enumerate_threads
 
 import pytest
 
@@ -184,6 +185,28 @@ async def test_what_cannot_be_opened_says_so(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="no such file"):
         await worker.start()
     await worker.close()
+
+
+async def test_who_gives_up_opening_leaves_no_thread(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, open_it = Event(), Event(), Recording.open
+
+    def slowly(which: Path) -> Recording:
+        begun.set()
+        assert go_on.wait(10)
+        return open_it(which)
+
+    monkeypatch.setattr(Recording, "open", slowly)
+    task = asyncio.create_task(Worker(path).start())
+    await asyncio.to_thread(begun.wait)
+    (thread,) = (one for one in enumerate_threads() if one.name == "recording")
+    task.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 async def test_each_thread_has_a_connection_of_its_own(worker: Worker, path: Path) -> None:
