@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -99,11 +98,13 @@ def command(
 
 def _diagnose(file: Path, what: str | None, rules: str | None, output_format: str) -> int:
     from nri_scope.cli.output import Output
+    from nri_scope.cli.sharing import terminated_kindly
     from nri_scope.recorder.records import to_json
     from nri_scope.report import listing
 
     with Output() as output:
-        facts, _ = _collect(file, what, rules)
+        with terminated_kindly():
+            facts, _ = _collect(file, what, rules)
         if output_format == "json":
             output.line(to_json(listing.document(facts)))
         else:
@@ -114,14 +115,18 @@ def _diagnose(file: Path, what: str | None, rules: str | None, output_format: st
 
 
 def _write(file: Path, what: str | None, rules: str | None, output: Path, *, force: bool) -> None:
+    from nri_scope.cli.sharing import terminated_kindly
+    from nri_scope.recorder.bundle.outputs import Outputs
     from nri_scope.recorder.display import many
     from nri_scope.recorder.escape import safe
-    from nri_scope.report.file import check, write
+    from nri_scope.report.file import write
 
     render = _renderer(output)
-    check(output, force=force)
-    facts, done = _collect(file, what, rules)
-    size = write(output, render(facts), force=force)
+    with terminated_kindly(), Outputs(output, file, force=force) as outputs:
+        facts, done = _collect(file, what, rules)
+        draft = outputs.new(output.suffix)
+        size = write(draft, render(facts))
+        outputs.place([draft])
     found = f"; {many(len(facts.findings), 'finding')}" if facts.findings else ""
     click.echo(safe(f"{output}: {size:,} bytes; {done}{found}"), err=True)
 
@@ -146,6 +151,7 @@ def _collect(file: Path, what: str | None, rules: str | None) -> tuple[Facts, st
     from nri_scope.recorder import lookup
     from nri_scope.recorder.bundle.redacting import redact
     from nri_scope.recorder.reader import Recording
+    from nri_scope.recorder.temporary import temporary_folder, writing_to
     from nri_scope.report.collect import collect
 
     with Recording.open(file) as recording:
@@ -155,13 +161,15 @@ def _collect(file: Path, what: str | None, rules: str | None) -> tuple[Facts, st
                 facts = collect(recording, thing, on_progress=tell)
             return facts, "values as in the recording; --redact leaves secrets out"
         redactor = redactor_of(recording, rules)
-        with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
-            draft = Path(folder) / "redacted.nriscope.db"
-            with progress(recording, "redacting") as tell:
+        with temporary_folder() as folder:
+            draft = folder / "redacted.nriscope.db"
+            with writing_to(folder), progress(recording, "redacting") as tell:
                 redact(recording, draft, redactor, on_progress=tell)
             with Recording.open(draft) as redacted, progress(redacted, "reading") as tell:
                 facts = collect(redacted, _same(redacted, thing), on_progress=tell)
-    return replace(facts, file=file.name, redacted=True), replaced(redactor.tally.by_rule())
+        # `record` puts the host's name into it.
+        facts = replace(facts, file=redactor.text(file.name, "report.file"), redacted=True)
+    return facts, replaced(redactor.tally.by_rule())
 
 
 def _same(redacted: Recording, thing: lookup.Found | None) -> lookup.Found | None:

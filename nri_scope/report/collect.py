@@ -14,7 +14,8 @@ from nri_scope.differ.render import words
 from nri_scope.differ.render.values import clipped
 from nri_scope.oci import Spec
 from nri_scope.recorder import lookup
-from nri_scope.recorder.display import SHORT_ID, runtime
+from nri_scope.recorder.container_status import is_container_status
+from nri_scope.recorder.display import SHORT_ID, many, runtime
 from nri_scope.recorder.model import Container, Event, Pod, Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.sound import sound
@@ -142,8 +143,7 @@ class _Collector:
         if not self._wanted(event):
             return
         self._links.see(event)
-        session_is_cri = event.method == "ContainerStatus"
-        if session_is_cri:
+        if is_container_status(event):
             return
         counts = self._counts
         counts.events += 1
@@ -179,7 +179,7 @@ class _Collector:
             kind, said = Mark.SLOW, f"{said}: {'; '.join(slow)}"
         elif words.fresh(part, part.own):
             kind = Mark.CHANGED
-            said = f"{said}: {wording.plural(len(words.fresh(part, part.own)), 'change')}"
+            said = f"{said}: {many(len(words.fresh(part, part.own)), 'change')}"
         for one in slow:
             self._trouble(part, Trouble.SLOW, one)
         self._lanes.mark(part.container or part.pod, part.at_ns, kind, clipped(said, WORDS_MAX))

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from nri_scope.differ.render.values import clipped
 from nri_scope.differ.render.words import GLYPHS
-from nri_scope.recorder.display import duration
+from nri_scope.recorder.display import duration, many
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.records import rfc3339
 
@@ -67,6 +67,7 @@ def _environment() -> Environment:
         "drawing": drawing,
         "glyphs": GLYPHS,
         "Mark": Mark,
+        "many": many,
         "wording": wording,
     }
     return environment

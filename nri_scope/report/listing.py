@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nri_scope.differ.render.layout import BOLD, CYAN, DIM, RED, YELLOW, Layout, Part
+from nri_scope.recorder.display import many
 from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.records import SCHEMA_VERSION, rfc3339
 
@@ -39,13 +40,11 @@ def _finding(one: Finding, layout: Layout) -> Iterator[str]:
 
 def _sum(facts: Facts) -> str:
     of = f"{facts.about or facts.file}: "
-    events = wording.plural(facts.events, "event")
+    events = many(facts.events, "event")
     if not facts.findings:
-        gaps = f" There are gaps ({wording.plural(len(facts.gaps), 'gap')})." if facts.gaps else ""
+        gaps = f" There are gaps ({many(len(facts.gaps), 'gap')})." if facts.gaps else ""
         return f"{of}{wording.NOTHING_FOUND[:-1]} in {events}.{gaps}"
-    told = ", ".join(
-        wording.plural(count, level) for level, count in wording.counted_levels(facts.findings)
-    )
+    told = ", ".join(many(count, level) for level, count in wording.counted_levels(facts.findings))
     return f"{of}{told} in {events}"
 
 

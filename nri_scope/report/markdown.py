@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from nri_scope.differ.render.marks import code, folded, prose, squeezed
 from nri_scope.differ.render.values import clipped
 from nri_scope.differ.render.words import GLYPHS
-from nri_scope.recorder.display import duration
+from nri_scope.recorder.display import duration, many
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.records import rfc3339
 
@@ -123,10 +123,10 @@ def _head(facts: Facts) -> Iterator[str]:
     runtimes = ", ".join(map(_said, facts.runtimes)) or "unknown"
     yield f"- runtime: {runtimes}"
     yield f"- {wording.period(facts)}"
-    lost = f", {wording.plural(facts.lost, 'event')} lost in gaps" if facts.gaps else ""
+    lost = f", {many(facts.lost, 'event')} lost in gaps" if facts.gaps else ""
     yield (
-        f"- {wording.plural(facts.events, 'event')} of {wording.plural(facts.pods, 'pod')} and "
-        f"{wording.plural(facts.containers, 'container')}{lost}"
+        f"- {many(facts.events, 'event')} of {many(facts.pods, 'pod')} and "
+        f"{many(facts.containers, 'container')}{lost}"
     )
     if facts.about:
         yield f"- of {code(facts.file)}"
@@ -176,7 +176,7 @@ def _link(link: Link) -> list[str]:
 
 def _changed(one: Changed) -> list[str]:
     created = f", created by event {one.created_event}" if one.created_event else ""
-    count = wording.plural(one.rows_in_all, "change")
+    count = many(one.rows_in_all, "change")
     lines: list[str] = []
     if one.failure:
         lines.append(f"- **not created**: {code(one.failure)}")

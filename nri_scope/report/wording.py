@@ -65,11 +65,6 @@ def counted_levels(findings: Iterable[Finding]) -> list[tuple[Level, int]]:
     return [(level, counts[level]) for level in Level if counts[level]]
 
 
-def plural(count: int, what: str) -> str:
-    """``1 event``, ``2,000 events``."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def period(facts: Facts) -> str:
     """From when to when, and how long."""
     if facts.first_ns is None or facts.last_ns is None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,33 @@ def test_a_redacted_report_has_no_secret(name: str, what: tuple[str, ...], tmp_p
     assert "Secret and personal values were replaced by tokens" in text
     assert "API_TOKEN" in text
     assert recording.name in text
+
+
+def test_the_recordings_name_is_redacted_too(tmp_path: Path) -> None:
+    recording = made.secret(tmp_path).rename(tmp_path / f"of-{made.SECRET}.nriscope.db")
+    done = report(recording, "--redact", "-o", tmp_path / "report.md")
+    assert done.exit_code == 0
+    assert made.SECRET not in (tmp_path / "report.md").read_text()
+    assert made.SECRET not in report(recording, "--redact", "--diagnose").stdout
+
+
+def test_without_room_for_temporary_files_the_way_out_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    assert run(["report", str(RECORDING), "--redact", "-o", str(tmp_path / "report.md")]) == 2
+    assert capsys.readouterr().err.startswith("nri-scope: a temporary file: cannot be written: ")
+    assert not any(tmp_path.iterdir())
+
+
+def test_it_never_takes_the_place_of_the_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "odd.md"
+    path.write_bytes(RECORDING.read_bytes())
+    assert run(["report", str(path), "-o", str(path), "--force"]) == 2
+    assert "odd.md is what is read" in capsys.readouterr().err
+    assert path.read_bytes() == RECORDING.read_bytes()
 
 
 def test_findings_can_be_redacted(tmp_path: Path) -> None:
@@ -127,7 +155,7 @@ def test_a_hostile_recording_is_harmless(form: str, tmp_path: Path) -> None:
         (("--diagnose", "-o", "x.md"), "--diagnose prints, and writes no file"),
         (("--diagnose", "--force"), "--diagnose prints, and writes no file"),
         (("--format", "json", "-o", "x.md"), "--format is for --diagnose"),
-        (("-o", "/nowhere/x.md"), "/nowhere is no folder; make it first"),
+        (("-o", "/nowhere/x.md"), "/nowhere/x.md: no such folder; make it, or name another one"),
         (("nobody/knows", "-o", "x.md"), 'no event, pod or container "nobody/knows"'),
         (("nobody/knows", "--diagnose"), 'no event, pod or container "nobody/knows"'),
     ],
@@ -154,7 +182,9 @@ def test_a_file_that_is_there_is_kept_unless_told_otherwise(
     path = tmp_path / "report.md"
     path.write_text("mine")
     assert run(["report", str(RECORDING), "-o", str(path)]) == 2
-    assert "exists already; name another file, or say --force" in capsys.readouterr().err
+    assert (
+        "report.md exists; name another file, or replace it with --force" in capsys.readouterr().err
+    )
     assert path.read_text() == "mine"
     assert run(["report", str(RECORDING), "-o", str(path), "--force"]) == 0
     assert path.read_text().startswith("## NRI report")

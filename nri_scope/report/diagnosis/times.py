@@ -12,6 +12,7 @@ from nri_scope.recorder.display import duration
 from nri_scope.recorder.model import Event, Role
 from nri_scope.report import wording
 from nri_scope.report.finding import Finding, Kind, Level, Shown
+from nri_scope.wire.status import Code
 
 from .scene import Scene
 
@@ -25,8 +26,6 @@ _OWN_ADVICE = (
     "The node was probably short of CPU or memory then; compare with what else ran. "
     "`nri-scope stats` shows how long nri-scope itself took over all events."
 )
-_TIMEOUT = 4
-"""DEADLINE_EXCEEDED in google.rpc.Code."""
 
 
 @dataclass(slots=True)
@@ -63,7 +62,7 @@ class Times:
         # What is set up has a deadline of its own, and so has what a plugin asks for.
         if event.timeout_ns <= 0 or event.method in ("Configure", "UpdateContainers"):
             return
-        late = event.status_code == _TIMEOUT
+        late = event.status_code == Code.DEADLINE_EXCEEDED
         if not late and 2 * event.took_ns <= event.timeout_ns:
             return
         own = self._scene.is_passive(event.session)

@@ -14,11 +14,15 @@ from nri_scope.recorder.model import Event, Role, Session
 from nri_scope.report import wording
 from nri_scope.report.finding import Finding, Kind, Level, Shown
 from nri_scope.report.limits import CASES_MAX
+from nri_scope.wire.status import Code
 
 from .scene import Scene
 
-_WORDS = {4: "did not answer in time", 14: "closed its connection while it was asked"}
-"""Codes of google.rpc.Code that are a plugin's end and not an answer."""
+_WORDS: dict[int, str] = {
+    Code.DEADLINE_EXCEEDED: "did not answer in time",
+    Code.UNAVAILABLE: "closed its connection while it was asked",
+}
+"""Codes that are a plugin's end and not an answer."""
 _ADVICE = (
     "Find out why it went (its own log, `nri-scope replay FILE -- ./plugin`), and have it connect "
     "again by itself: a runtime never starts an external plugin anew. What it should have done to "
