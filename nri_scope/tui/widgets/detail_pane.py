@@ -317,10 +317,16 @@ class DetailPane(Widget):
             self._body.show(())
             return
         self._shown = wanted
-        self._stop = Stop()
-        self._slow = self.set_timer(_PATIENCE, lambda: self._body.show(_LOADING))
+        stop = self._stop = Stop()
+
+        def waits() -> None:
+            # A timer that is stopped may have sent this on its way already.
+            if not stop.is_set:
+                self._body.show(_LOADING)
+
+        self._slow = self.set_timer(_PATIENCE, waits)
         # Not begun yet: a pane that goes away before its turn leaves nothing unawaited.
-        work = partial(self._read, wanted, before, self._stop)
+        work = partial(self._read, wanted, before, stop)
         _: Worker[None] = self.run_worker(work, group="detail", exclusive=True)
 
     async def _read(self, wanted: Wanted, before: Wanted | None, stop: Stop) -> None:

@@ -147,6 +147,30 @@ async def test_a_row_that_takes_long_shows_that_it_does(store: Store) -> None:
         await _shows(pilot, "number      6,")
 
 
+async def test_word_of_waiting_that_comes_late_takes_nothing_away(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = await _rows(store)
+    app = _App(store)
+    async with app.run_test(size=(100, 40)) as pilot:
+        waiting: list[Callable[[], object]] = []
+        set_timer = app.pane.set_timer
+
+        def kept(delay: float, callback: Callable[[], object]) -> object:
+            if delay == detail_pane._PATIENCE:
+                waiting.append(callback)
+            return set_timer(delay, callback)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(app.pane, "set_timer", kept)
+        app.pane.show(rows[4])
+        await _shows(pilot, "number      5,")
+        for callback in waiting:
+            callback()
+        await pilot.pause()
+        assert waiting
+        assert "number      5," in text_on(app.pane)
+
+
 async def test_what_is_not_waited_for_any_more_is_never_shown(store: Store) -> None:
     rows = await _rows(store)
     counted = _Counted(store)
