@@ -94,11 +94,12 @@ class ScopeApp(Acting, inherit_bindings=False):
         recorder: RecorderNews | None = None,
         badge: str = "",
         store: Store | None = None,
+        warning: str = "",
     ) -> None:
         """``live``: this program records the file, and ``recorder`` tells of it.
 
         ``badge``: a word for the title. ``store``: the recording, where it is open already; it is
-        closed in the end all the same.
+        closed in the end all the same. ``warning``: told in the beginning.
         """
         super().__init__()
         if self.no_color:
@@ -116,6 +117,7 @@ class ScopeApp(Acting, inherit_bindings=False):
         self.work = Work()
         self._live = live
         self._store = store
+        self._warning = warning
         self.teller = Teller(self, badge)
         self.looker = Looker(self, recorder)
         self.finder = Finder(self)
@@ -211,6 +213,8 @@ class ScopeApp(Acting, inherit_bindings=False):
             asyncio.get_running_loop().add_signal_handler(number, self.exit)
         self.looker.begin()
         self.run_worker(self.marker.load(), group=MARKS_GROUP)
+        if self._warning:
+            self.say(self._warning, problem=True)
 
     @property
     def follows(self) -> bool:

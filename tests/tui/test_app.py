@@ -341,3 +341,8 @@ async def test_a_file_that_is_no_recording_ends_it_with_the_reason(tmp_path: Pat
             screen.app.failure
         )
     assert screen.app.return_code == 2
+
+
+async def test_what_is_wrong_with_the_configuration_is_told_in_the_beginning() -> None:
+    async with showing(warning="keys.toml: permission denied") as screen:
+        await screen.shows("! keys.toml: permission denied")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nri_scope.errors import UsageError
 from nri_scope.tui.model.actions import DEFAULT
-from nri_scope.tui.model.keys import Keymap
+from nri_scope.tui.model.keys import Keymap, shown
 
 MAX_SIZE = 1 << 20
 """Bytes of the file; it holds some dozen lines."""
@@ -24,6 +24,12 @@ class Config:
     keymap: Keymap = DEFAULT
     theme: str = ""
     """"" for the usual one."""
+    warning: str = ""
+    """Why the file does not count, with its name; "" where it does, or where there is none."""
+
+
+_OTHER_KEYS = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+h": "backspace", "ctrl+[": "escape"}
+"""What a terminal sends the same bytes for: a program cannot tell them apart."""
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -35,7 +41,9 @@ def config_path(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def load(path: Path, themes: tuple[str, ...]) -> Config:
-    """Read the file; without one everything is as usual. Raises UsageError, which names it."""
+    """Read the file; without one everything is as usual, and where it cannot be read too, with a
+    warning. Raises UsageError, which names the file, where what it says is wrong.
+    """
     try:
         if path.stat().st_size > MAX_SIZE:
             raise UsageError(f"{path}: larger than {MAX_SIZE >> 10} KiB", "it is to hold keys only")
@@ -44,7 +52,8 @@ def load(path: Path, themes: tuple[str, ...]) -> Config:
         return Config()
     except OSError as error:
         words = (error.strerror or str(error)).lower()
-        raise UsageError(f"{path}: {words}", "make it readable, or remove it") from error
+        # Such as the one of somebody else, after `sudo`: there is no reason to show nothing.
+        return Config(warning=f"{path}: {words}; keys and theme are the usual ones")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: this is no text in UTF-8", "write it anew") from error
     try:
@@ -85,5 +94,10 @@ def _keys(name: str, value: object) -> tuple[str, ...]:
         if not key or "," in key or key != key.strip():
             raise UsageError(
                 f"{key!r} is no key", 'keys are called like "x", "ctrl+x", "f5", "comma"'
+            )
+        if other := _OTHER_KEYS.get(key.lower()):
+            raise UsageError(
+                f"the key {shown(key)} of {name} is {shown(other)} to a terminal",
+                f"take another one, or {other} itself",
             )
     return tuple(given)

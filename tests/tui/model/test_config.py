@@ -33,6 +33,9 @@ def test_keys_and_theme_are_read(tmp_path: Path) -> None:
         ("[keys]\nfollow = 1", "the keys of follow are no text"),
         ("[keys]\nfollow = ''", "'' is no key"),
         ("[keys]\nfollow = 'a,b'", "'a,b' is no key"),
+        ("[keys]\nfollow = 'ctrl+i'", "the key ^I of follow is Tab to a terminal"),
+        ("[keys]\nfollow = ['f5', 'ctrl+h']", "the key ^H of follow is Backspace to a terminal"),
+        ("[keys]\nfollow = 'ctrl+m'", "the key ^M of follow is Enter to a terminal"),
         ("keys = 3", "keys is no table"),
         ("theme = 'pink'", "there is no theme 'pink'; it is one of dark light"),
         ("colour = 'pink'", "'colour' is not known here"),
@@ -59,6 +62,14 @@ def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"#" * (MAX_SIZE + 1))
     with pytest.raises(UsageError, match="larger than"):
         load(path, THEMES)
+
+
+def test_a_file_that_cannot_be_read_is_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "keys.toml"
+    path.mkdir()
+    config = load(path, THEMES)
+    assert config.keymap is DEFAULT
+    assert config.warning.startswith(f"{path}: is a directory; keys and theme are the usual ones")
 
 
 def test_the_place_of_the_file_follows_xdg() -> None:
