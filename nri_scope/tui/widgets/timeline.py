@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
@@ -185,8 +186,8 @@ class Timeline(CensusBoard):
         if at is not None and at != self.node:
             number = lanes.number_of(at)
             # What it was in is the next best: lanes are in order.
-            here = 0 if number is None else _place(packed, number)
-            self.body.go_to(here)
+            here = 0 if number is None else bisect_right(packed, number) - 1
+            self.body.go_to(max(0, here))
             self._at = self.node
         self._redraw()
 
@@ -389,13 +390,3 @@ class Timeline(CensusBoard):
             self.post_message(Said(f"no {word} event in this lane"))
         else:
             self._go(found[1], found[0])
-
-
-def _place(packed: array[int], number: int) -> int:
-    """Where a lane is among those that are shown, or the one before it."""
-    here = 0
-    for place, one in enumerate(packed):
-        if one > number:
-            break
-        here = place
-    return here
