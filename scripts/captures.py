@@ -31,8 +31,11 @@ class Line(TypedDict):
     took_ns: int
 
 
-def record_capture(name: str, path: Path) -> None:
-    """A session for each plugin of the capture: a probe where it was passive, else as tapped."""
+def record_capture(name: str, path: Path, *, ended: bool = True) -> None:
+    """A session for each plugin of the capture: a probe where it was passive, else as tapped.
+
+    Without ``ended`` it is as if the recorder was still at it.
+    """
     recorder = Recorder.open(path)
     sessions: dict[str, int] = {}
     at_ns = 0
@@ -56,7 +59,7 @@ def record_capture(name: str, path: Path) -> None:
                 timeout_ns=line["timeout_ns"],
             ),
         )
-    for session in sessions.values():
+    for session in sessions.values() if ended else ():
         recorder.end_session(session, ENDS, at_ns)
     recorder.close()
 
