@@ -141,6 +141,8 @@ class DetailPane(Widget):
         self._beside: bool | None = None
         self._shown: Wanted | None = None
         """What the lines are of, or are going to be."""
+        self._read_last: Wanted | None = None
+        """What the lines are of now; None where there are none, or "…"."""
         self._timer: Timer | None = None
         self._slow: Timer | None = None
         self._renewal: Timer | None = None
@@ -199,6 +201,9 @@ class DetailPane(Widget):
         self._renewal = None
         if self._shown is not None and self._stop.is_set:
             self._load()
+        else:
+            # What is being read may be from before.
+            self.grown()
 
     async def find(self, text: str, *, forwards: bool = True) -> bool:
         """Show the next line with `text`, after the one on top, and highlight it everywhere."""
@@ -314,7 +319,7 @@ class DetailPane(Widget):
         self._forget()
         wanted = self._wanted()
         if wanted is None:
-            self._body.show(())
+            self._show_instead(())
             return
         self._shown = wanted
         stop = self._stop = Stop()
@@ -322,12 +327,18 @@ class DetailPane(Widget):
         def waits() -> None:
             # A timer that is stopped may have sent this on its way already.
             if not stop.is_set:
-                self._body.show(_LOADING)
+                self._show_instead(_LOADING)
 
-        self._slow = self.set_timer(_PATIENCE, waits)
+        # What is only read again stays meanwhile, scrolled to where it is.
+        if wanted != self._read_last:
+            self._slow = self.set_timer(_PATIENCE, waits)
         # Not begun yet: a pane that goes away before its turn leaves nothing unawaited.
         work = partial(self._read, wanted, before, stop)
         _: Worker[None] = self.run_worker(work, group="detail", exclusive=True)
+
+    def _show_instead(self, lines: tuple[Line, ...]) -> None:
+        self._read_last = None
+        self._body.show(lines)
 
     async def _read(self, wanted: Wanted, before: Wanted | None, stop: Stop) -> None:
         try:
@@ -345,6 +356,7 @@ class DetailPane(Widget):
         if wanted.tab is Tab.BLAME and wanted.row.event is not None and key:
             rest = "only what was changed" if wanted.full else "all lines"
             lines = [*lines, (), line(f"{key} here shows {rest}", Style.DIM)]
+        self._read_last = wanted
         if before == wanted and lines == self._body.source:
             return
         self._body.show(lines, keep_position=before is not None and _alike(before, wanted))

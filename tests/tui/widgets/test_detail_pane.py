@@ -87,7 +87,7 @@ async def _rows(store: Store) -> list[Row]:
 async def _shows(pilot: Pilot[None], text: str) -> str:
     """Wait until the pane shows it."""
     pane = pilot.app.query_one(DetailPane)
-    for _ in range(400):
+    for _ in range(3_000):
         if text in (found := text_on(pane)):
             return found
         await pilot.pause(0.01)
@@ -159,7 +159,7 @@ async def test_word_of_waiting_that_comes_late_takes_nothing_away(
         def kept(delay: float, callback: Callable[[], object]) -> object:
             if delay == detail_pane._PATIENCE:
                 waiting.append(callback)
-            return set_timer(delay, callback)  # type: ignore[arg-type]
+            return set_timer(delay, callback)
 
         monkeypatch.setattr(app.pane, "set_timer", kept)
         app.pane.show(rows[4])
@@ -169,6 +169,28 @@ async def test_word_of_waiting_that_comes_late_takes_nothing_away(
         await pilot.pause()
         assert waiting
         assert "number      5," in text_on(app.pane)
+
+
+async def test_what_is_read_again_stays_on_the_screen_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detail_pane, "_RENEWED", 0.001)
+    rows = await _rows(store)
+    counted = _Counted(store)
+    app = _App(counted)  # type: ignore[arg-type]
+    async with app.run_test(size=(100, 40)) as pilot:
+        app.pane.show(rows[4])
+        await _shows(pilot, "before")
+        monkeypatch.setattr(detail_pane, "_PATIENCE", 0.001)
+        counted.may_go_on.clear()
+        app.pane.grown()
+        while counted.asked < 2:
+            await pilot.pause(0.01)
+        later = asyncio.Event()
+        app.pane.set_timer(0.05, later.set)
+        await later.wait()
+        assert "before" in text_on(app.pane)
+        counted.may_go_on.set()
 
 
 async def test_what_is_not_waited_for_any_more_is_never_shown(store: Store) -> None:
