@@ -121,26 +121,26 @@ class Listing:
     def move(self, by: int) -> None:
         """Move the cursor by so many rows; upwards where negative."""
         if by < 0:
-            self._leave()
+            self._leave_rows()
         self._place(self.cursor + by)
 
     def page(self, by: int) -> None:
         """Move by pages."""
         if by < 0:
-            self._leave()
+            self._leave_rows()
         self._top = self.top + by * self.height
         self._place(self.cursor + by * self.height)
 
     def scroll(self, by: int) -> None:
         """Move the window, as a wheel does; the cursor only where it would be left outside."""
         if by < 0:
-            self._leave()
+            self._leave_rows()
         self._top = max(0, min(self.top + by, self.length - self.height))
         self._place(max(self.top, min(self.cursor, self.top + self.height - 1)))
 
     def home(self) -> None:
         """To the first row."""
-        self._leave()
+        self._leave_rows()
         self._place(0)
 
     def end(self) -> None:
@@ -192,6 +192,11 @@ class Listing:
         # Positions are those of the view as it is, whoever asks for them before `grow` is called.
         if self.view.revision != self._revision:
             self.grow()
+
+    def _leave_rows(self) -> None:
+        # Where there is none, nobody wants to stay at one.
+        if self.view.length:
+            self._leave()
 
     def _leave(self) -> None:
         self._followed = False

@@ -114,7 +114,7 @@ class Laws(RuleBasedStateMachine):
     def something_moves(self, by: int, how: str) -> None:
         state = self.listing.state
         getattr(self.listing, how)(by)
-        if by < 0:
+        if by < 0 and self.listing.view.length:
             assert self.listing.state is not State.FOLLOWING
         else:
             assert self.listing.state is state
@@ -129,7 +129,7 @@ class Laws(RuleBasedStateMachine):
     def home(self) -> None:
         self.listing.home()
         assert (self.listing.top, self.listing.cursor) == (0, 0)
-        assert self.listing.state is not State.FOLLOWING
+        assert self.listing.state is not State.FOLLOWING or not self.listing.view.length
 
     @rule()
     def end_twice(self) -> None:
@@ -209,6 +209,20 @@ def test_what_comes_is_counted_until_it_was_on_the_screen() -> None:
     assert shown.new_count == 1230
     shown.move(-5)
     assert shown.new_count == 1230
+
+
+def test_who_moves_upwards_where_there_is_nothing_yet_still_follows() -> None:
+    rows, shown = listing(0)
+    shown.move(-1)
+    shown.page(-1)
+    shown.scroll(-1)
+    shown.home()
+    assert shown.state is State.FOLLOWING
+    rows.add(3)
+    shown.grow()
+    assert shown.cursor == 2
+    shown.move(-1)
+    assert shown.state is State.SCROLLED
 
 
 def test_end_goes_to_the_end_first_and_then_follows() -> None:
