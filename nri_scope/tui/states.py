@@ -42,13 +42,17 @@ def in_place_of_rows(
     if narrowed and facts.events:
         return (
             "0 matches",
-            f"None of {facts.events:,} events is of {narrowed}",
+            f"{_none_of(facts.events)} {narrowed}",
             f"{keymap.first('filter')} changes the filter, {keymap.first('back')} goes back, "
             f"{keymap.first('clear_filter')} shows everything",
         )
     if not view.complete:
         return ("Reading …",)
     return _no_event(facts, work)
+
+
+def _none_of(events: int) -> str:
+    return "The only event does not match" if events == 1 else f"None of {events:,} events matches"
 
 
 def _no_event(facts: Facts, work: Work) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ async def test_history_brings_back_what_was_typed() -> None:
 async def test_no_match_looks_different_from_an_empty_recording() -> None:
     async with showing() as screen:
         await screen.press("e")
-        await screen.shows("0 matches", "None of 32 events is of -status:ok", "x shows everything")
+        await screen.shows("0 matches", "None of 32 events matches -status:ok", "x shows everything")
         await screen.press("e")
         await screen.shows("1 of 34")
 
