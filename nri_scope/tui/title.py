@@ -11,6 +11,10 @@ from nri_scope.tui.model.store import Facts
 
 _LEAST_RUNTIME = 12
 """Columns that are left to the runtime's name, whatever else there is to say."""
+_LEAST_NAME = 6
+"""Columns of the runtime's own name that are worth more than the version of NRI behind it."""
+_NRI = ", NRI "
+_INFERRED = " (inferred)"
 
 
 def needed(facts: Facts, badge: str = "") -> list[str]:
@@ -50,7 +54,7 @@ def title(facts: Facts, width: int, badge: str = "") -> str:
     """One line of at most ``width`` columns; the file's name at the right, where it fits."""
     runtime, parts = facts.runtime or "no runtime yet", needed(facts, badge)
     room = width - columns("".join(f" · {part}" for part in parts))
-    runtime = safe(runtime, max(_LEAST_RUNTIME, room))
+    runtime = _cut(runtime, max(_LEAST_RUNTIME, room))
     text = " · ".join([runtime, *parts])
     for part in more(facts):
         if columns(text) + columns(f" · {part}") > width:
@@ -60,6 +64,16 @@ def title(facts: Facts, width: int, badge: str = "") -> str:
     name = safe(facts.path.name)
     spare = width - columns(text) - columns(name)
     return f"{text}{' ' * spare}{name}" if spare >= 2 else text
+
+
+def _cut(runtime: str, room: int) -> str:
+    """``containerd 2.1.9+unkn…, NRI 0.8.0``: what is known of NRI stays as long as anything can."""
+    if columns(runtime) <= room:
+        return runtime
+    name, comma, nri = runtime.removesuffix(_INFERRED).rpartition(_NRI)
+    if not comma or columns(comma + nri) + _LEAST_NAME > room:
+        return safe(runtime, room)
+    return f"{safe(name, room - columns(comma + nri))}{comma}{nri}"
 
 
 class TitleBar(Widget):
