@@ -176,4 +176,5 @@ class Marker:
         # With the differ, which takes long to import: not before the first screen.
         from nri_scope.tui.widgets.compare import CompareScreen
 
-        await self._app.push_screen(CompareScreen(self._app.store, *found))
+        a, b = found
+        await self._app.push_screen(CompareScreen(self._app.store, a, b, self._app.keymap))

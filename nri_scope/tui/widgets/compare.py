@@ -12,12 +12,15 @@ from textual.screen import ModalScreen
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.model import Event
 from nri_scope.tui.bindings import bindings
+from nri_scope.tui.help import help_lines
+from nri_scope.tui.model.actions import DEFAULT
 from nri_scope.tui.model.comparison import Comparison, compare
-from nri_scope.tui.model.keys import Scope
+from nri_scope.tui.model.keys import Keymap, Scope
 from nri_scope.tui.model.line import Style, line
 from nri_scope.tui.model.stop import Stop
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.widgets.lines import Lines
+from nri_scope.tui.widgets.reading import ReadingScreen
 
 
 class _Differences(Lines, inherit_bindings=False):
@@ -41,7 +44,8 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
     """What differs between two events' containers. Escape closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,backspace,d,ctrl+c", "dismiss", show=False)
+        Binding("escape,q,backspace,d,ctrl+c", "dismiss", show=False),
+        Binding(",".join(DEFAULT["help"].keys), "help", show=False, id="help"),
     ]
     DEFAULT_CSS = """
     CompareScreen { align: center middle; }
@@ -50,9 +54,10 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
     }
     """
 
-    def __init__(self, store: Store, a: Event, b: Event) -> None:
+    def __init__(self, store: Store, a: Event, b: Event, keymap: Keymap = DEFAULT) -> None:
         """``a`` is what the changes begin with."""
         super().__init__()
+        self._keymap = keymap
         self._store = store
         self._events = a, b
         self._stop = Stop()
@@ -61,7 +66,8 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
     def compose(self) -> ComposeResult:
         """The lines."""
         self._lines.border_title = "compare"
-        self._lines.border_subtitle = "Esc closes"
+        keys = self._keymap.first("help")
+        self._lines.border_subtitle = f"Esc closes · {keys} keys" if keys else "Esc closes"
         yield self._lines
 
     def on_mount(self) -> None:
@@ -71,6 +77,12 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
     def on_unmount(self) -> None:
         """Nobody waits any more."""
         self._stop.set()
+
+    def action_help(self) -> None:
+        """Show the keys of the comparison."""
+        names = frozenset(action.name for action in self._keymap.of(Scope.COMPARE))
+        lines = help_lines(self._keymap, (Scope.COMPARE,), names)
+        self.app.push_screen(ReadingScreen("keys of the comparison", lines))
 
     async def _read(self) -> None:
         a, b = self._events

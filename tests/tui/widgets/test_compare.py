@@ -31,7 +31,7 @@ async def _events(store: Store) -> list[Event]:
 
 
 async def _shows(pilot: Pilot[None], text: str) -> str:
-    for _ in range(400):
+    for _ in range(3_000):
         if text in (found := text_on(pilot.app)):
             return found
         await pilot.pause(0.01)
@@ -61,3 +61,15 @@ async def test_says_what_is_wrong_with_the_recording(store: Store) -> None:
     async with app.run_test(size=(140, 40)) as pilot:
         await app.push_screen(CompareScreen(Damaged(), one, other))  # type: ignore[arg-type]
         await _shows(pilot, "x.db: it is damaged at event 5")
+
+
+async def test_tells_its_keys(store: Store) -> None:
+    one, other, *_ = await _events(store)
+    app: App[None] = App()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.push_screen(CompareScreen(store, one, other))
+        await pilot.press("?")
+        await _shows(pilot, "keys of the comparison")
+        await _shows(pilot, "wrap long lines")
+        await pilot.press("escape")
+        assert isinstance(app.screen, CompareScreen)
