@@ -18,7 +18,6 @@ from nri_scope.tui.model.tree import Node
 
 MOST = 2_000
 """Events of one lane that are read; of more, one for each column."""
-_UPDATES = frozenset(("UpdateContainer", "UpdatePodSandbox"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +96,7 @@ def _point(row: tuple[object, ...], names: dict[str, str]) -> Point:
     if not (isinstance(at_ns, int) and isinstance(number, int) and isinstance(event, str)):
         raise RowError("an event has values of a wrong type")
     stage = STAGES.get(event)
-    did = bool(changed) or event in _UPDATES
-    kind = kind_of(stage[0] if stage else None, ok=status == Status.OK, changed=did)
+    kind = kind_of(stage[0] if stage else None, ok=status == Status.OK, changed=bool(changed))
     # Thousands of events have a handful of names.
     return Point(at_ns, number, kind, names.setdefault(event, event))
 

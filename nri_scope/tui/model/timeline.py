@@ -154,7 +154,7 @@ class Kind(IntEnum):
 
     OTHER = 0
     CHANGED = 1
-    """A plugin changed something, or an update was asked for."""
+    """Something was changed, as the filter `changed` has it."""
     CREATED = 2
     STARTED = 3
     STOPPED = 4

@@ -273,7 +273,10 @@ class Timeline(CensusBoard):
         self._redraw()
 
     def _redraw(self) -> None:
-        self.head.show((axis_line(self.window, self.width, self.column, self.margin),))
+        # Without anything that began, there is no time to show.
+        known = len(self._lanes) > 0 and any(self._lanes.first_ns)
+        axis = axis_line(self.window, self.width, self.column, self.margin) if known else ()
+        self.head.show((axis,))
         self.body.changed()
         self.refresh_words()
 

@@ -44,7 +44,7 @@ def test_a_lane_has_the_events_of_its_window(path: Path) -> None:
             Kind.CREATED,
             Kind.STARTED,
             Kind.STARTED,
-            Kind.CHANGED,
+            Kind.OTHER,
             Kind.OTHER,
             Kind.STOPPED,
             Kind.REMOVED,

@@ -51,7 +51,7 @@ async def test_shows_lives_to_scale() -> None:
         ]
         app = lanes(shown)[3].strip("╎ ")
         assert app[0] == "+" and app[-1] == "×"
-        assert app.index("►") < app.index("◆") < app.index("■")
+        assert app.index("►") < app.index("•") < app.index("■")
         # Created for 95 ms, then running for 726 ms.
         assert app.count("━") > 5 * app.count("─") > 0
         assert "22:17:21" in shown.screen[0]
@@ -149,7 +149,7 @@ async def test_shows_what_the_context_is_narrowed_to() -> None:
         assert timeline(shown).window.span < 1_300_000_000
         context.filter_by("event:UpdateContainer")
         await shown.update()
-        assert lanes(shown)[-1].count("◆") == 1 and "►" not in lanes(shown)[-1]
+        assert lanes(shown)[-1].count("•") == 1 and "►" not in lanes(shown)[-1]
         context.filter_by("pod:nothing")
         await shown.update()
         assert "the filter matched no event" in "".join(shown.screen)
@@ -167,6 +167,8 @@ async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [])
     async with showing(path, Timeline) as shown:
         assert shown.screen[1].startswith("nothing in this recording is about a pod or container")
+        # Nor is there a time to show.
+        assert not shown.screen[0].strip()
 
 
 async def test_new_lanes_come_and_the_cursor_stays_in_its_own(tmp_path: Path) -> None:
