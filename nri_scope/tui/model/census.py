@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import RowError, ascending
 from nri_scope.recorder.sound import sound
 from nri_scope.tui.model.lives import STAGES, Lives, Stage
+
+if TYPE_CHECKING:
+    from nri_scope.tui.model.store import Store
 
 STEP = 20_000
 """Events in one step: some 50 ms."""
@@ -160,3 +164,17 @@ class Census:
                 first = first or number
                 last = blocks[at + 1][0] - 1 if at + 1 < len(blocks) else self.newest
         return Span(first, last) if first else Span(1, 0)
+
+
+_CENSUSES: WeakKeyDictionary[Store, Census] = WeakKeyDictionary()
+"""One for each recording: the tree and the timeline have it together."""
+
+
+def census_of(store: Store) -> Census:
+    """What is known of a recording's pods and containers; another one where the oldest events were
+    removed since.
+    """
+    census = _CENSUSES.get(store)
+    if census is None or census.outdated:
+        census = _CENSUSES[store] = Census()
+    return census

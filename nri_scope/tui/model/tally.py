@@ -7,6 +7,7 @@ from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from nri_scope.recorder.model import Role, Session
 from nri_scope.recorder.reader import Recording
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     # It takes time to load, and not before a chain is looked at.
     from nri_scope.differ.latency import Latency, TimeIn
     from nri_scope.differ.rounds import Rounds
+    from nri_scope.tui.model.store import Store
 
 STEP = 20_000
 """Events in one step: some 30 ms."""
@@ -153,3 +155,15 @@ class Tally:
             if count == _WHOLE:
                 return True
         return False
+
+
+_TALLIES: WeakKeyDictionary[Store, Tally] = WeakKeyDictionary()
+"""One for each recording: the chain and the sessions have it together."""
+
+
+def tally_of(store: Store) -> Tally:
+    """What was counted of a recording; anew where the oldest events were removed since."""
+    tally = _TALLIES.get(store)
+    if tally is None or tally.outdated:
+        tally = _TALLIES[store] = Tally()
+    return tally

@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import asyncio
-from weakref import WeakKeyDictionary
 
 from textual.cache import LRUCache
 
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod
-from nri_scope.tui.model.census import Census
+from nri_scope.tui.model.census import Census, census_of
 from nri_scope.tui.model.chosen import Chosen
-from nri_scope.tui.model.store import Store
 from nri_scope.tui.model.subjects import Subject, named
 from nri_scope.tui.model.tree import Node
 from nri_scope.tui.widgets.board import Board
@@ -21,18 +19,6 @@ _KEPT = 4_096
 """Lines whose names stay in memory."""
 _AT_ONCE = 1_000
 """Lines that a search looks at before others get their turn."""
-_CENSUSES: WeakKeyDictionary[Store, Census] = WeakKeyDictionary()
-"""One for each recording."""
-
-
-def census_of(store: Store) -> Census:
-    """What is known of the pods and containers; another one where the oldest events were removed
-    since.
-    """
-    census = _CENSUSES.get(store)
-    if census is None or census.outdated:
-        census = _CENSUSES[store] = Census()
-    return census
 
 
 class CensusBoard(Board):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from typing import ClassVar
-from weakref import WeakKeyDictionary
 
 from textual.binding import BindingType
 
@@ -16,24 +15,13 @@ from nri_scope.tui.model.chain import FIELDS, Place, place_line, place_words, pl
 from nri_scope.tui.model.grid import Grid
 from nri_scope.tui.model.keys import Scope
 from nri_scope.tui.model.line import Line, line
-from nri_scope.tui.model.store import Store
-from nri_scope.tui.model.tally import Tally
+from nri_scope.tui.model.tally import Tally, tally_of
 from nri_scope.tui.widgets.board import Board, BoardLines
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import SetFilter
 
-_TALLIES: WeakKeyDictionary[Store, Tally] = WeakKeyDictionary()
-"""One for each recording: the chain and the sessions have it together."""
 _REST = 10
 """So many times as long as it took to sort all times, they are not sorted again."""
-
-
-def tally_of(store: Store) -> Tally:
-    """What was counted; anew where the oldest events were removed since."""
-    tally = _TALLIES.get(store)
-    if tally is None or tally.outdated:
-        tally = _TALLIES[store] = Tally()
-    return tally
 
 
 class ChainLines(BoardLines, inherit_bindings=False):

@@ -28,8 +28,8 @@ from nri_scope.tui.model.sessions import (
     event_after,
     gap_words,
 )
+from nri_scope.tui.model.tally import tally_of
 from nri_scope.tui.widgets.board import Board, BoardLines
-from nri_scope.tui.widgets.chain import tally_of
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
 
