@@ -17,6 +17,11 @@ _TOGETHER = 256
 """Values in one pattern: more of them make each byte take longer, fewer more patterns."""
 _LONG = 300
 """Bytes from which on a value is looked for by itself, as a pattern of it would be large."""
+MANY, MANY_LONG = 8_192, 256
+"""Forms from which on all are found by how they begin. That takes 0.1 s for a MiB however many
+there are; patterns are quicker for a few, and take 10 kB of memory for each."""
+_BEGINNING = 6
+"""Bytes of a beginning: no original that is looked for is shorter."""
 _MIN_PACKED = 10
 """Characters of base64 that do not stand somewhere by chance."""
 _MIN_HEX = 6
@@ -40,6 +45,9 @@ class Needles:
                 for form in forms(original.value):
                     self._of.setdefault(form, original)
         self._patterns: list[re2._Regexp[bytes]] | None = None
+        self._are_many: bool | None = None
+        self._beginnings: dict[bytes, dict[int, set[bytes]]] = {}
+        self._size = 0
 
     def __len__(self) -> int:
         return len(self._of)
@@ -56,11 +64,32 @@ class Needles:
         return fewer
 
     def find(self, data: bytes) -> Found | None:
-        """The first one that one of the patterns finds in ``data``."""
+        """One that is in ``data``, the first that comes up; None where there is none."""
+        if self._are_many is None:
+            long = sum(len(form) >= _LONG for form in self._of)
+            self._are_many = len(self._of) >= MANY or long >= MANY_LONG
+        if self._are_many:
+            return self._by_beginning(data)
         for search in self._searches():
             found = search(data)
             if found is not None:
                 return found
+        return None
+
+    def _by_beginning(self, data: bytes) -> Found | None:
+        index = self._beginnings
+        if not index:
+            self._size = min(_BEGINNING, min(map(len, self._of), default=0))
+            for form in self._of:
+                of_length = index.setdefault(form[: self._size], {})
+                of_length.setdefault(len(form), set()).add(form)
+        size = self._size
+        begins = (at for at in range(len(data) - size + 1) if data[at : at + size] in index)
+        for at in begins:
+            for length, forms_of_it in index[data[at : at + size]].items():
+                form = data[at : at + length]
+                if form in forms_of_it:
+                    return Found(self._of[form], at)
         return None
 
     def _searches(self) -> Iterator[Callable[[bytes], Found | None]]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.bundle.needles import Needles
+from nri_scope.recorder.bundle.needles import MANY, Needles
 from nri_scope.recorder.redaction import Original
 
 
@@ -64,11 +64,41 @@ def test_long_ones_are_found_too(size: int) -> None:
     assert found is not None and found.start == 100
 
 
-def test_many_are_found_each() -> None:
-    values = [f"value-{number:04d}-of-many" for number in range(1_000)]
+@pytest.mark.parametrize("count", [1_000, 3_000])
+def test_many_are_found_each(count: int) -> None:
+    values = [f"value-{number:04d}-of-many" for number in range(count)]
     needles = Needles(map(an_original, values))
+    assert (len(needles) >= MANY) == (count == 3_000)
     for value in values[::97]:
-        found = needles.find(f"some text with {value} in it".encode())
+        found = needles.find(f"value-of-many with {value} in it".encode())
+        assert found is not None and found.original.value == value and found.start == 19
+    assert needles.find(b"value-0001-of-man") is None
+
+
+@given(
+    st.lists(_values, min_size=1, max_size=5), st.binary(max_size=50), st.integers(0), st.booleans()
+)
+def test_it_makes_no_difference_how_many_there_are(
+    values: list[str], content: bytes, which: int, there: bool
+) -> None:
+    needles = Needles(map(an_original, values))
+    if there:
+        some = sorted(needles._of)
+        content += some[which % len(some)] + content
+    with pytest.MonkeyPatch.context() as patch:
+        few = needles.find(content)
+        patch.setattr("nri_scope.recorder.bundle.needles.MANY", 0)
+        many = Needles(map(an_original, values)).find(content)
+    assert (few is None) == (many is None)
+    if many is not None:
+        assert any(content.startswith(form, many.start) for form in needles._of)
+
+
+def test_many_long_ones_are_found() -> None:
+    values = [f"{number:04d}".join(["a long one"] * 100) for number in range(100)]
+    needles = Needles(map(an_original, values))
+    for value in values[::9]:
+        found = needles.find(b"a long one" + value.encode())
         assert found is not None and found.original.value == value
 
 
