@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from nri_scope.cli.params import ANY_PATH
 from nri_scope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ The gutter: who, how that is known (letters, explained below), and what happened
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=ANY_PATH)
 @click.argument("what")
 @click.option(
     "--history",

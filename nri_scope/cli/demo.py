@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nri_scope.cli.params import ANY_PATH
 from nri_scope.cli.tui import app_of, lack, say_made
 from nri_scope.errors import RecordingError, UsageError
 
@@ -38,7 +39,7 @@ QUERY = "SELECT event, count(*) AS times FROM log GROUP BY event ORDER BY times 
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=ANY_PATH,
     metavar="FILE",
     help="Recording to make.  [default: one in a new temporary folder]",
 )

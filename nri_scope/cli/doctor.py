@@ -11,11 +11,13 @@ from pathlib import Path
 
 import click
 
+from nri_scope.cli.params import ANY_PATH
+
 
 @click.command()
 @click.option(
     "--socket",
-    type=click.Path(path_type=Path),
+    type=ANY_PATH,
     help="The runtime's NRI socket.  [default: as configured, else /var/run/nri/nri.sock]",
 )
 @click.option(

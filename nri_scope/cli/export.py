@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.cli.params import FilePath, Size, where_option
+from nri_scope.cli.params import ANY_PATH, FilePath, Size, where_option
 from nri_scope.cli.timespec import check_interval, since_option, until_option
 from nri_scope.errors import UsageError
 from nri_scope.recorder.formats import FORMATS
@@ -28,7 +28,7 @@ _EPILOG = "\n".join(
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=ANY_PATH)
 @click.argument("command_line", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "-o",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import FilePath
+from nri_scope.cli.params import ANY_PATH, FilePath
 
 if TYPE_CHECKING:
     from nri_scope.recorder.bundle import Manifest
@@ -19,7 +19,7 @@ _MOST = 20
 
 
 @click.command()
-@click.argument("file", metavar="BUNDLE", type=click.Path(path_type=Path))
+@click.argument("file", metavar="BUNDLE", type=ANY_PATH)
 @click.option(
     "-o",
     "--output",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import where_option
+from nri_scope.cli.params import ANY_PATH, where_option
 from nri_scope.cli.timespec import check_interval, since_option, until_option
 from nri_scope.recorder.filter.describe import epilog
 
@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.1
 
 
 @click.command(epilog=epilog())
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=ANY_PATH)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is recorded from now on.")
 @where_option
 @since_option

@@ -16,7 +16,7 @@ from string import Template
 import click
 
 from nri_scope.cli.demo import RECORDING, bundled_path
-from nri_scope.cli.params import Index
+from nri_scope.cli.params import ANY_PATH, Index
 from nri_scope.errors import UsageError
 
 TEMPLATE = Path(__file__).parent.parent / "template"
@@ -35,7 +35,7 @@ _TAKEN = frozenset({"conftest", "google", "nri_scope", "pytest", "tests"})
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=ANY_PATH)
 @click.option("--name", metavar="NAME", help="Plugin name.  [default: the folder's]")
 @click.option(
     "--index",

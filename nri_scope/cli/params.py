@@ -146,6 +146,9 @@ class FilePath(click.ParamType[Path]):
         return Path(value)
 
 
+# `readable`: whoever opens a file that may not be read says what can be done about it.
+ANY_PATH = click.Path(readable=False, path_type=Path)
+"""A path that may be of anything, or of nothing."""
 socket_option = click.option(
     "--socket",
     type=FilePath(),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import FilePath
+from nri_scope.cli.params import ANY_PATH, FilePath
 from nri_scope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=ANY_PATH)
 @click.option("--preview", is_flag=True, help="Show what would be replaced, and write nothing.")
 @click.option(
     "-o", "--output", type=FilePath(), metavar="X.nriscope.db", help="The recording to write."

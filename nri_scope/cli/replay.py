@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.cli.params import Duration, FilePath, Index, PluginName, where_option
+from nri_scope.cli.params import ANY_PATH, Duration, FilePath, Index, PluginName, where_option
 from nri_scope.cli.timespec import FORMS, parse_moment
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def _bound(context: click.Context, parameter: click.Parameter, text: str | None)
 
 
 @click.command(epilog=_FAULTS)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=ANY_PATH)
 @click.argument("command_line", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--plugin",

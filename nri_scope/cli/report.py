@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import FilePath
+from nri_scope.cli.params import ANY_PATH, FilePath
 from nri_scope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=ANY_PATH)
 @click.argument("what", required=False)
 @click.option(
     "-o",

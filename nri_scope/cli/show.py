@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from nri_scope.cli.params import ANY_PATH
 from nri_scope.errors import UsageError
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=ANY_PATH)
 @click.argument("what")
 @click.option(
     "--format",

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import click
 
-from nri_scope.cli.params import Duration, FilePath, Index, PluginName
+from nri_scope.cli.params import ANY_PATH, Duration, FilePath, Index, PluginName
 
 EXIT_INTERRUPTED = 130
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=ANY_PATH)
 @click.argument("command_line", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", type=FilePath(), metavar="SMALL", help="Recording to make.")
 @click.option(
     "--pytest",
     "folder",
-    type=click.Path(path_type=Path),
+    type=ANY_PATH,
     metavar="DIR",
     help="Write it as a test case for pytest, into this folder.",
 )

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nri_scope.cli.params import ANY_PATH
+
 if TYPE_CHECKING:
     from nri_scope.cli.output import Output
     from nri_scope.recorder.plain import Plain
@@ -32,7 +34,7 @@ docs/recording-format.md and by SELECT sql FROM sqlite_master. Besides SQLite's 
 are nri_json(event id) and nri_json(event id, 'reply') for messages as JSON, and x REGEXP y with
 the filters' regular expressions."""
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=ANY_PATH)
 @click.argument("query")
 @click.option(
     "--format",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nri_scope.cli.params import ANY_PATH
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -24,7 +26,7 @@ _TIMES = 20
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=ANY_PATH)
 @click.option(
     "--format",
     "output_format",

@@ -140,6 +140,37 @@ def test_a_way_that_leads_nowhere_is_named(
     assert said.err.startswith(f"nri-scope: {path}: {words}") and said.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *([name, "FILE", *rest] for name, rest in COMMANDS.items()),
+        ["export", "FILE", "-o", "OTHER.zip"],
+        ["redact", "FILE", "-o", "OTHER.db"],
+        ["replay", "FILE", "--", "true"],
+        ["report", "FILE", "-o", "OTHER.html"],
+        ["shrink", "FILE", "-o", "OTHER.db", "--", "true"],
+        ["tui", "FILE"],
+    ],
+    ids=lambda command: str(command[0]),
+)
+def test_who_may_read_is_told_to_whom_may_not(
+    command: list[str],
+    sound: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Root may read everything.
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    others = ("OTHER.db", "OTHER.zip", "OTHER.html")
+    names = {"FILE": str(sound), **{name: str(tmp_path / name) for name in others}}
+    assert run([names.get(word, word) for word in command]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    last = said.err.splitlines()[-1]
+    assert last.startswith(f"nri-scope: {sound}: permission denied; only its owner may read")
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("seed", range(12))
 def test_damage_anywhere_is_read_around_or_named(
