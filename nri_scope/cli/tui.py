@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri_scope.cli import log, record
-from nri_scope.cli.params import Where
+from nri_scope.cli.params import ANY_PATH, Where
 from nri_scope.errors import UsageError
 from nri_scope.recorder.filter.describe import epilog
 
@@ -43,7 +43,7 @@ def _with_options_of_record(command: click.Command) -> click.Command:
 
 @_with_options_of_record
 @click.command(epilog=epilog())
-@click.argument("file", required=False, type=click.Path(readable=False, path_type=Path))
+@click.argument("file", required=False, type=ANY_PATH)
 @click.option(
     "--where",
     type=Where(),
