@@ -108,10 +108,26 @@ class Lanes:
             COLUMNS,
             tuple(self._counts),
             tuple(self._bad),
-            tuple((self.column(gap.from_ns), self.column(gap.to_ns)) for gap in gaps),
+            self._unobserved(gaps),
             self._presences(sessions),
             tuple(_lane(one, name_of, drawn) for one in chosen),
         )
+
+    def _unobserved(self, gaps: Iterable[Gap]) -> tuple[tuple[int, int], ...]:
+        """Columns from and to, merged where they meet: however many gaps there are."""
+        furthest = [-1] * COLUMNS
+        for gap in gaps:
+            ends = self.column(gap.from_ns), self.column(gap.to_ns)
+            furthest[min(ends)] = max(furthest[min(ends)], *ends)
+        spans: list[tuple[int, int]] = []
+        for begin, end in enumerate(furthest):
+            if end < 0:
+                continue
+            if spans and begin <= spans[-1][1]:
+                spans[-1] = spans[-1][0], max(spans[-1][1], end)
+            else:
+                spans.append((begin, end))
+        return tuple(spans)
 
     def _begin(self, thing: str, event: Event, place: int) -> _Life | None:
         """None where there is no room."""
