@@ -87,6 +87,8 @@ def command(
 
     config = load(config_path(), NAMES)
     if keys:
+        if config.warning:
+            _say(config.warning)
         _print_keys(config)
         return
     _check(context, file, live=live)
@@ -240,6 +242,7 @@ def app_of(
         theme=theme or config.theme,
         recorder=recorder,
         badge=badge,
+        warning=config.warning,
     )
 
 

@@ -187,6 +187,7 @@ class ScopeApp(Acting, inherit_bindings=False):
             follows=self.follows,
             header=header,
             is_marked=self.marker.is_marked,
+            grows=lambda: self.follows,
         )
         self._boards = {
             kind.name: kind.make(self.store, self.context, self.keymap) for kind in BOARDS

@@ -76,6 +76,18 @@ def test_keys_are_listed_as_they_are_configured(
     )
 
 
+def test_keys_that_cannot_be_read_are_warned_of(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "nri-scope" / "keys.toml"
+    path.mkdir(parents=True)
+    assert run(["tui", "--keys"]) == 0
+    out, errors = capfd.readouterr()
+    assert "Everywhere:" in out
+    assert errors == f"{path}: is a directory; keys and theme are the usual ones\n"
+
+
 @needs_tmux
 async def test_a_recording_in_a_real_terminal(tmp_path: Path) -> None:
     async with terminal(tmp_path, f"tui {shlex.quote(str(RECORDING))}", (80, 24)) as window:

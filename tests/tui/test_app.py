@@ -99,7 +99,8 @@ async def test_history_brings_back_what_was_typed() -> None:
 async def test_no_match_looks_different_from_an_empty_recording() -> None:
     async with showing() as screen:
         await screen.press("e")
-        await screen.shows("0 matches", "None of 32 events matches -status:ok", "x shows everything")
+        await screen.shows("0 matches", "None of 32 events matches -status:ok")
+        await screen.shows("x shows everything")
         await screen.press("e")
         await screen.shows("1 of 34")
 
@@ -346,3 +347,15 @@ async def test_a_file_that_is_no_recording_ends_it_with_the_reason(tmp_path: Pat
 async def test_what_is_wrong_with_the_configuration_is_told_in_the_beginning() -> None:
     async with showing(warning="keys.toml: permission denied") as screen:
         await screen.shows("! keys.toml: permission denied")
+
+
+async def test_where_nothing_comes_any_more_following_and_pausing_say_so() -> None:
+    async with showing() as screen:
+        await screen.shows("1 of 34")
+        await screen.press("space")
+        await screen.shows("! this recording is over: nothing comes that could be paused")
+        assert screen.app.events.listing.state is State.SCROLLED
+        await screen.press("F")
+        await screen.shows("! this recording is over: there is nothing to follow")
+        await screen.press("down")
+        await screen.shows("2 of 34")

@@ -78,11 +78,15 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         follows: bool,
         header: EventHeader,
         is_marked: Callable[[Row], bool] = lambda row: False,
+        grows: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``is_marked`` says which rows have a mark; see `remark`."""
+        """``is_marked`` says which rows have a mark; see `remark`. ``grows``: whether there is
+        anything to follow still.
+        """
         super().__init__()
         self.store = store
         self.listing = Listing(store.all, follows=follows)
+        self._grows = grows
         self._header = header
         self._painter = RowPainter(self)
         self._painter.field = "subject"
@@ -354,13 +358,22 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def action_follow(self) -> None:
         """Follow what comes."""
+        if not self._grows():
+            self._say_over("there is nothing to follow")
+            return
         self.listing.follow()
         self._moved()
 
     def action_pause(self) -> None:
         """Stand still, or go on."""
+        if not self._grows() and self.listing.state is not State.PAUSED:
+            self._say_over("nothing comes that could be paused")
+            return
         self.listing.pause()
         self._moved()
+
+    def _say_over(self, words: str) -> None:
+        self.post_message(Said(f"this recording is over: {words}", problem=True))
 
     def action_open(self) -> None:
         """Show the details of the row under the cursor."""
