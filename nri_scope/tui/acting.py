@@ -156,7 +156,7 @@ class Acting(App[None], inherit_bindings=False):
         """Show the keys."""
         scopes = (Scope.DETAIL if self.in_detail else self.scope, Scope.APP, Scope.FILTER)
         lines = help_lines(self.keymap, scopes, self.available())
-        self.push_screen(ReadingScreen("keys", lines))
+        self.push_screen(ReadingScreen("keys", lines, wrap=True))
 
     def action_filter(self) -> None:
         """Type a filter."""
@@ -216,7 +216,7 @@ class Acting(App[None], inherit_bindings=False):
         elif self.in_detail:
             self.current.focus()
         else:
-            self.finder.forget()
+            self.finder.rest()
             self.status.hush()
 
     def action_narrow_container(self) -> None:

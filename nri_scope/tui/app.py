@@ -371,15 +371,16 @@ class ScopeApp(Acting, inherit_bindings=False):
         *,
         part: float | str | None = "",
         searching: str | None = None,
+        searched: float = 0.0,
         busy: str | None = None,
     ) -> None:
-        """Say what goes on: a filter (how far it is; None: none is), a search ("": none is), or
-        something else ("": nothing is).
+        """Say what goes on: a filter (how far it is; None: none is), a search ("": none is) and
+        how far that is, or something else ("": nothing is).
         """
         if not isinstance(part, str):
             self.work = replace(self.work, part=part)
         if searching is not None:
-            self.work = replace(self.work, searching=searching)
+            self.work = replace(self.work, searching=searching, searched=searched)
         if busy is not None:
             self.work = replace(self.work, busy=busy)
         self.teller.show_status()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from nri_scope.errors import NriScopeError
@@ -12,11 +13,14 @@ from nri_scope.tui.widgets.board import Board
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
+    from nri_scope.tui.model.view import View
     from nri_scope.tui.widgets.detail_pane import DetailPane
 
 GROUP = "search"
 _SHOWN = 40
 """Columns of a text that is searched for."""
+_TELL_SECONDS = 0.1
+"""Between two words about how far a search is."""
 _WAITING_MAX = 100
 """Presses of ``n`` and ``N`` that wait while a search is at work; more than that are forgotten."""
 
@@ -36,6 +40,8 @@ class Finder:
         self._app = app
         self.text = ""
         """What is searched for; "" for nothing."""
+        self._last = ""
+        """What was searched for last, for those who go on after `rest`."""
         self._steps: deque[_Step] = deque()
         """Asked for and not made yet."""
         self._turn = 0
@@ -61,9 +67,16 @@ class Finder:
         self._end()
         self._app.workers.cancel_group(self._app, GROUP)
 
+    def rest(self) -> None:
+        """Search for nothing any more, and highlight nothing; `go_on` searches again."""
+        last = self.text or self._last
+        self.forget()
+        self._last = last
+
     def forget(self) -> None:
         """Search for nothing any more."""
         self.stop()
+        self._last = ""
         self.text = ""
         self._app.events.search_text = ""
         for board in self._app.query(Board):
@@ -73,6 +86,7 @@ class Finder:
 
     def go_on(self, *, forwards: bool) -> None:
         """To the next or previous place: at once, or after those that were asked for before."""
+        self.text = self.text or self._last
         if self.text:
             self._add(_Step(forwards=forwards, here=False, in_detail=self._app.in_detail))
         else:
@@ -127,17 +141,38 @@ class Finder:
             app.say(f"not found: {safe(text, _SHOWN)}", problem=True)
         return found
 
+    async def _find(self, view: View, start: int, forwards: bool) -> int | None:
+        """As `Store.find`; of the next row with a comment that has the text, too."""
+        app, text, turn = self._app, self.text, self._turn
+        told = 0.0
+
+        def progress(part: float) -> None:
+            nonlocal told
+            # Another search may have begun meanwhile.
+            if turn == self._turn and self._at_work and monotonic() - told > _TELL_SECONDS:
+                told = monotonic()
+                app.work_on(searching=text, searched=part)
+
+        found = await app.store.find(view, text, start, forwards, progress)
+        commented = [one for one in app.marker.commented(text) if view.shows(one)]
+        places = [view.position_of(number) for number in commented]
+        places = [at for at in places if (at >= start if forwards else at <= start)]
+        places += [found] if found is not None else []
+        if not places:
+            return None
+        return min(places) if forwards else max(places)
+
     async def _in_list(self, forwards: bool, here: bool) -> bool:
         app, events, text = self._app, self._app.events, self.text
         events.search_text = text
         view, cursor = events.view, events.listing.cursor
         start = cursor + (0 if here else 1 if forwards else -1)
         try:
-            found = await app.store.find(view, text, start, forwards)
+            found = await self._find(view, start, forwards)
             again = found is None and view.length > 0
             if again:
                 end = 0 if forwards else view.length - 1
-                found = await app.store.find(view, text, end, forwards)
+                found = await self._find(view, end, forwards)
         except NriScopeError as error:
             app.show_trouble(error)
             return False

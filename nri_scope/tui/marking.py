@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.filter.text import fold
 from nri_scope.recorder.model import Container, Event
 from nri_scope.tui.model.marks import MAX_MARKS, Marks
 from nri_scope.tui.model.rows import Row
@@ -55,6 +56,11 @@ class Marker:
         """What was written about a row's event."""
         mark = self.marks.of(row.event) if row is not None else None
         return mark.comment if mark is not None else ""
+
+    def commented(self, text: str) -> list[int]:
+        """Numbers of the events with ``text`` in their comment, in upper or lower case."""
+        needle = fold(text)
+        return [mark.event for mark in self.marks.all() if needle in fold(mark.comment)]
 
     def where(self, where: Filter | None) -> Filter | None:
         """The filter, and where only marked events are shown that too."""

@@ -20,6 +20,8 @@ class Work:
     """How much of the recording a filter has looked through, 0 to 1; None: no filter is at work."""
     searching: str = ""
     """The text that is being searched for."""
+    searched: float = 0.0
+    """How much was searched, 0 to 1."""
     busy: str = ""
     """What else is done with the recording, and how far it is."""
     recorder: str = ""
@@ -91,7 +93,8 @@ def status_words(view: View, position: int | None, listing: str, narrowed: str, 
     if work.busy:
         parts.insert(0, work.busy)
     if work.searching:
-        parts.append(f"searching for {safe(work.searching, 40)} …")
+        far = f" {work.searched:.0%}" if work.searched else ""
+        parts.append(f"searching for {safe(work.searching, 40)} …{far}")
     return " · ".join(parts)
 
 

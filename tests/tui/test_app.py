@@ -24,7 +24,7 @@ async def test_the_first_screen_says_what_is_shown_and_lists_it() -> None:
         await screen.shows("CreateContainer", "1 of 34")
         title = screen.text().splitlines()[0]
         assert "containerd 2.1.9" in title and "recording" in title and "32 events" in title
-        assert "shop/web/app" in screen.line("5 22:")
+        assert "shop/web/app" in screen.line("22:17:21.228 CreateContainer")
 
 
 async def test_a_wide_screen_shows_more_columns() -> None:
@@ -153,6 +153,31 @@ async def test_search_finds_goes_on_and_begins_again() -> None:
         await screen.type("nowhere")
         await screen.press("enter")
         await screen.shows("not found: nowhere")
+
+
+async def test_what_was_searched_for_last_is_searched_for_again_after_escape() -> None:
+    async with showing() as screen:
+        await screen.shows("1 of 34")
+        await screen.press("/")
+        await screen.type("sidecar")
+        await screen.press("enter")
+        await screen.until(lambda: screen.selected not in (None, 1))
+        found = screen.selected
+        await screen.press("escape")
+        assert screen.app.events.search_text == ""
+        await screen.press("g", "n")
+        await screen.until(lambda: screen.selected == found)
+        assert screen.app.events.search_text == "sidecar"
+        await screen.press("x", "n")
+        await screen.shows("nothing to search for yet")
+
+
+async def test_a_long_search_says_how_far_it_is() -> None:
+    async with showing() as screen:
+        screen.app.work_on(searching="web", searched=0.42)
+        await screen.shows("searching for web … 42%")
+        screen.app.work_on(searching="")
+        await screen.hides("searching for")
 
 
 async def test_presses_that_come_faster_than_a_search_ends_count(

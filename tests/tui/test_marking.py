@@ -91,6 +91,27 @@ async def test_a_comment_is_in_the_summary_and_can_be_changed(path: Path) -> Non
         await screen.until(lambda: [mark["comment"] for mark in _marks(path)] == ["why here x"])
 
 
+async def test_a_search_finds_comments(path: Path) -> None:
+    async with showing(path) as screen:
+        for event in (7, 11):
+            await _go_to(screen, event)
+            await screen.press("M")
+            await screen.type(f"Xyzzy {event}")
+            await screen.press("enter")
+            await screen.shows(f"event {event} is marked")
+        await screen.press("g", "/")
+        await screen.type("xyzzy")
+        await screen.press("enter")
+        await screen.until(lambda: screen.selected == 7)
+        await screen.press("n")
+        await screen.until(lambda: screen.selected == 11)
+        await screen.press("N")
+        await screen.until(lambda: screen.selected == 7)
+        await screen.press("N")
+        await screen.shows("searched on from the end")
+        assert screen.selected == 11
+
+
 async def test_only_marked_events_and_back(path: Path) -> None:
     async with showing(path) as screen:
         for event in (5, 9):
