@@ -82,12 +82,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("page_left", ("<", "shift+left"), "half a screen earlier", (Scope.TIMELINE,)),
     Action("page_right", (">", "shift+right"), "half a screen later", (Scope.TIMELINE,)),
     # -- taking away
-    Action("copy", ("y",), "copy what is marked, else the event under the cursor", _APP),
-    Action("copy_command", ("Y",), "copy the command line that shows the same", _APP),
-    Action("save_text", ("w",), "save the same to a file", _APP),
-    Action("save_recording", ("S",), "save marked, else all shown events as a recording", _APP),
-    Action("export_bundle", ("E",), "export the same as a bundle, redacted, to be shared", _APP),
-    Action("replay_shown", ("r",), "replay the same events to a plugin", _APP),
+    Action("copy", ("y",), "copy marked events, else the selected one, as YAML", _APP),
+    Action("copy_command", ("Y",), "copy the command line that prints the shown events", _APP),
+    Action("save_text", ("w",), "save marked events, else the selected one, as YAML", _APP),
+    Action("save_recording", ("S",), "save marked, else shown events as a recording", _APP),
+    Action("export_bundle", ("E",), "export marked, else shown events as a redacted bundle", _APP),
+    Action("replay_shown", ("r",), "replay marked, else shown events to a plugin", _APP),
     Action("theme", ("T",), "next theme", _APP),
     # -- the lines that text is typed into
     Action("accept", ("enter",), "use what was typed", _FILTER, False),
