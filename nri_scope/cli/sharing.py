@@ -55,12 +55,17 @@ def progress(recording: Recording, doing: str) -> Iterator[Callable[[float], Non
 
 @contextmanager
 def terminated_kindly() -> Iterator[None]:
-    """SIGTERM does what ^C does: drafts and temporary files are removed."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    """SIGTERM, and a terminal that goes, do what ^C does: drafts are removed."""
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    # `nohup` has us ignore one of them.
+    before = {one: old for one in signals if (old := signal.getsignal(one)) is not signal.SIG_IGN}
+    for one in before:
+        signal.signal(one, _interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, old in before.items():
+            signal.signal(one, old)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
