@@ -59,7 +59,10 @@ class Place:
 
 
 def places(tally: Tally) -> tuple[Place, ...]:
-    """The chain, in call order. Takes as long as sorting all times."""
+    """The chain, in call order. Takes as long as sorting all times.
+
+    Of a narrowed tally only the places that have something of what is counted.
+    """
     by_plugin: dict[str, list[Session]] = {}
     for session in tally.sessions:
         if session.role != Role.CRI:
@@ -78,7 +81,8 @@ def places(tally: Tally) -> tuple[Place, ...]:
         if plugin not in by_plugin:
             place = Place(What.NAMED, plugin, None, None, 0, 0, None, count)
             found.append(((plugin, 0, ""), place))
-    return tuple(place for _, place in sorted(found, key=lambda entry: entry[0]))
+    there = (place for _, place in sorted(found, key=lambda entry: entry[0]))
+    return tuple(place for place in there if not tally.is_narrowed or place.calls or place.changes)
 
 
 def _told(tally: Tally) -> Counter[str]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from nri_scope.nri.events import events_in
 from nri_scope.recorder.display import clock, day, duration, runtime
-from nri_scope.recorder.model import Gap, Session
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Container, Gap, Pod, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import number_of
 from nri_scope.recorder.sound import sound
@@ -46,9 +47,16 @@ Entry = Runtime | Connection | Gap
 
 
 def entries(
-    sessions: Sequence[Session], gaps: Iterable[Gap], counts: Mapping[int, Counts]
+    sessions: Sequence[Session],
+    gaps: Iterable[Gap],
+    counts: Mapping[int, Counts],
+    *,
+    counted_only: bool = False,
 ) -> tuple[Entry, ...]:
-    """Everything by its beginning; runtimes before the first session that is with them."""
+    """Everything by its beginning; runtimes before the first session that is with them.
+
+    ``counted_only``: without sessions that nothing was counted of.
+    """
     found: list[Entry] = []
     latest: dict[tuple[str, str], Session] = {}
     current: Runtime | None = None
@@ -56,16 +64,18 @@ def entries(
     for session in sorted(sessions, key=lambda session: (session.started_ns, session.id)):
         while waiting and waiting[-1].from_ns < session.started_ns:
             found.append(waiting.pop())
-        here = Runtime(runtime(session), day(session.started_ns))
-        if here != current:
-            found.append(here)
-            current = here
         who = (session.role, session.plugin)
         before = latest.get(who)
         if before is not None and (before.ended_ns or before.started_ns) > session.started_ns:
             before = None
-        found.append(Connection(session, counts.get(session.id, Counts()), before))
         latest[who] = session
+        if counted_only and session.id not in counts:
+            continue
+        here = Runtime(runtime(session), day(session.started_ns))
+        if here != current:
+            found.append(here)
+            current = here
+        found.append(Connection(session, counts.get(session.id, Counts()), before))
     found += reversed(waiting)
     return tuple(found)
 
@@ -154,10 +164,22 @@ def connection_words(entry: Connection) -> str:
     return "; ".join([f"session {session.id}: subscribed to {asked}", *limits])
 
 
-def event_after(recording: Recording, at_ns: int) -> int | None:
-    """The first event that is not earlier; None where none is. Raises RecordingError."""
+def event_after(
+    recording: Recording,
+    at_ns: int,
+    where: Filter | None = None,
+    about: Pod | Container | None = None,
+) -> int | None:
+    """The first event that is not earlier, passes the filter and is about the pod or container;
+    None where none is. Raises RecordingError.
+    """
+    text, values = where.to_sql() if where is not None else ("1", ())
+    of_it = "" if about is None else f" AND {'pod' if isinstance(about, Pod) else 'container'} = ?"
+    keys = () if about is None else (about.key,)
     with sound(recording):
         row = recording.connection.execute(
-            "SELECT id FROM event WHERE at_ns >= ? ORDER BY id LIMIT 1", (at_ns,)
+            f"SELECT id FROM events WHERE id IN (SELECT id FROM event WHERE at_ns >= ?{of_it}) "
+            f"AND ({text}) ORDER BY id LIMIT 1",
+            (at_ns, *keys, *values),
         ).fetchone()
         return number_of(row) if row is not None else None

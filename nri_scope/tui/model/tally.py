@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from nri_scope.recorder.model import Role, Session
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Container, Event, Pod, Role, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import RowError, ascending
 from nri_scope.recorder.sound import sound
@@ -20,7 +21,7 @@ from nri_scope.tui.model.subjects import texts
 if TYPE_CHECKING:
     # It takes time to load, and not before a chain is looked at.
     from nri_scope.differ.latency import Latency, TimeIn
-    from nri_scope.differ.rounds import Rounds
+    from nri_scope.differ.rounds import Round, Rounds
     from nri_scope.tui.model.store import Store
 
 STEP = 20_000
@@ -60,13 +61,20 @@ class Counts:
 
 
 class Tally:
-    """Counts as far as it has read. Steps are made in a thread; 8 bytes for each event."""
+    """Counts as far as it has read. Steps are made in a thread; 8 bytes for each event.
 
-    def __init__(self) -> None:
+    ``where``, ``about``: only the events that pass a filter, or are about a pod or container, are
+    counted. A filter may leave parts of rounds: with one, no time is told but that of connections.
+    """
+
+    def __init__(self, where: Filter | None = None, about: Pod | Container | None = None) -> None:
+        self.where = where
+        self.about = about
         self.sessions: tuple[Session, ...] = ()
         self.counts: dict[int, Counts] = {}
         """By the numbers of sessions; without those that have no event."""
         self.newest = 0
+        """The newest event that was looked at."""
         self.outdated = False
         """The oldest events were removed since: it has to be counted anew."""
         self.in_rounds = 0
@@ -89,7 +97,12 @@ class Tally:
         """Nothing more comes: the newest round counts, too."""
         last = self._rounds.flush() if self._rounds is not None else None
         if last is not None and self._latency is not None:
-            self._latency.feed(last)
+            self._take(last, self._latency)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether some events are not counted."""
+        return self.where is not None or self.about is not None
 
     def times(self) -> tuple[TimeIn, ...]:
         """The time in plugins, and between two connections; as `differ.latency.latency`.
@@ -116,10 +129,12 @@ class Tally:
 
     def _count(self, recording: Recording) -> bool:
         with sound(recording):
+            looked, last = self._stretch(recording)
+            condition, values = self._condition(last)
             rows = recording.connection.execute(
                 "SELECT id, session, took_ns, timeout_ns, status_code, owners FROM event "
-                f"WHERE id > ? ORDER BY id LIMIT {STEP}",
-                (self.newest,),
+                f"WHERE id > ? AND id <= ?{condition} ORDER BY id",
+                (self.newest, last, *values),
             ).fetchall()
             for number, session, took_ns, deadline_ns, code, owners in ascending(
                 rows, (self.newest,)
@@ -133,9 +148,34 @@ class Tally:
                 if owners is not None:
                     counts.changes.update(texts(owners))
                 self.newest = number
-        return len(rows) == STEP
+            self.newest = last
+        return looked == STEP
+
+    def _stretch(self, recording: Recording) -> tuple[int, int]:
+        """How many events the next step looks at, and the number of the last one."""
+        looked, last = recording.connection.execute(
+            "SELECT count(*), coalesce(max(id), ?) FROM "
+            f"(SELECT id FROM event WHERE id > ? ORDER BY id LIMIT {STEP})",
+            (self.newest, self.newest),
+        ).fetchone()
+        if type(looked) is not int or type(last) is not int or last < self.newest:
+            raise RowError("its rows are out of order")
+        return looked, last
+
+    def _condition(self, last: int) -> tuple[str, list[str | int]]:
+        condition, values = "", list[str | int]()
+        if self.about is not None:
+            condition += f" AND {'pod' if isinstance(self.about, Pod) else 'container'} = ?"
+            values.append(self.about.key)
+        if self.where is not None:
+            text, more = self.where.to_sql()
+            condition += f" AND id IN (SELECT id FROM events WHERE ({text}) AND id > ? AND id <= ?)"
+            values += [*more, self.newest, last]
+        return condition, values
 
     def _has_chain(self) -> bool:
+        if self.where is not None:
+            return False
         # One passive connection at a time sees no plugin's time, and most recordings have no more.
         chain = [session for session in self.sessions if session.role != Role.CRI]
         return any(session.role not in _PASSIVE for session in chain) or interleaved(chain)
@@ -150,20 +190,41 @@ class Tally:
         for count, event in enumerate(recording.events(after_id=self.in_rounds), 1):
             over = self._rounds.feed(event)
             if over is not None:
-                self._latency.feed(over)
+                self._take(over, self._latency)
             self.in_rounds = event.id
             if count == _WHOLE:
                 return True
         return False
 
+    def _take(self, one: Round, latency: Latency) -> None:
+        if self.about is None or _is_about(one.first, self.about):
+            latency.feed(one)
 
-_TALLIES: WeakKeyDictionary[Store, Tally] = WeakKeyDictionary()
-"""One for each recording: the chain and the sessions have it together."""
+
+def _is_about(event: Event, what: Pod | Container) -> bool:
+    if isinstance(what, Container):
+        if what.id:
+            return event.container_id == what.id
+        return event.container == what.name and (what.pod is None or _is_about(event, what.pod))
+    if what.id:
+        return event.pod_id == what.id
+    return (event.namespace, event.pod) == (what.namespace, what.name)
 
 
-def tally_of(store: Store) -> Tally:
+_TALLIES: WeakKeyDictionary[Store, list[Tally]] = WeakKeyDictionary()
+"""Of each recording that of all events, and one of what it was narrowed to last: the chain and the
+sessions have them together."""
+
+
+def tally_of(
+    store: Store, where: Filter | None = None, about: Pod | Container | None = None
+) -> Tally:
     """What was counted of a recording; anew where the oldest events were removed since."""
-    tally = _TALLIES.get(store)
-    if tally is None or tally.outdated:
-        tally = _TALLIES[store] = Tally()
-    return tally
+    known = _TALLIES.get(store, [])
+    for tally in known:
+        if (tally.where, tally.about) == (where, about) and not tally.outdated:
+            return tally
+    made = Tally(where, about)
+    others = [one for one in known if one.is_narrowed != made.is_narrowed and not one.outdated]
+    _TALLIES[store] = [*others, made]
+    return made

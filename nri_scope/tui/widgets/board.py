@@ -15,6 +15,7 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
+from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.grid import cut
@@ -215,6 +216,14 @@ class Board(Widget, can_focus=False):
         self._wanted = True
         if self._working is None or self._working.is_finished:
             self._working = self.run_worker(self._work, group=f"board-{id(self)}")
+
+    def counted_words(self) -> str:
+        """Of which events counts are; "" for all."""
+        context = self.context
+        marked = "marked" if context.shown() is not context.where() else ""
+        parts = [context.words(), marked, safe(context.where_text, 60)]
+        told = " · ".join(part for part in parts if part)
+        return f"counts only: {told}" if told else ""
 
     def begin(self, what: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
         """Work in the background, in the place of older work for the same."""

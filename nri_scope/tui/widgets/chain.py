@@ -43,6 +43,7 @@ class Chain(Board):
         """Nothing is known yet."""
         self.places: tuple[Place, ...] = ()
         self.grid = Grid.of(FIELDS, 80)
+        self._tally: Tally | None = None
         self._counted = -1
         self._again_at = 0.0
 
@@ -57,7 +58,10 @@ class Chain(Board):
 
     async def work(self) -> None:
         """Count what is new; the times are sorted anew, though not all the time."""
-        tally = tally_of(self.store)
+        tally = self._wanted_tally()
+        if tally is not self._tally:
+            self._tally, self._counted, self._again_at = tally, -1, 0.0
+            self.refresh_words()
         if await self._count(tally):
             return
         known = tally.newest + len(tally.sessions)
@@ -75,9 +79,15 @@ class Chain(Board):
         self.body.changed()
         self.refresh_words()
 
+    def _wanted_tally(self) -> Tally:
+        return tally_of(self.store, self.context.shown(), self.context.about)
+
     async def _count(self, tally: Tally) -> bool:
         """Read on; True where it has to be done anew."""
         while await self.store.run(tally.step):
+            if self._wanted_tally() is not tally:
+                await self.update()
+                return True
             self.say_reading(self.part_of(min(tally.newest, tally.in_rounds or tally.newest)))
         if tally.outdated:
             await self.update()
@@ -86,6 +96,9 @@ class Chain(Board):
         return tally.outdated
 
     def _say_empty(self) -> None:
+        if self._tally is not None and self._tally.is_narrowed:
+            self.body.empty = "none of the events that are shown came to a plugin"
+            return
         growing = self.store.facts.growing
         self.body.empty = (
             "no plugin connection yet: the first one comes when the runtime configures it"
@@ -111,11 +124,8 @@ class Chain(Board):
     def words(self) -> Sequence[Line]:
         """What the place is; and what is not shown here."""
         place = self.place
-        if place is None:
-            return ()
-        narrowed = self.context.is_narrowed
-        note = "counts the whole recording, whatever it is narrowed to" if narrowed else ""
-        return line(place_words(place)), line(note)
+        note = line(self.counted_words())
+        return (line(place_words(place)), note) if place is not None else (note,)
 
     def on_lines_opened(self, message: Lines.Opened) -> None:
         """Enter: the events of a connection, or what a plugin changed."""

@@ -28,7 +28,7 @@ from nri_scope.tui.model.sessions import (
     event_after,
     gap_words,
 )
-from nri_scope.tui.model.tally import tally_of
+from nri_scope.tui.model.tally import Tally, tally_of
 from nri_scope.tui.widgets.board import Board, BoardLines
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
@@ -67,23 +67,29 @@ class Sessions(Board):
 
     async def work(self) -> None:
         """Read sessions and gaps, then count the events of each."""
-        tally = tally_of(self.store)
+        tally = self._wanted_tally()
         more = True
         while more:
             more = await self.store.run(tally.count_step)
-            if tally.outdated:
+            if tally.outdated or self._wanted_tally() is not tally:
                 await self.update()
                 return
             gaps = await self.store.run(lambda recording: recording.gaps())
-            self._show(entries(tally.sessions, gaps, tally.counts))
+            narrowed = tally.is_narrowed
+            self._show(entries(tally.sessions, gaps, tally.counts, counted_only=narrowed))
             self.say_reading(self.part_of(tally.newest) if more else "")
+
+    def _wanted_tally(self) -> Tally:
+        return tally_of(self.store, self.context.shown(), self.context.about)
 
     def _show(self, found: tuple[Entry, ...]) -> None:
         at = self.entry
         self.entries = found
         growing = self.store.facts.growing
         self.body.empty = (
-            "no session yet: one begins when a runtime accepts the plugin connection"
+            "no session has an event that is shown"
+            if self.context.is_narrowed
+            else "no session yet: one begins when a runtime accepts the plugin connection"
             if growing
             else "there is no session in this recording"
         )
@@ -112,8 +118,8 @@ class Sessions(Board):
 
     def words(self) -> Sequence[Line]:
         """What a line has no room for."""
-        narrowed = self.context.is_narrowed
-        note = line("shows the whole recording, whatever it is narrowed to") if narrowed else ()
+        counted = self.counted_words()
+        note = line(counted) if counted else ()
         match self.entry:
             case Connection() as entry:
                 end = end_words(entry, growing=self.store.facts.growing)
@@ -136,8 +142,10 @@ class Sessions(Board):
                 self.post_message(Said("this session has no event"))
 
     async def _open_after(self, at_ns: int) -> None:
+        where, about = self.context.shown(), self.context.about
+
         def find(recording: Recording) -> int | None:
-            return event_after(recording, at_ns)
+            return event_after(recording, at_ns, where, about)
 
         try:
             number = await self.store.run(find)
@@ -145,7 +153,7 @@ class Sessions(Board):
             self.post_message(Failed(error))
             return
         if number is None:
-            self.post_message(Said("no event came after this gap"))
+            self.post_message(Said("no event that is shown came after this gap"))
         else:
             self.post_message(OpenEvent(number))
 

@@ -59,12 +59,42 @@ async def test_enter_shows_the_events_of_a_connection_or_the_changes_of_a_plugin
         assert shown.last(SetFilter).text == "owner:20-device-injector"
 
 
-async def test_counts_the_whole_recording_and_says_so(path: Path) -> None:
+async def test_counts_what_is_shown_and_says_so(path: Path) -> None:
     context = Context()
-    context.filter_by("pod:nothing")
     async with showing(path, Chain, context=context) as shown:
         assert cells(shown.screen, "00-probe-a")[0] == "36"
-        assert "whatever it is narrowed to" in shown.screen[-1]
+        context.filter_by("event:CreateContainer plugin:00-probe-a")
+        await shown.update()
+        with Recording.open(path) as reading:
+            calls = len(list(reading.events(where=context.where())))
+        assert 0 < calls < 36
+        assert cells(shown.screen, "00-probe-a")[0] == str(calls)
+        # Others have none of these, and what is between needs whole rounds.
+        names = [line.split()[0] for line in shown.screen[1:-2] if line.strip()]
+        assert "↕" not in names and "50-probe-b" not in names
+        counted = "counts only: event:CreateContainer plugin:00-probe-a"
+        assert shown.screen[-1] == counted
+        context.filter_by("pod:nothing")
+        await shown.update()
+        assert shown.screen[1].startswith("none of the events that are shown came to a plugin")
+        context.everything()
+        await shown.update()
+        assert cells(shown.screen, "00-probe-a")[0] == "36" and not shown.screen[-1]
+
+
+async def test_of_a_container_it_has_the_times_in_the_chain(path: Path) -> None:
+    context = Context()
+    with Recording.open(path) as reading:
+        events = list(reading.events())
+        created = next(event for event in events if event.event == "CreateContainer")
+        own = [event for event in events if event.container_id == created.container_id]
+        one = next(each for each in reading.containers() if each.id == created.container_id)
+    context.narrow(one)
+    async with showing(path, Chain, context=context) as shown:
+        of_probe = [event for event in own if event.plugin == "00-probe-a"]
+        assert cells(shown.screen, "00-probe-a")[0] == str(len(of_probe))
+        assert any(line.strip().startswith("↕") for line in shown.screen)
+        assert shown.screen[-1] == f"counts only: {context.words()}"
 
 
 def test_times_are_those_that_the_differ_tells(path: Path) -> None:

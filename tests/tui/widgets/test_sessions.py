@@ -11,6 +11,7 @@ import pytest
 
 from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
+from nri_scope.tui.model.context import Context
 from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
 from nri_scope.tui.widgets.sessions import Sessions
 from tests.replay.recordings import RECORDING, START_NS
@@ -79,6 +80,24 @@ async def test_enter_goes_to_the_first_event_of_a_session_or_behind_a_gap(path: 
         assert shown.last(OpenEvent).event_id == 3
         await shown.press("end", "enter")
         assert shown.last(Said).text == "this session has no event"
+
+
+async def test_counts_what_is_shown_and_goes_there(path: Path) -> None:
+    context = Context()
+    context.filter_by("-status:ok")
+    async with showing(path, Sessions, context=context) as shown:
+        lines = [line.split() for line in shown.screen[1:-2] if line.strip()]
+        # Only the first session has one of these.
+        assert [line[0] for line in lines] == ["containerd", "1", "░"]
+        await shown.press("down")
+        assert shown.screen[-1] == "counts only: -status:ok"
+        assert shown.board.selected_event_id == 2
+        await shown.press("down", "enter")
+        assert shown.last(Said).text == "no event that is shown came after this gap"
+        context.filter_by("event:StopContainer")
+        await shown.update()
+        await shown.press("home")
+        assert not any("containerd" in line for line in shown.screen)
 
 
 async def test_finds_words(path: Path) -> None:
