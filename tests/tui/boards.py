@@ -24,6 +24,7 @@ from nri_scope.tui.model.store import Store
 from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.messages import Failed, Narrow, OpenEvent, RowChosen, Said, SetFilter
 from tests.replay.recordings import START_NS, container, life, run_pod
+from tests.tui.widgets.drawn import strips_of
 
 T = TypeVar("T", bound=Message)
 Make = Callable[[Store, Context, Keymap], Board]
@@ -95,8 +96,7 @@ class Shown:
     @property
     def screen(self) -> list[str]:
         """What a terminal shows, line by line."""
-        strips = self.app.screen._compositor.render_strips()
-        return [strip.text.rstrip() for strip in strips]
+        return [strip.text.rstrip() for strip in strips_of(self.app)]
 
 
 @asynccontextmanager

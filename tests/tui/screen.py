@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 
 from nri_scope.tui import looking
 from nri_scope.tui.app import ScopeApp
+from tests.tui.widgets.drawn import strips_of
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 RECORDING = RECORDINGS / "containerd-2.1.nriscope.db"
@@ -35,8 +36,7 @@ class Shown:
 
     def text(self) -> str:
         """What is on the screen."""
-        strips = self.app.screen._compositor.render_strips()
-        return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+        return "\n".join(strip.text for strip in strips_of(self.app))
 
     def line(self, words: str) -> str:
         """The first line with ``words`` in it; "" where there is none."""

@@ -18,6 +18,7 @@ from time import monotonic
 from rich.style import Style
 
 from tests.tui.screen import Shown
+from tests.tui.widgets.drawn import strips_of
 
 FOLDER = Path(__file__).parent / "snapshots"
 WRITES = os.environ.get("NRI_SCOPE_SNAPSHOTS") == "write"
@@ -85,7 +86,7 @@ def picture_of(shown: Shown) -> str:
     names = _names(shown.app.theme_variables)
     lines: list[str] = []
     notes: list[str] = []
-    for number, strip in enumerate(shown.app.screen._compositor.render_strips(), 1):
+    for number, strip in enumerate(strips_of(shown.app), 1):
         lines.append(strip.text.translate(_NO_BAR).rstrip())
         marked: dict[str, list[str]] = {}
         for note, run in groupby(strip, lambda segment: _note(segment.style, names)):

@@ -12,6 +12,7 @@ from textual.color import Color
 from nri_scope.tui.widgets.lines import Lines
 from tests.replay.recordings import of_capture
 from tests.tui.screen import Shown, showing
+from tests.tui.widgets.drawn import strips_of
 
 LEAST = 3.0
 """Contrast that WCAG asks for of large text and of what is no text; most text here has far more."""
@@ -56,8 +57,7 @@ def _assert_readable(screen: Shown, what: str) -> None:
     # What is behind another screen is meant to be faint.
     top = screen.app.screen
     region = top.query_one(Lines).region if top.is_modal else top.region
-    strips = screen.app.screen._compositor.render_strips()
-    for strip in strips[region.y : region.bottom]:
+    for strip in strips_of(screen.app)[region.y : region.bottom]:
         for text, style, _ in strip.crop(region.x, region.right):
             if text.strip(_LINES) and style and style.color and style.bgcolor:
                 ratio = _contrast(style.color, style.bgcolor)
