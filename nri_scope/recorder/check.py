@@ -11,10 +11,16 @@ import sqlite3
 from pathlib import Path
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.schema import APPLICATION_ID, TABLES, VERSION, VIEWS
+from nri_scope.recorder.schema import APPLICATION_ID, OLDER_VIEWS, TABLES, VERSION, VIEWS
 
 _MAX_THINGS = 1_000
 _NOT_OURS = "not an nri-scope recording"
+
+_OUR_VIEWS = frozenset(
+    " ".join(f"CREATE VIEW {name} AS {sql}".split())
+    for name, sqls in OLDER_VIEWS.items()
+    for sql in (VIEWS[name], *sqls)
+)
 
 RECOVER = "`sqlite3 FILE .dump` prints what can still be read of it"
 """The way out of a damaged file. Not ``.recover``, which not every sqlite3 was built with."""
@@ -54,7 +60,11 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
         raise RecordingError(path, f"{_NOT_OURS}: too many tables", GIVE_A_RECORDING)
     tables = set()
     for kind, name, sql in things:
-        allowed = kind in ("table", "index") or (kind == "view" and name in VIEWS)
+        if kind == "view":
+            allowed = _words(sql) in _OUR_VIEWS
+        else:
+            # Nothing else may stand where people expect the view.
+            allowed = kind in ("table", "index") and name not in VIEWS
         if not allowed or not isinstance(name, str) or not isinstance(sql, str):
             raise RecordingError(path, f"holds a {kind}, which no recording has", "do not trust it")
         if kind == "table":
@@ -93,6 +103,10 @@ def has_effects(connection: sqlite3.Connection) -> bool:
 def has_left_out(connection: sqlite3.Connection) -> bool:
     """Whether the recording has the table ``left_out``. Raises sqlite3.Error."""
     return _has(connection, "left_out")
+
+
+def _words(sql: object) -> str:
+    return " ".join(sql.split()) if isinstance(sql, str) else ""
 
 
 def _has(connection: sqlite3.Connection, table: str) -> bool:

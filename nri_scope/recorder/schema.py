@@ -254,7 +254,16 @@ SELECT e.id AS id,
 """.strip()
 
 VIEWS = {"log": LOG_VIEW}
-"""Views in the file: for people with nothing but the sqlite3 shell. Our reader uses its own."""
+"""Views in the file: for people with nothing but the sqlite3 shell. Our reader uses its own.
+
+A reader refuses a file with any other view, so a change of one needs a new version.
+"""
+
+_BEFORE_CRI = LOG_VIEW.replace(_PLUGIN, "s.plugin_index || '-' || s.plugin_name")
+_ROUNDED, _CUT_OFF = "(e.timeout_ns + 500000) / 1000000", "e.timeout_ns / 1000000"
+
+OLDER_VIEWS = {"log": (_BEFORE_CRI, _BEFORE_CRI.replace(_ROUNDED, _CUT_OFF))}
+"""What `VIEWS` were in files of this version that were written before its release."""
 
 
 def table_sql(table: Table) -> str:

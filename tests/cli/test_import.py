@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,21 @@ def test_writes_over_a_file_only_if_told_to(
     assert run(["import", str(bundle), "-o", "y.db", "--force"]) == 0
     with Recording.open("y.db") as recording:
         assert recording.event(1) is not None
+
+
+def test_hands_no_view_on_that_is_not_ours(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle.unlink()
+    Path("r.db").write_bytes(SAMPLE.read_bytes())
+    with closing(sqlite3.connect("r.db")) as connection:
+        connection.execute("DROP VIEW log")
+        connection.execute("CREATE VIEW log AS SELECT 'all is well' AS event")
+        connection.commit()
+    a_bundle(bundle, Path("r.db").read_bytes())
+    assert run(["import", str(bundle)]) != 0
+    assert "holds a view, which no recording has" in capsys.readouterr().err
+    assert here() == ["r.db", "x.nriscope.zip"]
 
 
 def test_never_comes_beside_the_log_of_a_recording(

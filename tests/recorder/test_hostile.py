@@ -23,7 +23,7 @@ from nri_scope.recorder.content import Packer, digest
 from nri_scope.recorder.lookup import effects_on
 from nri_scope.recorder.model import Container, Event, Gap, Note, Pod, Session
 from nri_scope.recorder.reader import MAX_REQUEST, Recording
-from nri_scope.recorder.schema import TABLES
+from nri_scope.recorder.schema import EVENTS_VIEW, LOG_VIEW, OLDER_VIEWS, TABLES
 from tests.recorder.traffic import MEMORY, a_synchronize, an_item, lifecycles, one_stream, record
 
 
@@ -222,8 +222,28 @@ class TestTraps:
         with pytest.raises(RecordingError):
             Recording.open(path)
 
-    def test_a_view_under_our_views_name_is_not_used(self, path: Path) -> None:
-        self._prepare(path, "DROP VIEW log", "CREATE VIEW log AS SELECT 'trap' AS event")
+    @pytest.mark.parametrize(
+        "statements",
+        [
+            ["CREATE VIEW log AS SELECT 'trap' AS event"],
+            ["CREATE VIEW Log AS SELECT 'trap' AS event"],
+            ["CREATE TABLE log (event)"],
+            ["CREATE TABLE other (event)", "CREATE INDEX log ON other(event)"],
+            [f"CREATE VIEW log AS {LOG_VIEW} WHERE e.id > 3"],
+            [f"CREATE VIEW log AS {LOG_VIEW.replace('p.namespace AS', 'p.name AS')}"],
+            [f"CREATE VIEW events AS {EVENTS_VIEW}"],
+        ],
+    )
+    def test_under_our_views_name_are_refused(self, path: Path, statements: list[str]) -> None:
+        self._prepare(path, "DROP VIEW log", *statements)
+        with pytest.raises(RecordingError, match="which no recording has; do not trust it"):
+            Recording.open(path)
+
+    @pytest.mark.parametrize(
+        "sql", [LOG_VIEW, *OLDER_VIEWS["log"], LOG_VIEW.replace("\n", "\r\n    ")]
+    )
+    def test_are_not_our_views_of_any_time(self, path: Path, sql: str) -> None:
+        self._prepare(path, "DROP VIEW log", f"CREATE VIEW log AS\n{sql}")
         with Recording.open(path) as recording:
             rows = recording.connection.execute("SELECT event FROM log LIMIT 1").fetchall()
         assert rows == [("Configure",)]
