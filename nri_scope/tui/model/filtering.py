@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,15 @@ _VALUES_MAX = 500
 """Values of one field that are offered; nobody reads on."""
 _LONGEST = 253
 """Characters of a name that is offered: Kubernetes has no longer ones."""
+
+_LOOKED_AT = 50_000
+"""Events, the newest ones, in which it is looked for what was changed."""
+_LISTS_MAX = 2_000
+"""Different lists of changes that are looked at."""
+_LONGEST_LIST = 20_000
+"""Characters of such a list."""
+_LONGEST_PATH = 200
+"""Characters of a path that is offered."""
 
 Values = Mapping[str, Sequence[str]]
 """By field, the values that a recording has."""
@@ -109,7 +119,8 @@ def known_values(recording: Recording) -> Values:
         "ns": _names(recording, "namespace", "pod"),
         "container": _names(recording, "name", "container"),
         "plugin": plugins,
-        "owner": plugins,
+        "owner": _listed(recording, "owners"),
+        "changed": _listed(recording, "changed"),
         "index": _sorted(session.plugin_index for session in sessions),
         "runtime": _sorted(session.runtime_name for session in sessions),
         "session": [str(session.id) for session in sessions[-_VALUES_MAX:]],
@@ -124,6 +135,27 @@ def _names(recording: Recording, column: str, table: str) -> list[str]:
             (_LONGEST, _VALUES_MAX),
         )
         return _sorted(value for (value,) in rows if isinstance(value, str))
+
+
+def _listed(recording: Recording, column: str) -> list[str]:
+    """What is in the lists of a column, in the newest events."""
+    with sound(recording):
+        rows = recording.connection.execute(
+            f"SELECT DISTINCT {column} FROM event WHERE {column} IS NOT NULL "
+            f"AND id > (SELECT max(id) FROM event) - ? AND length({column}) <= ? LIMIT ?",
+            (_LOOKED_AT, _LONGEST_LIST, _LISTS_MAX),
+        )
+        texts = [text for (text,) in rows if isinstance(text, str)]
+    found: set[str] = set()
+    for text in texts:
+        try:
+            each: object = json.loads(text)
+        except (ValueError, RecursionError):
+            # Nobody is told here: what shows the event tells it.
+            continue
+        if isinstance(each, list):
+            found |= {one for one in each if isinstance(one, str) and len(one) <= _LONGEST_PATH}
+    return _sorted(found)[:_VALUES_MAX]
 
 
 def _sorted(names: Iterable[str]) -> list[str]:

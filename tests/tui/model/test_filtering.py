@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -96,6 +99,27 @@ def test_the_values_of_a_recording_are_known() -> None:
         values = known_values(recording)
     assert "shop" in values["ns"] and "app" in values["container"]
     assert list(values["plugin"]) == ["00-nri-scope"]
+
+
+def test_what_was_changed_and_by_whom_is_known(tmp_path: Path) -> None:
+    path = Path(shutil.copy(RECORDING, tmp_path))
+    lists = {
+        5: ('["/process/env/FOO","/linux/resources/cpu"]', '["60-cpu-policy"]'),
+        6: ('["/process/env/FOO"]', '["30-env","60-cpu-policy",7]'),
+        7: ("no JSON", '"no list"'),
+        8: (f'["/{"x" * 300}"]', "[" * 10_000),
+    }
+    with closing(sqlite3.connect(path)) as made, made:
+        for number, texts in lists.items():
+            made.execute("UPDATE event SET changed=?, owners=? WHERE id=?", (*texts, number))
+    with Recording.open(path) as recording:
+        values = known_values(recording)
+        assert list(values["changed"]) == ["/linux/resources/cpu", "/process/env/FOO"]
+        assert list(values["owner"]) == ["30-env", "60-cpu-policy"]
+        assert complete("owner:cpu", 9, values).options == ("60-cpu-policy",)
+        # What is offered finds what it is offered for.
+        event = recording.event(5)
+        assert event is not None and parse("owner:60-cpu-policy").matches(event)
 
 
 @pytest.mark.parametrize("column", ["event", "subject", "plugin", "status"])
