@@ -9,7 +9,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from nri_scope.recorder.model import Event
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import ascending, number_of, optional_numbers_of
 from nri_scope.recorder.sound import sound
+from nri_scope.tui.model.groups import Groups, Slots
 
 
 class Level(IntEnum):
@@ -97,21 +97,17 @@ class Sums:
         return at, position
 
 
-@dataclass(slots=True)
-class _Pod:
-    key: int
-    containers: array[int] = field(default_factory=lambda: array("q"))
-    folded: bool = False
-    opened: list[int] = field(default_factory=list)
-    """Places in ``containers`` of those that are unfolded, in order."""
-
-
 class Outline:
     """The tree. Pods are unfolded at first, containers are not."""
 
     def __init__(self) -> None:
-        self._pods: list[_Pod] = []
-        self._slot: dict[int, int] = {}
+        self._pods = Slots()
+        self._containers = Groups()
+        """Of each pod."""
+        self._folded: set[int] = set()
+        """Places of pods."""
+        self._opened: dict[int, list[int]] = {}
+        """Of pods by place: places of the containers in it that are unfolded, in order."""
         self._heights = Sums()
         self._events: dict[int, array[int]] = {}
 
@@ -126,56 +122,57 @@ class Outline:
     @property
     def containers(self) -> int:
         """How many containers there are, likewise."""
-        return sum(len(pod.containers) for pod in self._pods)
+        return self._containers.total()
 
     # -- what there is --------------------------------------------------------------------
 
     def add_pod(self, key: int) -> None:
         """One more pod, behind the others."""
-        if key not in self._slot:
-            self._slot[key] = len(self._pods)
-            self._pods.append(_Pod(key))
+        if self._pods.find(key) is None:
+            self._pods.append(key)
+            self._containers.add_group()
             self._heights.append(1)
 
     def add_container(self, pod: int, key: int) -> None:
         """One more container, with the largest key of its pod; the pod comes along if need be."""
         self.add_pod(pod)
-        slot = self._slot[pod]
-        self._pods[slot].containers.append(key)
-        if not self._pods[slot].folded:
+        slot = self._slot(pod)
+        self._containers.append(slot, key)
+        if slot not in self._folded:
             self._heights.add(slot, 1)
 
     def lanes(self) -> Iterator[Node]:
         """All pods and containers in order, whatever is folded."""
-        for pod in self._pods:
-            yield Node(pod.key)
-            for key in pod.containers:
-                yield Node(pod.key, key)
+        for slot in range(len(self._pods)):
+            pod = self._pods.key(slot)
+            yield Node(pod)
+            for key in self._containers[slot]:
+                yield Node(pod, key)
 
     # -- folding --------------------------------------------------------------------------
 
     def is_open(self, node: Node) -> bool:
         """Whether what is in it has lines of its own."""
         if node.level is Level.POD:
-            return not self._pods[self._slot[node.pod]].folded
+            return self._slot(node.pod) not in self._folded
         return node.level is Level.CONTAINER and node.container in self._events
 
     def set_folded(self, pod: int, folded: bool) -> None:
         """Fold or unfold a pod; what was unfolded in it stays so."""
-        slot = self._slot[pod]
-        if self._pods[slot].folded != folded:
-            height = self._height(self._pods[slot])
-            self._pods[slot].folded = folded
+        slot = self._slot(pod)
+        if (slot in self._folded) != folded:
+            (self._folded.add if folded else self._folded.remove)(slot)
+            height = self._height(slot)
             self._heights.add(slot, -height if folded else height)
 
     def open(self, node: Node, events: Iterable[int]) -> None:
         """Unfold a container; these are the numbers of its events."""
         self.close(node)
-        slot = self._slot[node.pod]
-        pod = self._pods[slot]
-        insort(pod.opened, bisect_left(pod.containers, node.container))
+        slot = self._slot(node.pod)
+        at = bisect_left(self._containers[slot], node.container)
+        insort(self._opened.setdefault(slot, []), at)
         self._events[node.container] = array("q", events)
-        if not pod.folded:
+        if slot not in self._folded:
             self._heights.add(slot, len(self._events[node.container]))
 
     def close(self, node: Node) -> None:
@@ -183,24 +180,25 @@ class Outline:
         events = self._events.pop(node.container, None)
         if events is None:
             return
-        slot = self._slot[node.pod]
-        pod = self._pods[slot]
-        pod.opened.remove(bisect_left(pod.containers, node.container))
-        if not pod.folded:
+        slot = self._slot(node.pod)
+        opened = self._opened[slot]
+        opened.remove(bisect_left(self._containers[slot], node.container))
+        if not opened:
+            del self._opened[slot]
+        if slot not in self._folded:
             self._heights.add(slot, -len(events))
 
     def opened(self) -> list[tuple[Node, int]]:
         """The containers that are unfolded, each with its newest event, or 0."""
         return [
-            (Node(pod.key, key), events[-1] if (events := self._events[key]) else 0)
-            for pod in self._pods
-            if pod.opened
-            for key in (pod.containers[at] for at in pod.opened)
+            (Node(self._pods.key(slot), key), events[-1] if (events := self._events[key]) else 0)
+            for slot in sorted(self._opened)
+            for key in (self._containers[slot][at] for at in self._opened[slot])
         ]
 
     def folded(self) -> list[int]:
         """The pods that are folded."""
-        return [pod.key for pod in self._pods if pod.folded]
+        return [self._pods.key(slot) for slot in sorted(self._folded)]
 
     def extend(self, node: Node, events: Iterable[int]) -> None:
         """An unfolded container has new events."""
@@ -214,45 +212,52 @@ class Outline:
         if not 0 <= position < len(self):
             raise IndexError(position)
         slot, rest = self._heights.find(position)
-        pod = self._pods[slot]
+        pod, containers = self._pods.key(slot), self._containers[slot]
         if not rest:
-            return Node(pod.key)
+            return Node(pod)
         rest -= 1
         before = 0
-        for at in pod.opened:
+        for at in self._opened.get(slot, ()):
             if rest <= at + before:
                 break
-            events = self._events[pod.containers[at]]
+            events = self._events[containers[at]]
             within = rest - (at + before + 1)
             if within < len(events):
-                return Node(pod.key, pod.containers[at], events[within])
+                return Node(pod, containers[at], events[within])
             before += len(events)
-        return Node(pod.key, pod.containers[rest - before])
+        return Node(pod, containers[rest - before])
 
     def position_of(self, node: Node) -> int | None:
         """Where a line is. What is folded into another one is where that is; None: not there."""
-        slot = self._slot.get(node.pod)
+        slot = self._pods.find(node.pod)
         if slot is None:
             return None
         position = self._heights.before(slot)
-        pod = self._pods[slot]
-        if node.level is Level.POD or pod.folded:
+        if node.level is Level.POD or slot in self._folded:
             return position
-        place = bisect_left(pod.containers, node.container)
-        if place == len(pod.containers) or pod.containers[place] != node.container:
+        containers = self._containers[slot]
+        place = bisect_left(containers, node.container)
+        if place == len(containers) or containers[place] != node.container:
             return None
-        opened = (at for at in pod.opened if at < place)
-        position += 1 + place + sum(len(self._events[pod.containers[at]]) for at in opened)
+        opened = (at for at in self._opened.get(slot, ()) if at < place)
+        position += 1 + place + sum(len(self._events[containers[at]]) for at in opened)
         events = self._events.get(node.container)
         if node.level is Level.CONTAINER or events is None:
             return position
         at = bisect_left(events, node.event)
         return position + 1 + at if at < len(events) and events[at] == node.event else None
 
-    def _height(self, pod: _Pod) -> int:
-        """Lines of what is in an unfolded pod."""
-        events = sum(len(self._events[pod.containers[at]]) for at in pod.opened)
-        return len(pod.containers) + events
+    def _slot(self, pod: int) -> int:
+        slot = self._pods.find(pod)
+        if slot is None:
+            raise KeyError(pod)
+        return slot
+
+    def _height(self, slot: int) -> int:
+        """Lines of what is in a pod where it is unfolded."""
+        containers = self._containers[slot]
+        events = sum(len(self._events[containers[at]]) for at in self._opened.get(slot, ()))
+        return len(containers) + events
 
 
 def neighbour(recording: Recording, event: Event, *, forwards: bool) -> int | None:
