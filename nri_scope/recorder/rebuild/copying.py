@@ -22,6 +22,7 @@ from nri_scope.recorder.model import Event
 from nri_scope.recorder.names import Names
 from nri_scope.recorder.rebuild.change import Change
 from nri_scope.recorder.rebuild.exchange import Exchange
+from nri_scope.recorder.rebuild.wirenames import is_known
 from nri_scope.recorder.redaction import Kind
 from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.store import ObjectStore
@@ -92,9 +93,9 @@ class Copying:
             event.seq,
             event.at_ns,
             event.mono_ns,
-            self._names.id(event.method),
-            self._names.id(event.event),
-            self._names.id(one.service) if one.service else None,
+            self._name(event.method, "event.method"),
+            self._name(event.event, "event.event"),
+            self._name(one.service, "event.service") if one.service else None,
             one.pod,
             one.container,
             pod,
@@ -110,6 +111,9 @@ class Copying:
             _json(event.changed, change.path),
             _json(event.owners, self._plugin),
         )
+
+    def _name(self, text: str, place: str) -> int:
+        return self._names.id(text if is_known(text) else self._change.text(text, place))
 
     def _words(self, event: Event) -> str | None:
         if not event.status_message:

@@ -14,6 +14,7 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild.change import Change
 from nri_scope.recorder.rebuild.exchange import Stopped, exchanges
 from nri_scope.recorder.rebuild.part import Part
+from nri_scope.recorder.rebuild.wirenames import is_known
 from nri_scope.recorder.redaction import Kind
 
 
@@ -47,6 +48,9 @@ def learn(
             for one in some:
                 method = one.event.method
                 change.learn(method, one.request, one.reply, service=one.service)
+                for name in {method, one.event.event, one.service}:
+                    if not is_known(name):
+                        change.learn_text(name)
                 if one.event.status_message:
                     change.learn_text(one.event.status_message)
             if some:

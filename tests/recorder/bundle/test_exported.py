@@ -344,6 +344,35 @@ def test_no_secret_is_left_anywhere(secrets: list[str]) -> None:
                 assert secret.encode() not in content and packed not in content
 
 
+def test_no_secret_is_left_in_names_that_callers_chose(tmp_path: Path, key: Path) -> None:
+    secret = "hunter2-of-shop"
+    pod = a_pod(1)
+    container = a_container(pod)
+    container.env.append(f"DB_PASSWORD={secret}")
+    record(
+        tmp_path / "r.db",
+        [
+            an_item("CreateContainer", api.CreateContainerRequest(pod=pod, container=container)),
+            an_item(f"Send{secret}"),
+            an_item("Tell?password=swordfish-7"),
+            an_item("CreateContainer", service=f"x.{secret}.Plugin"),
+            an_item("PurelyNew", service="some.future.Service"),
+        ],
+    )
+    path = redacted(tmp_path / "x.zip", key, tmp_path / "r.db").bundles[0].path
+    for content in _everything(path):
+        assert secret.encode() not in content and b"swordfish-7" not in content
+    with Recording.open(path) as recording:
+        events = list(recording.events())
+        services = recording.rows("SELECT n.text FROM event JOIN name AS n ON n.id = service")
+    methods = [event.method for event in events]
+    assert [methods[0], methods[3], methods[4]] == ["CreateContainer"] * 2 + ["PurelyNew"]
+    assert "redacted-" in methods[1] and methods[2].startswith("Tell?password=redacted-")
+    assert [event.event for event in events] == methods
+    assert [event.mark for event in events] == ["", *["unknown"] * 4]
+    assert "redacted-" in str(services[0][0]) and services[1] == ("some.future.Service",)
+
+
 class _Careless(Redactor):
     """Forgets to replace something."""
 
