@@ -43,7 +43,7 @@ async def test_a_mark_is_shown_kept_and_found_by_the_next_who_looks(path: Path) 
         await _go_to(screen, 5)
         await screen.press("m")
         await screen.shows("event 5 is marked")
-        assert "* " in screen.line("22:17:21.228 Create")[:4]
+        assert "*" in screen.line("22:17:21.228 Create")[:4]
         await screen.until(lambda: len(_marks(path)) == 1)
     async with showing(path) as screen:
         await screen.until(lambda: "*" in screen.line("22:17:21.228 Create")[:4])

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from nri_scope.recorder.escape import columns, safe
@@ -11,8 +11,10 @@ from nri_scope.tui.model.rows import COLUMNS, Column
 
 GAP = 1
 """Blanks between two columns."""
-_LEAST_PART = 0.6
-"""How much of its usual width a growing column needs to be of any use."""
+_TOOK = 6
+"""Columns of the terminal that a duration takes."""
+ROOM_FOR_WORDS = 10
+"""Columns from which on words are of use, and not a count or an index alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,47 +27,76 @@ class Placed:
     left: int
     """First column of the terminal, from 0."""
     width: int
+    joined: bool = False
+    """What the deadline was is told here as well: it has no column of its own."""
+
+    @property
+    def title(self) -> str:
+        """The title that has room."""
+        if self.joined:
+            return f"{self.column.title}/of"
+        return self.column.title if len(self.column.title) <= self.width else self.column.short
 
 
-def place(width: int, usual: Mapping[str, int] | None = None) -> tuple[Placed, ...]:
-    """The columns that fit into ``width``, from left to right; always those of rank 0.
+def place(width: int, *, digits: int = 3, plugins: bool = True) -> tuple[Placed, ...]:
+    """The columns that fit into ``width``, from left to right.
 
-    ``usual``: other widths for some columns, by name, such as of numbers that are short.
+    ``digits``: of the longest number of an event. ``plugins``: there are several, so that it
+    matters which one an event went to.
     """
-    widths = {column.name: (usual or {}).get(column.name, column.width) for column in COLUMNS}
-    kept = list(COLUMNS)
-    while kept and _least(kept, widths) > width:
-        last = max(kept, key=lambda column: column.rank)
-        if not last.rank:
+    widths: dict[str, int] = {}
+    for name, wanted in _wishes(digits, several=plugins):
+        more = widths | {name: wanted}
+        if name == "deadline":
+            more["took"] = _TOOK
+        if len(widths) >= 2 and _sum(more) > width:
             break
-        kept.remove(last)
-    spare = width - _least(kept, widths)
-    growing = [column for column in kept if column.grows]
-    placed: list[Placed] = []
+        widths = more
+    growing = [name for name in ("changed", "subject") if widths.get(name, 0) >= ROOM_FOR_WORDS]
+    spare = width - _sum(widths)
+    for left, name in zip(range(len(growing), 0, -1), growing, strict=True):
+        widths[name] += spare // left
+        spare -= spare // left
+    return tuple(_placed(widths, width))
+
+
+def _wishes(digits: int, *, several: bool) -> Iterator[tuple[str, int]]:
+    """Columns and the widths they should have at least, the most important ones first."""
+    yield "event", 12
+    yield "subject", 12
+    yield "event", 19
+    yield "subject", 18
+    yield "time", 12
+    yield "status", 7
+    yield "took", _TOOK
+    yield "changed", 3
+    if several:
+        yield "plugin", 2
+    yield "took", 9
+    # All of these fit on a screen of 80 columns. With more room, things are told at length.
+    yield "event", 20
+    yield "id", digits
+    yield "changed", 14
+    yield "subject", 24
+    yield "plugin", 13
+    yield "changed", 24
+    yield "deadline", 5
+    yield "subject", 30
+    yield "elapsed", 9
+
+
+def _sum(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)
+
+
+def _placed(widths: Mapping[str, int], width: int) -> Iterator[Placed]:
     left = 0
-    for column in kept:
-        wide = _narrow(column, widths)
-        if column.grows:
-            # In proportion; the last one takes what rounding leaves.
-            share = spare * column.width // sum(each.width for each in growing)
-            wide += share if column is not growing[-1] else spare - _given(placed, widths)
-        wide = max(1, min(wide, width - left))
-        placed.append(Placed(column, COLUMNS.index(column), left, wide))
-        left += wide + GAP
-    return tuple(placed)
-
-
-def _given(placed: list[Placed], widths: Mapping[str, int]) -> int:
-    return sum(each.width - _narrow(each.column, widths) for each in placed if each.column.grows)
-
-
-def _narrow(column: Column, widths: Mapping[str, int]) -> int:
-    width = widths[column.name]
-    return round(width * _LEAST_PART) if column.grows else width
-
-
-def _least(kept: list[Column], widths: Mapping[str, int]) -> int:
-    return sum(_narrow(column, widths) for column in kept) + GAP * (len(kept) - 1)
+    for at, column in enumerate(COLUMNS):
+        if column.name in widths:
+            wide = max(1, min(widths[column.name], width - left))
+            joined = column.name == "took" and "deadline" not in widths and wide > _TOOK
+            yield Placed(column, at, left, wide, joined)
+            left += wide + GAP
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -53,27 +54,23 @@ class Column:
 
     name: str
     title: str
-    width: int
-    """Columns of the terminal that most values fit in."""
+    short: str = ""
+    """The title where that has no room; "": it always has."""
     right: bool = False
     """Aligned to the right."""
-    grows: bool = False
-    """Takes what room is left."""
-    rank: int = 0
-    """Columns with a higher rank are left out first where there is no room."""
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("id", "#", 7, right=True, rank=2),
-    Column("time", "Time", 12, rank=1),
-    Column("elapsed", "Elapsed", 9, right=True, rank=6),
-    Column("event", "Event", 20),
-    Column("subject", "Pod/container", 30, grows=True),
-    Column("changed", "Changed", 24, grows=True, rank=3),
-    Column("plugin", "Plugin", 14, rank=5),
-    Column("took", "Took", 6, right=True, rank=2),
-    Column("deadline", "Of", 5, right=True, rank=4),
-    Column("status", "Status", 7, rank=1),
+    Column("id", "#", right=True),
+    Column("time", "Time"),
+    Column("elapsed", "Elapsed", right=True),
+    Column("event", "Event"),
+    Column("subject", "Pod/container"),
+    Column("changed", "Changed", "Δ"),
+    Column("plugin", "Plugin", "Pl"),
+    Column("took", "Took", right=True),
+    Column("deadline", "Of", right=True),
+    Column("status", "Status"),
 )
 """In the order of `Row.cells`. `time` is the local time of day, `elapsed` counts from the
 recording's first event."""
@@ -280,7 +277,9 @@ def _deadline(timeout_ns: int) -> str:
     if milliseconds is None:
         return ""
     seconds, rest = divmod(milliseconds, 1000)
-    return display.duration(milliseconds * 1_000_000) if rest or seconds >= 60 else f"{seconds}s"
+    if not rest and seconds < 60:
+        return f"{seconds}s"
+    return re.sub(r"(?<=[mh])00[ms]$", "", display.duration(milliseconds * 1_000_000))
 
 
 def _elapsed(ns: int) -> str:

@@ -39,7 +39,7 @@ class EventHeader(Widget):
         chosen = self.get_component_rich_style("event-header--field")
         segments = [Segment(" " * GUTTER, style)]
         for each in self._placed:
-            title = fitted(each.column.title, each.width, right=each.column.right)
+            title = fitted(each.title, each.width, right=each.column.right)
             here = each.column.name == self._field
             segments += [Segment(title, chosen if here else style), Segment(" ", style)]
         return Strip(segments).adjust_cell_length(self.size.width, style)

@@ -135,6 +135,7 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         if between:
             self._rows.outdate()
             self._strips.clear()
+            self._place()
         self.listing.grow()
         self._moved()
 
@@ -271,7 +272,8 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _place(self) -> None:
         width = self.scrollable_content_region.width - GUTTER
-        self._painter.placed = place(max(1, width), {"id": max(3, self._widest_id)})
+        several = len({session.plugin for session in self.store.sessions}) > 1
+        self._painter.placed = place(max(1, width), digits=max(3, self._widest_id), plugins=several)
         self._strips.clear()
         names = [each.column.name for each in self._painter.placed]
         if self._painter.field not in names:

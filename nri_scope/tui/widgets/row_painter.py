@@ -10,6 +10,7 @@ from rich.style import Style as RichStyle
 from textual.strip import Strip
 from textual.widget import Widget
 
+from nri_scope.tui.model.cells import cell
 from nri_scope.tui.model.columns import Placed, fitted
 from nri_scope.tui.model.rows import Row
 
@@ -62,7 +63,7 @@ class RowPainter:
         dim = self._style("dim") + over
         chosen = self._style("field", partial=True)
         for each in self.placed:
-            text = fitted(row.cells[each.at], each.width, right=each.column.right)
+            text = cell(row, each)
             quiet = each.column.name in _DIM_COLUMNS or row.cells[each.at] == "ok"
             style = dim if quiet else base
             if at_cursor and each.column.name == self.field:

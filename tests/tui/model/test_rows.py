@@ -52,7 +52,7 @@ def test_an_event_in_its_cells() -> None:
 @pytest.mark.parametrize(
     ("timeout_ns", "shown"),
     [(0, ""), (-5, ""), (2_000_000_000, "2s"), (1_999_969_264, "2s"), (2_500_000_000, "2.50s"),
-     (90_000_000_000, "1m30s"), (500_000_000, "500ms")],
+     (90_000_000_000, "1m30s"), (60_000_000_000, "1m"), (500_000_000, "500ms")],
 )  # fmt: skip
 def test_a_deadline_in_short(timeout_ns: int, shown: str) -> None:
     assert event_row(an_event(1, timeout_ns=timeout_ns), 0).cell("deadline") == shown

@@ -31,7 +31,7 @@ async def _all_read(screen: Shown) -> None:
 
 
 async def test_a_cursor_that_moves_by_one_row_has_two_of_them_drawn(drawn: list[int]) -> None:
-    async with showing() as screen:
+    async with showing(size=(100, 24)) as screen:
         await _all_read(screen)
         drawn.clear()
         await screen.press("down")
@@ -42,7 +42,7 @@ async def test_a_cursor_that_moves_by_one_row_has_two_of_them_drawn(drawn: list[
 
 
 async def test_a_window_that_moves_is_drawn_whole(drawn: list[int]) -> None:
-    async with showing() as screen:
+    async with showing(size=(100, 24)) as screen:
         await _all_read(screen)
         height = screen.app.events.listing.height
         screen.app.events.go_to(height - 1)
