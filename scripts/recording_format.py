@@ -191,5 +191,6 @@ def _view(database: sqlite_utils.Database) -> str:
     columns = ", ".join(f"`{column.name}`" for column in database["log"].columns)
     return (
         "## The view `log`\n\nFor people with nothing but the sqlite3 shell: one row an event, "
-        f"with {columns}. `at` is text in ISO 8601, UTC. Our own programs do not use it.\n"
+        f"with {columns}. `at` is text in ISO 8601, UTC. Our own programs do not use it, "
+        "and refuse a file whose view is another one.\n"
     )
