@@ -91,14 +91,16 @@ class Lives:
         self.last_ns = array("q")
         self._first_event = array("q")
         self._last_event = array("q")
-        self._events = array("q")
-        self._problems = array("q")
-        self._changed = array("q")
-        self._stages = tuple(array("q") for _ in Stage)
+        self._events = array("I")
+        self._problems = array("I")
+        self._changed = array("I")
+        self._stages: dict[Stage, array[int]] = {
+            stage: array("q") for stage in Stage if stage is not Stage.TOLD
+        }
         # Those of the table above that are one number each.
         self._columns = (
             self.told, self.first_ns, self.last_ns, self._first_event, self._last_event,
-            self._events, self._problems, self._changed, *self._stages,
+            self._events, self._problems, self._changed, *self._stages.values(),
         )  # fmt: skip
 
     def __len__(self) -> int:
