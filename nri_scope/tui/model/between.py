@@ -30,8 +30,6 @@ class BeganHere:
 
     key: Key
     session: Session
-    events: tuple[int, int]
-    """No event of the session has a smaller or a larger number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,6 @@ class EndedHere:
 
     key: Key
     session: Session
-    events: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +86,22 @@ class Places:
         spans = span_of(recording)
         for session in look.sessions:
             first, last = spans.get(session.id, (0, None))
-            span = first, _ENDLESS - 1 if last is None else last
             # What a ring removed was before it, as in `log`.
-            begin = look.oldest if first < look.oldest <= span[1] else first
+            begin = (
+                look.oldest
+                if first < look.oldest and (last is None or look.oldest <= last)
+                else first
+            )
             key = _key(begin, session.started_ns, _BEGAN, session.id)
-            yield BeganHere(key, session, span)
+            yield BeganHere(key, session)
             if session.ended_ns is None:
                 continue
             known = (session.id, session.ended_ns)
             if known not in self._ends:
-                lowest = max(look.oldest, first, span[1] + 1 if last is not None else 0)
+                lowest = max(look.oldest, first, last + 1 if last is not None else 0)
                 self._ends[known] = _place(recording, look, session.ended_ns, lowest)
             key = _key(self._ends[known], session.ended_ns, _ENDED, session.id)
-            yield EndedHere(key, session, span)
+            yield EndedHere(key, session)
 
 
 # At one moment sessions end first, and begin last.

@@ -147,7 +147,8 @@ class Store:
         """The rows that pass a filter, of one pod or container where ``about`` is given.
 
         Returns when all events have been looked at; ``on_progress`` has the growing view
-        meanwhile, from the oldest match on, to be shown already. Gaps are in every view.
+        meanwhile, from the oldest match on, to be shown already. Gaps before a match
+        are in every view, sessions only where nothing is left out.
         """
         if where is None and about is None:
             return self.all

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod
-from nri_scope.tui.model.between import BeganHere, Between, DamagedHere, EndedHere
+from nri_scope.tui.model.between import Between, DamagedHere, GapHere
 from nri_scope.tui.model.numbers import Numbers
 from nri_scope.tui.model.order import Key
 
@@ -136,8 +136,8 @@ class View:
     def _concerns(self, one: Between) -> bool:
         if one.key.event > self.looked_at + 1:
             return False
-        if self.is_everything or not isinstance(one, BeganHere | EndedHere):
+        if self.is_everything:
             return True
-        # A session of which nothing passed is not worth a line.
-        first, last = one.events
-        return self._numbers.rank(last + 1) > self._numbers.rank(first)
+        # Sessions would drown the few events that are looked for. A gap is worth a line where
+        # what was lost may have been before one of them.
+        return isinstance(one, GapHere) and self._numbers.rank(one.key.event) < self.events

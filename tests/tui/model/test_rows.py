@@ -121,8 +121,8 @@ def test_gaps_and_sessions_in_words() -> None:
     unknown = between_row(GapHere(key, replace(gap, lost=None, session=None)))
     assert unknown.text == "gap of 1.50s, events lost: unknown (the disk is full)"
     session = a_session(2, 0, 9, end_reason="done")
-    began = between_row(BeganHere(key, session, (1, 9)))
-    ended = between_row(EndedHere(key, session, (1, 9)))
+    began = between_row(BeganHere(key, session))
+    ended = between_row(EndedHere(key, session))
     assert began.text == "session 2: 00-nri-scope on containerd 1.7.24, NRI 0.6.1 (inferred)"
     assert ended.text == "session 2 ended: done"
     assert [began.kind, ended.kind, began.session] == [Kind.BEGAN, Kind.ENDED, session]
@@ -186,8 +186,8 @@ def test_whatever_is_in_it_can_be_shown(text: str, other: str, number: int) -> N
     rows: list[Row] = [
         event_row(event, -number),
         between_row(GapHere(key, Gap(1, 1, number, -number, text, number))),
-        between_row(BeganHere(key, session, (0, 0))),
-        between_row(EndedHere(key, session, (0, 0))),
+        between_row(BeganHere(key, session)),
+        between_row(EndedHere(key, session)),
         between_row(DamagedHere(key, text)),
         damaged_row(1, other),
     ]

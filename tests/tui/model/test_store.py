@@ -8,6 +8,7 @@ import random
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
+from itertools import dropwhile
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,7 @@ def told(rows: list[Row]) -> list[str]:
 
 
 def log(path: Path, where: str = "") -> list[str]:
+    """What it tells; with ``where``, as the list shows it: gaps before events, and no sessions."""
     words = []
     with Recording.open(path) as recording:
         for entry in Log(recording, where=parse(where)).read():
@@ -116,6 +118,9 @@ def log(path: Path, where: str = "") -> list[str]:
                 case _:
                     kind = "began" if isinstance(entry, Began) else "ended"
                     words.append(f"{kind} {entry.session.id}")
+    if where:
+        words = [word for word in words if word.isdigit() or word == "gap"]
+        words = list(dropwhile(lambda word: word == "gap", words[::-1]))[::-1]
     return words
 
 

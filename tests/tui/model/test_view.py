@@ -79,28 +79,48 @@ def test_the_nearest_row_stands_for_an_event_that_is_not_in_the_view() -> None:
     assert a_view([], []).position_of(5) == 0
 
 
-def test_a_session_of_which_nothing_passed_has_no_rows() -> None:
-    sessions: list[Between] = []
-    for number, first, last in ((1, 1, 9), (2, 10, 19), (3, 20, 29)):
+def test_sessions_do_not_drown_what_is_looked_for() -> None:
+    between: list[Between] = []
+    for number, first in ((1, 1), (2, 10), (3, 20)):
         session = a_session(number)
-        sessions.append(BeganHere(Key(first, 0, 0, number), session, (first, last)))
-        sessions.append(EndedHere(Key(last + 1, 0, 0, number), session, (first, last)))
-    sessions.sort(key=lambda one: one.key)
+        between.append(BeganHere(Key(first, 0, 0, number), session))
+        between.append(EndedHere(Key(first + 9, 0, 0, number), session))
+    between.sort(key=lambda one: one.key)
     view = View(Ids([12, 14]), where=parse("x"), looked_at=30)
-    view.settle(sessions)
-    assert [one.session.id for one in view.between if isinstance(one, BeganHere)] == [2]
-    assert [key.event for key in keys(view)] == [10, 12, 14, 20]
+    view.settle(between)
+    assert keys(view) == [Key.of_event(12), Key.of_event(14)]
+    whole = View(Ids([12, 14]), looked_at=30)
+    whole.settle(between)
+    assert whole.length == 8
+
+
+def test_gaps_are_told_where_something_that_is_looked_for_follows() -> None:
+    ids = Ids([3, 7])
+    view = View(ids, where=parse("x"), looked_at=20)
+    between = gaps([2, 5, 7, 8, 12])
+    view.settle(between)
+    assert [key.event for key in keys(view)] == [2, 3, 5, 7, 7]
+    revision = view.revision
+    ids.extend(array("q", [11]))
+    view.settle(between)
+    assert [key.event for key in keys(view)] == [2, 3, 5, 7, 7, 8, 11]
+    assert view.revision == revision
+    nothing = View(Ids([]), where=parse("x"), looked_at=20)
+    nothing.settle(between)
+    assert not nothing.length
 
 
 def test_a_filter_at_work_shows_only_what_it_has_reached() -> None:
-    view = View(Ids([3]), where=parse("x"), looked_at=5)
+    ids = Ids([3])
+    view = View(ids, where=parse("x"), looked_at=5)
     between: list[Between] = [gap(2), gap(6), gap(9)]
     view.settle(between)
     revision = view.revision
-    assert [key.event for key in keys(view)] == [2, 3, 6]
+    assert [key.event for key in keys(view)] == [2, 3]
+    ids.extend(array("q", [7, 12]))
     view.looked_at = 20
     view.settle(between)
-    assert [key.event for key in keys(view)] == [2, 3, 6, 9]
+    assert [key.event for key in keys(view)] == [2, 3, 6, 7, 9, 12]
     assert view.revision == revision
 
 
