@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from nri_scope.errors import FilterError
+from nri_scope.recorder import display
 from nri_scope.recorder.filter import FIELDS, Filter, parse
 from nri_scope.recorder.filter.fields import BY_NAME
 from nri_scope.recorder.filter.tree import Matches, Or, quote
@@ -189,8 +190,16 @@ def term(event: Event, column: str) -> str:
             return f"status:{quote(event.status)}"
         case "changed":
             return f"changed:{quote(event.changed[0])}" if event.changed else ""
+        case "took":
+            return f"took:>={_shown_duration(max(0, event.took_ns))}"
         case _:
             return ""
+
+
+def _shown_duration(ns: int) -> str:
+    """As the list shows it: cut, never more than it was; in the units that a filter knows."""
+    shown = display.duration(ns)
+    return f"{ns // 1_000_000_000}s" if ns >= 60_000_000_000 else shown.replace("µ", "u")
 
 
 def narrowed(text: str, added: str, *, out: bool = False) -> str:

@@ -18,12 +18,13 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from nri_scope.tui.bindings import bindings
+from nri_scope.tui.model import unfit
 from nri_scope.tui.model.columns import place
 from nri_scope.tui.model.filtering import term
 from nri_scope.tui.model.keys import Scope
 from nri_scope.tui.model.listing import Listing, State
 from nri_scope.tui.model.order import Key
-from nri_scope.tui.model.rows import COLUMNS, Row, Style
+from nri_scope.tui.model.rows import Row, Style
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.model.view import View
 from nri_scope.tui.widgets.event_header import EventHeader
@@ -409,23 +410,29 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _filter_by(self, *, out: bool) -> None:
         row = self.selected_row
-        if row is None or row.event is None:
+        if row is None:
             return
-        found = term(row.event, self._painter.field)
+        found = term(row.event, self._painter.field) if row.event is not None else ""
         if found:
             self.post_message(Narrowed(found, out=out))
         else:
-            title = next(each.title for each in COLUMNS if each.name == self._painter.field)
-            words = f"{title} has no value to filter by here; ← and → select another field"
-            self.post_message(Said(words, problem=True))
+            self.post_message(Said(unfit.no_filter(row, self._painter.field), problem=True))
 
     def action_next_of_container(self) -> None:
         """To the next event of the same container."""
-        self.post_message(self.SameContainer(forwards=True))
+        self._go_to_same(forwards=True)
 
     def action_previous_of_container(self) -> None:
         """To the previous event of the same container."""
-        self.post_message(self.SameContainer(forwards=False))
+        self._go_to_same(forwards=False)
+
+    def _go_to_same(self, *, forwards: bool) -> None:
+        row = self.selected_row
+        words = unfit.no_container(row) if row is not None else ""
+        if words:
+            self.post_message(Said(words, problem=True))
+        else:
+            self.post_message(self.SameContainer(forwards=forwards))
 
     class SameContainer(Message):
         """The next or previous event of the selected one's container is asked for."""

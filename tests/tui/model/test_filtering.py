@@ -22,6 +22,7 @@ from nri_scope.tui.model.filtering import (
     narrowed,
     term,
 )
+from tests.recorder.made import an_event
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "containerd-2.1.nriscope.db"
 VALUES = {"pod": ["web", "web api", "batch"], "ns": ["shop"]}
@@ -122,7 +123,7 @@ def test_what_was_changed_and_by_whom_is_known(tmp_path: Path) -> None:
         assert event is not None and parse("owner:60-cpu-policy").matches(event)
 
 
-@pytest.mark.parametrize("column", ["event", "subject", "plugin", "status"])
+@pytest.mark.parametrize("column", ["event", "subject", "plugin", "status", "took"])
 def test_a_filter_by_a_value_finds_the_event_that_it_is_of(
     recorded: list[Event], column: str
 ) -> None:
@@ -133,6 +134,24 @@ def test_a_filter_by_a_value_finds_the_event_that_it_is_of(
 
 def test_a_filter_by_the_subject_names_pod_and_container(recorded: list[Event]) -> None:
     assert term(event_named(recorded, "CreateContainer"), "subject") == "pod:web container:app"
+
+
+@pytest.mark.parametrize(
+    ("took_ns", "text"),
+    [
+        (-5, "took:>=0ns"),
+        (999, "took:>=999ns"),
+        (91_700, "took:>=91us"),
+        (3_409_999, "took:>=3.40ms"),
+        (59_999_999_999, "took:>=59.9s"),
+        (83_500_000_000, "took:>=83s"),
+        (7_200_000_000_000, "took:>=7200s"),
+    ],
+)
+def test_a_filter_by_a_duration_finds_what_took_as_long(took_ns: int, text: str) -> None:
+    event = an_event(1, took_ns=took_ns)
+    assert term(event, "took") == text
+    assert took_ns < 0 or parse(text).matches(event)
 
 
 def test_a_column_without_a_value_gives_no_filter(recorded: list[Event]) -> None:

@@ -51,3 +51,24 @@ async def test_a_window_that_moves_is_drawn_whole(drawn: list[int]) -> None:
         await screen.press("down")
         await screen.shows(f"{height + 1} of 34", f">  {height} ")
         assert len(set(drawn)) == height
+
+
+async def test_keys_that_do_nothing_on_a_session_say_why() -> None:
+    async with showing() as screen:
+        await _all_read(screen)
+        await screen.press("=")
+        await screen.shows("! this row is a session, not an event; type session:1 as a filter")
+        await screen.press("o")
+        await screen.shows("! this row is a session, not an event, and about no container")
+        await screen.press("!")
+        await screen.shows("! this row is a session, not an event; type session:1 as a filter")
+        assert screen.app.context.where_text == ""
+
+
+async def test_how_long_an_answer_took_is_filtered_by() -> None:
+    async with showing() as screen:
+        await _all_read(screen)
+        screen.app.events.go_to_event(3)
+        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.press("right", "right", "=")
+        await screen.until(lambda: screen.app.context.where_text == "took:>=406us")
