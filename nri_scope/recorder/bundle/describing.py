@@ -26,10 +26,14 @@ from nri_scope.recorder.rebuild import Rebuilt, Selection
 from nri_scope.recorder.records import rfc3339
 from nri_scope.recorder.redaction import Redactor
 
-_MOST = 1_000
-"""Plugins, runtimes and places that are listed: nobody reads more."""
-_LONG = 500
-"""Characters of a name. A stranger's recording may have longer ones."""
+_MOST_RUNTIMES = 20
+_MOST = 200
+"""Plugins that are listed. Nobody reads more, and a manifest has at most `MAX_MANIFEST` bytes."""
+_MOST_PLACES = 500
+_LONG = 100
+"""Characters of a name. A stranger's recording may have longer ones, which are cut."""
+_LONG_FILTER = 2_000
+"""Characters of an option's value."""
 
 Counted = Counter[tuple[str, str]]
 """How many values were replaced, by rule and place."""
@@ -81,7 +85,7 @@ class Describing:
             ),
             first_ns=rebuilt.first_ns,
             last_ns=rebuilt.last_ns,
-            runtimes=tuple(islice(dict.fromkeys(map(_runtime, sessions)), _MOST)),
+            runtimes=tuple(islice(dict.fromkeys(map(_runtime, sessions)), _MOST_RUNTIMES)),
             chain=tuple(plugin[:_LONG] for plugin in sorted(chain)[:_MOST]),
             selection=self._asked(),
             note=self._text(self._note, "note"),
@@ -96,13 +100,13 @@ class Describing:
         selection = self._selection
         asked: dict[str, str] = {}
         if selection.where is not None:
-            asked["--where"] = self._text(str(selection.where), "selection")
+            asked["--where"] = self._text(str(selection.where), "selection")[:_LONG_FILTER]
         if selection.since_ns is not None:
             asked["--since"] = rfc3339(selection.since_ns)
         if selection.until_ns is not None:
             asked["--until"] = rfc3339(selection.until_ns)
         if selection.pod:
-            asked["--pod"] = self._text(selection.pod, "selection")
+            asked["--pod"] = self._text(selection.pod, "selection")[:_LONG_FILTER]
         if selection.numbers is not None:
             asked["events"] = "picked one by one"
         return asked
@@ -115,7 +119,14 @@ class Describing:
     def _report(self, redactor: Redactor, before: Counted) -> Redaction:
         counts = self.counted()
         counts.subtract(before)
-        replaced = [Replaced(*key, values) for key, values in sorted(counts.items()) if values > 0]
+        places: Counted = Counter()
+        for (rule, place), values in sorted(counts.items()):
+            if values > 0:
+                key = rule[:_LONG], place[:_LONG]
+                if key not in places and len(places) >= _MOST_PLACES:
+                    key = rule[:_LONG], "elsewhere"
+                places[key] += values
+        replaced = [Replaced(*key, values) for key, values in sorted(places.items())]
         # The name of the file may say more than is wanted.
         rules = "default, changed by a file" if redactor.rules.source else "default"
         return Redaction(rules, tuple(replaced))

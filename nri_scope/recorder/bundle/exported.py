@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recorder.bundle.describing import Describing, our_words
 from nri_scope.recorder.bundle.manifest import (
     MANIFEST,
@@ -23,7 +23,7 @@ from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.bundle.pack import pack
 from nri_scope.recorder.bundle.readme import render
 from nri_scope.recorder.bundle.scan import Scan
-from nri_scope.recorder.bundle.unpack import MAX_RECORDING
+from nri_scope.recorder.bundle.unpack import MAX_RECORDING, check
 from nri_scope.recorder.display import size as in_bytes
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
@@ -201,7 +201,14 @@ class _Packing:
 
     def _pack(self, path: Path, rebuilt: Rebuilt, manifest: Manifest) -> int:
         manifest, readme = _with_files(manifest, rebuilt.path)
-        return pack(path, {MANIFEST: to_bytes(manifest), README: readme, RECORDING: rebuilt.path})
+        size = pack(path, {MANIFEST: to_bytes(manifest), README: readme, RECORDING: rebuilt.path})
+        try:
+            check(path)
+        except RecordingError as error:
+            raise UsageError(
+                f"it would be a bundle that nobody can open: {error.problem}", _CUT
+            ) from error
+        return size
 
     def _scan(self, redactor: Redactor, recording: Path, packed: Path, manifest: Manifest) -> None:
         scan = Scan(redactor.originals(), self._outputs.wanted, our_words())

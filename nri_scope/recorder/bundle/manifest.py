@@ -20,6 +20,8 @@ MANIFEST, README, RECORDING = "manifest.json", "README.md", "recording.nriscope.
 MAX_MANIFEST = 1 << 20
 """Bytes of a manifest."""
 _MAX_LIST = 10_000
+_MAX_DIGITS = 20
+"""Of a number that is told. Python reads numbers of up to 4,300."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 T = TypeVar("T")
@@ -197,10 +199,10 @@ def from_bytes(data: bytes) -> Manifest:
     version = top.get("version", int)
     if version > VERSION:
         raise NewerBundle(
-            f"a bundle of version {version}, and this nri-scope reads up to {VERSION}"
+            f"a bundle of version {_digits(version)}, and this nri-scope reads up to {VERSION}"
         )
     if version < 1:
-        raise ManifestError(f"there is no version {version} of bundles")
+        raise ManifestError(f"there is no version {_digits(version)} of bundles")
     recording = top.table("recording")
     part = top.optional_table("part")
     return Manifest(
@@ -277,7 +279,13 @@ class _Table:
         return number
 
     def time(self, name: str) -> int | None:
-        return None if self._values.get(name) is None else self.count(name)
+        if self._values.get(name) is None:
+            return None
+        moment = self.get(name, int)
+        # A stranger's recording may be older than 1970.
+        if not -(1 << 63) <= moment < 1 << 63:
+            raise ManifestError(f"{self._place(name)} in its manifest is no time")
+        return moment
 
     def table(self, name: str) -> _Table:
         return _Table(self._values.get(name), self._place(name))
@@ -319,6 +327,11 @@ def _as(value: object, kind: type[T], where: str) -> T:
         raise ManifestError(_kind(where))
     assert isinstance(value, kind)
     return value
+
+
+def _digits(number: int) -> str:
+    text = str(number)
+    return text if len(text) <= _MAX_DIGITS else f"{text[:_MAX_DIGITS]}…"
 
 
 def _kind(where: str) -> str:

@@ -14,6 +14,7 @@ from nri_scope.recorder.records import rfc3339
 _MAX_TEXT = 500
 """Columns of a name or a filter in a table; what is longer is cut."""
 _MAX_CHAIN = 50
+_MAX_RUNTIMES = 5
 _TICKS = re.compile("`+")
 _TILDES = re.compile("~+")
 
@@ -63,8 +64,10 @@ def _table(manifest: Manifest) -> Iterator[str]:
     counts = manifest.counts
     yield "| | |"
     yield "|---|---|"
-    for one in manifest.runtimes:
+    for one in manifest.runtimes[:_MAX_RUNTIMES]:
         yield f"| runtime | {_code(_runtime(one))} |"
+    if len(manifest.runtimes) > _MAX_RUNTIMES:
+        yield f"| runtime | and {len(manifest.runtimes) - _MAX_RUNTIMES:,} more |"
     if manifest.chain:
         shown = [_code(plugin) for plugin in manifest.chain[:_MAX_CHAIN]]
         more = len(manifest.chain) - len(shown)

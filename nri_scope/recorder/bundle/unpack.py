@@ -109,6 +109,12 @@ def read_manifest(path: Path) -> Manifest:
         return bundle.manifest
 
 
+def check(path: Path) -> None:
+    """Whether the bundle ``path`` could be opened; its recording is not read. RecordingError."""
+    with opened(path) as bundle:
+        _check_others(bundle)
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[Opened]:
     """The bundle ``path``, open. What is wrong with it inside the block is a RecordingError too."""

@@ -111,6 +111,45 @@ class TestBundle:
         again = redacted(tmp_path / "y.zip", key, tmp_path / "x.zip").bundles[0]
         assert again.manifest.redaction is not None and again.manifest.redaction.total
 
+    @pytest.mark.parametrize("is_redacted", [False, True])
+    def test_of_what_nobody_would_record_can_be_opened(
+        self, is_redacted: bool, tmp_path: Path, key: Path
+    ) -> None:
+        source = tmp_path / "r.db"
+        source.write_bytes(SAMPLE.read_bytes())
+        with closing(sqlite3.connect(source)) as connection:
+            columns = [row[1] for row in connection.execute("PRAGMA table_info(session)")]
+            row = dict(
+                zip(columns, connection.execute("SELECT * FROM session").fetchone(), strict=True)
+            )
+            for number in range(1_000):
+                row |= {"id": 1_000 + number, "plugin_name": f"{number}{chr(1) * 2_000}"}
+                row |= {"runtime_name": f"{number}{chr(2) * 2_000}", "nri_version": "9" * 2_000}
+                connection.execute(
+                    f"INSERT INTO session VALUES ({', '.join('?' * len(row))})", [*row.values()]
+                )
+            connection.execute("UPDATE event SET at_ns = -at_ns")
+            connection.commit()
+        if is_redacted:
+            bundle = redacted(tmp_path / "x.zip", key, source).bundles[0]
+        else:
+            with Recording.open(source) as recording:
+                bundle = export(recording, tmp_path / "x.zip").bundles[0]
+        with Recording.open(bundle.path) as recording:
+            assert len(list(recording.events())) == bundle.manifest.counts.events
+        manifest = read_manifest(bundle.path)
+        assert manifest.counts.sessions == 1_001
+        assert len(manifest.runtimes) == 20 and len(manifest.chain) == 200
+        assert manifest.first_ns is not None and manifest.first_ns < 0
+
+    def test_that_nobody_could_open_is_not_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("nri_scope.recorder.bundle.manifest.MAX_MANIFEST", 500)
+        with pytest.raises(UsageError, match=r"nobody can open: .* too large; choose a part"):
+            pack(tmp_path / "x.zip")
+        assert listed(tmp_path) == []
+
     def test_redacting_twice_changes_nothing(self, tmp_path: Path, key: Path) -> None:
         once = redacted(tmp_path / "x.zip", key).bundles[0]
         twice = redacted(tmp_path / "y.zip", key, once.path).bundles[0]

@@ -27,13 +27,14 @@ from tests.recorder.bundle.bundles import a_manifest
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 _count = st.integers(0, (1 << 63) - 1)
+_time = st.integers(-(1 << 63), (1 << 63) - 1)
 _manifests = st.builds(
     Manifest,
     tool_version=_text,
     recording_version=_count,
     counts=st.builds(Counts, *[_count] * 7),
-    first_ns=st.none() | _count,
-    last_ns=st.none() | _count,
+    first_ns=st.none() | _time,
+    last_ns=st.none() | _time,
     runtimes=st.lists(st.builds(Runtime, _text, _text, _text, st.booleans()), max_size=2).map(
         tuple
     ),
@@ -81,6 +82,7 @@ def test_what_a_later_version_adds_is_taken_no_notice_of() -> None:
         ('{"format": "nri-scope bundle", "format": "nri-scope bundle"}', "one thing twice"),
         ('{"format": "nri-scope bundle", "version": true}', "version in its manifest"),
         ('{"format": "nri-scope bundle", "version": 0}', "no version 0"),
+        ('{"format": "nri-scope bundle", "version": -' + "9" * 4000 + "}", "version -9{19}… of"),
         ('{"format": "nri-scope bundle", "version": ' + "9" * 5000 + "}", "no JSON"),
         ('{"format": "nri-scope bundle", "version": 1}', "recording in its manifest"),
         (" " * (2 << 20), "too large"),
@@ -94,6 +96,11 @@ def test_what_is_none_is_named(text: str, words: str) -> None:
 def test_a_newer_one_is_told_from_a_broken_one() -> None:
     with pytest.raises(NewerBundle, match="version 7, and this nri-scope reads up to 1"):
         from_bytes(b'{"format": "nri-scope bundle", "version": 7, "recording": []}')
+
+
+def test_a_long_version_is_cut() -> None:
+    with pytest.raises(NewerBundle, match=r"version 10{19}…, and"):
+        from_bytes(b'{"format": "nri-scope bundle", "version": 1%s}' % (b"0" * 4000))
 
 
 _json = st.recursive(

@@ -81,3 +81,10 @@ def test_a_cell_stays_a_cell() -> None:
     for line in page.splitlines():
         if line.startswith("| damaged"):
             assert len(re.findall(r"(?<!\\)\|", line)) == 3
+
+
+def test_many_runtimes_are_counted() -> None:
+    many = tuple(Runtime(f"r{number}", "", "", False) for number in range(12))
+    page = render(replace(a_manifest(b""), runtimes=many))
+    assert page.count("| runtime |") == 6
+    assert "| runtime | and 7 more |" in page
