@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 from enum import IntEnum
+from heapq import heappop, heappush
 from typing import NamedTuple
 
+from nri_scope.recorder.redaction.prefixes import Prefixes
 from nri_scope.recorder.redaction.tokens import HOST, MAIL, MARK, PLAIN, Tokens, is_token
 from nri_scope.recorder.redaction.words import words
 
@@ -16,10 +19,15 @@ SECRET_MIN, PRIVATE_MIN, NAME_MIN = 6, 8, 3
 """Characters from which on a credential, or any other value, does not stand somewhere by chance;
 and those that a name needs to be replaced where it stands as a word."""
 _GRAM = SECRET_MIN
+_LONG = 1024
+"""Characters above which a value is looked for by itself."""
 _FRESH = 100
 MOST, MOST_CHARACTERS = 200_000, 64 << 20
 """Values that are remembered, and their length in all; what comes later is replaced in its place
 only."""
+
+_SEARCHED = 65_536
+"""Characters of a name that values are looked for in."""
 
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _TOKEN = re.compile(PLAIN)
@@ -84,9 +92,11 @@ class Known:
         """Another one means that texts may stay that were replaced before."""
         self._noted: dict[str, _Reach] = {}
         self._order: list[str] = []
-        # By how they begin, and by the first letters and digits in a row.
-        self._by_gram: dict[str, dict[int, set[str]]] = {}
-        self._by_run: dict[str, list[tuple[int, str]]] = {}
+        # By how they begin; those that are long apart from the others.
+        self._by_gram: dict[str, Prefixes] = {}
+        self._long: dict[str, set[str]] = {}
+        # By the first letters and digits in a row, then by what is before these and the length.
+        self._by_run: dict[str, dict[tuple[int, int], set[str]]] = {}
 
     # -- what is known ----------------------------------------------------------------------
 
@@ -111,10 +121,17 @@ class Known:
             return
         self._visible.add(name)
         self._shown += name + "\n"
-        parts = {value for _, value in (*self._anywhere(name), *self._as_words(name))}
-        if any(self._reach(part, self._rules[part][1]) is not self._noted[part] for part in parts):
-            # Rare: a value was met before the name of which it is a part.
-            self._rebuild()
+        if len(name) > _SEARCHED:
+            return
+        changed = False
+        for part in self._parts(name):
+            if self._reach(part, self._rules[part][1]) is not self._noted[part]:
+                # Rare: a value was met before the name of which it is a part.
+                self._forget(part)
+                changed = True
+        if changed:
+            self.epoch += 1
+            self._order = list(self._noted)
 
     def shows(self, name: str) -> bool:
         """Whether `show` was told of exactly this name."""
@@ -194,36 +211,73 @@ class Known:
         return bool(self._spans(text))
 
     def _spans(self, text: str) -> list[tuple[int, str]]:
-        """Where known values begin: they do not overlap, and the one that begins first counts."""
-        found = self._anywhere(text) + self._as_words(text)
-        if not found:
-            return found
+        """Where known values begin: they do not overlap, the one that begins first counts, and of
+        two that begin together the longer one.
+        """
+        starts = self._starts(text)
+        words: dict[int, list[str]] = defaultdict(list)
+        for start, value in self._as_words(text):
+            words[start].append(value)
+        if words:
+            starts = sorted({*starts, *words})
+        if not starts:
+            return []
         # A token is left alone, whatever seems to be in it.
         taken = [match.span() for match in _TOKEN.finditer(text)] if MARK in text else []
         ends = [end for _, end in taken]
-        found.sort(key=lambda span: (span[0], -len(span[1])))
+        long = _Long(self._long, text)
         spans: list[tuple[int, str]] = []
         until = 0
-        for start, value in found:
-            end = start + len(value)
-            after = bisect_right(ends, start)
-            if start < until or (after < len(taken) and taken[after][0] < end):
+        for start in starts:
+            if start < until:
                 continue
-            spans.append((start, value))
-            until = end
+            limit = len(text)
+            after = bisect_right(ends, start)
+            if after < len(taken):
+                limit = taken[after][0]
+                if limit <= start:
+                    continue
+            value = self._longest_at(text, start, limit, long)
+            for word in words.get(start, ()):
+                if start + len(word) <= limit and len(word) > len(value):
+                    value = word
+            if value:
+                spans.append((start, value))
+                until = start + len(value)
         return spans
 
-    def _anywhere(self, text: str) -> list[tuple[int, str]]:
-        index = self._by_gram
-        if not index or len(text) < _GRAM:
+    def _starts(self, text: str) -> list[int]:
+        short, long = self._by_gram, self._long
+        if not (short or long) or len(text) < _GRAM:
             return []
-        return [
-            (start, value)
-            for start in range(len(text) - _GRAM + 1)
-            if (of_length := index.get(text[start : start + _GRAM])) is not None
-            for length, values in of_length.items()
-            if (value := text[start : start + length]) in values
-        ]
+        grams = short.keys() | long.keys() if long else short
+        return [at for at in range(len(text) - _GRAM + 1) if text[at : at + _GRAM] in grams]
+
+    def _longest_at(self, text: str, start: int, limit: int, long: _Long) -> str:
+        gram = text[start : start + _GRAM]
+        if gram in self._long:
+            value = long.longest_at(start, limit, gram)
+            if value:
+                return value
+        index = self._by_gram.get(gram)
+        return (index.longest_at(text, start, limit) if index is not None else None) or ""
+
+    def _parts(self, name: str) -> set[str]:
+        """All that is known and in ``name``."""
+        found = {value for _, value in self._as_words(name)}
+        for start in self._starts(name):
+            gram = name[start : start + _GRAM]
+            found.update(
+                value for value in self._long.get(gram, ()) if name.startswith(value, start)
+            )
+            index, limit = self._by_gram.get(gram), len(name)
+            while index is not None:
+                value = index.longest_at(name, start, limit)
+                if value is None:
+                    break
+                found.add(value)
+                limit = start + len(value) - 1
+        return found
 
     def _as_words(self, text: str) -> list[tuple[int, str]]:
         index = self._by_run
@@ -231,12 +285,12 @@ class Known:
             return []
         found: list[tuple[int, str]] = []
         for run in _RUN.finditer(text):
-            for offset, value in index.get(run[0], ()):
+            for (offset, length), values in index.get(run[0], _NOTHING).items():
                 start = run.start() - offset
-                end = start + len(value)
+                end = start + length
                 if (
                     start >= 0
-                    and text.startswith(value, start)
+                    and (value := text[start:end]) in values
                     and not text[end : end + 1].isalnum()
                     and not (start and text[start - 1].isalnum() and value[0].isalnum())
                 ):
@@ -251,20 +305,59 @@ class Known:
             self._forget(value)
         self._noted[value] = reach
         self._order.append(value)
-        if reach is _Reach.ANYWHERE:
-            of_length = self._by_gram.setdefault(value[:_GRAM], {})
-            of_length.setdefault(len(value), set()).add(value)
-        else:
+        gram = value[:_GRAM]
+        if reach is _Reach.WORD:
             run = _RUN.search(value)
             if run is not None:
-                self._by_run.setdefault(run[0], []).append((run.start(), value))
+                self._by_run.setdefault(run[0], {}).setdefault(
+                    (run.start(), len(value)), set()
+                ).add(value)
+        elif len(value) > _LONG:
+            self._long.setdefault(gram, set()).add(value)
+        else:
+            self._by_gram.setdefault(gram, Prefixes()).add(value)
 
     def _forget(self, value: str) -> None:
-        for _, values in list(self._by_run.items()):
-            values[:] = [entry for entry in values if entry[1] != value]
+        reach = self._noted.pop(value)
+        gram = value[:_GRAM]
+        if reach is _Reach.WORD:
+            run = _RUN.search(value)
+            if run is not None:
+                self._by_run[run[0]][run.start(), len(value)].discard(value)
+        elif len(value) > _LONG:
+            self._long[gram].discard(value)
+        else:
+            self._by_gram[gram].remove(value)
 
-    def _rebuild(self) -> None:
-        self._by_gram, self._by_run, self._noted, self._order = {}, {}, {}, []
-        self.epoch += 1
-        for value, (_, strength) in self._rules.items():
-            self._note(value, self._reach(value, strength))
+
+_NOTHING: dict[tuple[int, int], set[str]] = {}
+
+
+class _Long:
+    """Where the next ones of long values are in a text that is read from left to right."""
+
+    def __init__(self, values: dict[str, set[str]], text: str) -> None:
+        self._values = values
+        self._text = text
+        self._begun: set[str] = set()
+        self._next: list[tuple[int, int, str]] = []
+
+    def longest_at(self, start: int, limit: int, gram: str) -> str:
+        """The longest one at ``start`` that ends before ``limit``; empty where there is none."""
+        if gram not in self._begun:
+            self._begun.add(gram)
+            for value in self._values[gram]:
+                self._look(value, start)
+        upcoming = self._next
+        while upcoming and upcoming[0][0] <= start:
+            at, length, value = upcoming[0]
+            if at == start and at - length <= limit:
+                return value
+            heappop(upcoming)
+            self._look(value, start if at < start else start + 1)
+        return ""
+
+    def _look(self, value: str, start: int) -> None:
+        at = self._text.find(value, start)
+        if at >= 0:
+            heappush(self._next, (at, -len(value), value))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from nri_scope.recorder.redaction.engine import LONGEST
 from nri_scope.recorder.redaction.finders import address
 from nri_scope.recorder.redaction.harmless import (
     ENV_NAMES,
@@ -92,7 +93,12 @@ def variable(engine: Engine, entry: str, place: str) -> str:
     shown = variable_name(engine, name, place)
     place = f"{place}.{shown}"
     given = variable_value(engine, name, value, place)
-    if given == value and engine.known.replace(entry)[1] and engine.is_on("env-values"):
+    if (
+        given == value
+        and len(entry) <= LONGEST
+        and engine.is_on("env-values")
+        and engine.known.replace(entry)[1]
+    ):
         # All of NAME=value is somebody else's value, and was replaced there.
         given = engine.put("env-values", value, Strength.PRIVATE, place)
     return f"{shown}={given}"
