@@ -43,7 +43,7 @@ from nri_scope.tui.theme import DEFAULT as DEFAULT_THEME
 from nri_scope.tui.theme import THEMES
 from nri_scope.tui.views import BOARDS, EVENTS
 from nri_scope.tui.widgets import messages
-from nri_scope.tui.widgets.board import Board
+from nri_scope.tui.widgets.board import Board, BoardLines
 from nri_scope.tui.widgets.detail_pane import DetailPane
 from nri_scope.tui.widgets.event_header import EventHeader
 from nri_scope.tui.widgets.event_list import EventList
@@ -152,6 +152,9 @@ class ScopeApp(Acting, inherit_bindings=False):
             self.status.hush()
         if is_key and not isinstance(self.focused, Input):
             assert isinstance(event, events.Key)
+            if isinstance(self.focused, BoardLines) and isinstance(self.current, Board):
+                # What was typed right behind the key of a view is for its lines.
+                await self.current.ready()
             if await self._check_bindings(event.key):
                 return
         await super().on_event(event)
@@ -268,7 +271,10 @@ class ScopeApp(Acting, inherit_bindings=False):
             self.teller.tabs.show(name, self.context.words())
         if self.detail is not None and self.detail.is_alone:
             self.detail.action_maximise_detail()
-        self.current.focus()
+        current = self.current
+        # At once: the next key may be waiting already.
+        lines = current.body if isinstance(current, Board) else current
+        self.screen_stack[0].set_focus(lines)
 
     @on(ViewTabs.Chosen)
     def _view_chosen(self, event: ViewTabs.Chosen) -> None:

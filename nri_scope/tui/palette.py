@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from nri_scope.tui.model.keys import Action, Scope
+from nri_scope.tui.views import BOARDS, EVENTS
 from nri_scope.tui.widgets.board import Board
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Actions(Provider):
-    """What can be done now."""
+    """What can be done, here or in another view, which is shown then."""
 
     async def discover(self) -> Hits:
         """All of them, in the order of the table."""
@@ -38,17 +39,45 @@ class Actions(Provider):
         return cast("ScopeApp", self.app)
 
     def _labels(self) -> Iterator[tuple[Action, str]]:
-        """What the view that is shown can do, or the app."""
+        """All of the app, then those of the view that is shown, then those of other places."""
         app = self._app
-        available = app.available()
-        for action in app.keymap.of(Scope.APP, app.scope):
-            if action.in_palette and action.name in available:
-                keys = app.keymap.shown(action.name)
-                yield action, f"{action.help}   ({keys})" if keys else action.help
+        here, available = (Scope.APP, app.scope), app.available()
+        actions = [
+            action for action in app.keymap if action.in_palette and action.name in available
+        ]
+        near = [action for action in actions if not set(here).isdisjoint(action.scopes)]
+        far = [action for action in actions if action not in near and _places(action)]
+        for action in (*near, *far):
+            keys = app.keymap.shown(action.name)
+            where = "" if action in near else f"{_places(action)[0].value}: "
+            label = f"{where}{action.help}"
+            yield action, f"{label}   ({keys})" if keys else label
 
     async def _do(self, action: Action) -> None:
-        """What a key would."""
-        app, current = self._app, self._app.current
+        """What a key would, in the view that it is of."""
+        app = self._app
+        if hasattr(app, f"action_{action.name}"):
+            await app.run_action(action.name, app)
+            return
+        if app.scope not in action.scopes:
+            place = _places(action)[0]
+            if place is Scope.DETAIL:
+                if app.detail is not None:
+                    if app.detail.is_hidden:
+                        app.detail.action_toggle_detail()
+                    app.detail.body.focus()
+                    await app.run_action(action.name, app.detail.body)
+                return
+            app.show_mode(_VIEWS[place])
+        current = app.current
         focused = current.body if isinstance(current, Board) else current
-        target = app if hasattr(app, f"action_{action.name}") else focused
-        await app.run_action(action.name, target)
+        await app.run_action(action.name, focused)
+
+
+_VIEWS = {Scope.EVENTS: EVENTS, **{kind.scope: kind.name for kind in BOARDS}}
+"""The views by what their keys count in."""
+
+
+def _places(action: Action) -> list[Scope]:
+    """Where it can be done, the views first."""
+    return [scope for scope in (*_VIEWS, Scope.DETAIL) if scope in action.scopes]

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from textual.events import Key
+
+from nri_scope.tui.model.keys import shown as shown_key
 from tests.tui.screen import showing
 
 
@@ -73,3 +76,33 @@ async def test_the_details_are_of_the_cursor_of_the_view_that_is_shown() -> None
         await shown.shows("number ", "CreateContainer shop/web/app")
         await shown.press("1")
         await shown.shows("> session 1", "why ")
+
+
+async def test_keys_typed_right_behind_that_of_a_view_are_not_lost() -> None:
+    async with showing() as shown:
+        for key in ("2", "down", "down", "down", "enter"):
+            shown.app.post_message(Key(key, None))
+        await shown.shows("[2 Containers]", "> shop/web/app")
+
+
+async def test_keys_of_the_list_of_events_say_so_elsewhere() -> None:
+    async with showing() as shown:
+        await shown.press("5")
+        await shown.shows("[5 Sessions]", "interrupted")
+        for key in ("F", "space"):
+            await shown.press(key)
+            await shown.shows(f"{shown_key(key)} is of the list of events, key 1")
+
+
+async def test_the_palette_goes_to_the_view_that_can_do_it() -> None:
+    async with showing(size=(100, 40)) as screen:
+        await screen.press("ctrl+p")
+        await screen.type("half a screen later")
+        await screen.shows("Timeline: half a screen later")
+        await screen.press("enter")
+        await screen.shows("[3 Timeline]")
+        await screen.press("ctrl+p")
+        await screen.type("let the view stand")
+        await screen.shows("Events: let the view stand still")
+        await screen.press("enter")
+        await screen.shows("[1 Events]")

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import ClassVar, Self
 
@@ -23,7 +25,10 @@ from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.model.line import Line, Style, line
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.widgets.lines import Lines
-from nri_scope.tui.widgets.messages import Failed, RowChosen
+from nri_scope.tui.widgets.messages import Failed, RowChosen, Said
+
+PATIENCE = 0.5
+"""Seconds that a key waits for the first lines of a view that was just gone to."""
 
 
 class _LinesOf:
@@ -104,6 +109,8 @@ class Board(Widget, can_focus=False):
         self._reading = ""
         self._is_looking = False
         self._told_event: int | None = None
+        self._there = asyncio.Event()
+        """There are lines, or it is known that there are none."""
 
     # -- of each view ---------------------------------------------------------------------
 
@@ -231,6 +238,8 @@ class Board(Widget, can_focus=False):
 
     def sight(self) -> None:
         """Other lines are on the screen. One look at a time: the next is at what is there then."""
+        if self.line_count and not self.needs_look():
+            self._there.set()
         if not self._is_looking and self.needs_look():
             self._is_looking = True
             self.begin("look", self._look)
@@ -243,6 +252,27 @@ class Board(Widget, can_focus=False):
             self.post_message(Failed(error))
         finally:
             self._is_looking = False
+            self._there.set()
+
+    async def ready(self) -> None:
+        """Wait, though not for long, until there are lines for a key to act on."""
+        if not self._there.is_set():
+            await self.update()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._there.wait(), PATIENCE)
+            # The next keys do not wait again.
+            self._there.set()
+
+    def on_key(self, event: events.Key) -> None:
+        """Of keys that are of the list of events alone, say so."""
+        for name in ("follow", "pause"):
+            if {event.key, event.character} & set(self.keymap[name].keys):
+                event.stop()
+                key, there = self.keymap.first(name), self.keymap.first("mode_events")
+                told = f"{key} is of the list of events" + (f", key {there}" if there else "")
+                if self.store.facts.growing:
+                    told += "; this view shows what comes as it comes"
+                self.post_message(Said(told))
 
     async def _work(self) -> None:
         while self._wanted:
@@ -255,8 +285,11 @@ class Board(Widget, can_focus=False):
                 self.body.changed()
                 self.say_reading("")
                 self.post_message(Failed(error))
+                self._there.set()
                 return
         self.say_reading("")
+        if not self._is_looking:
+            self._there.set()
 
     def say_reading(self, words: str) -> None:
         """Say what is still being read; "" for nothing."""
