@@ -237,7 +237,8 @@ class Acting(App[None], inherit_bindings=False):
         """Write something about the selected event."""
         if self.marker.begin_comment() is not None:
             self.typed_in_detail = self.in_detail
-            self.bar.open(Purpose.COMMENT, self.marker.comment_of(self.events.selected_row))
+            text = self.marker.comment_of(self.events.selected_row)
+            self.bar.open(Purpose.COMMENT, text, note=self.marker.why_lost())
 
     def action_compare(self) -> None:
         """Compare two marked events."""
@@ -268,7 +269,7 @@ class Acting(App[None], inherit_bindings=False):
     def action_replay_shown(self) -> None:
         """Type what to replay the shown events to."""
         self.typed_in_detail = self.in_detail
-        self.bar.open(Purpose.PLUGIN)
+        self.bar.open(Purpose.PLUGIN, note=self.marker.what_is_taken())
 
     def action_theme(self) -> None:
         """Next theme."""

@@ -219,6 +219,8 @@ class ScopeApp(Acting, inherit_bindings=False):
         self.run_worker(self.marker.load(), group=MARKS_GROUP)
         if self._warning:
             self.say(self._warning, problem=True)
+        if self._warning:
+            self.say(self._warning, problem=True)
 
     @property
     def follows(self) -> bool:
@@ -417,5 +419,6 @@ class ScopeApp(Acting, inherit_bindings=False):
         row = self.events.selected_row
         if self.detail is not None and row is not None and self.mode == EVENTS:
             self.detail.show(row, self.marker.comment_of(row))
+        self.teller.show_status()
         if self.marker.only:
             self.narrower.show()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import NriScopeError
@@ -72,6 +73,19 @@ class Marker:
             return []
         where = self.marks.filter()
         return await self._app.store.run(lambda recording: list(recording.events(where=where)))
+
+    def what_is_taken(self) -> str:
+        """Of the marked and the shown events those that are taken where several are."""
+        if len(self.marks):
+            key = self._app.keymap.first("view_marked")
+            return f"takes the {len(self.marks):,} marked ({key} shows them)"
+        return f"takes all {self._app.events.view.events:,} shown"
+
+    def why_lost(self) -> str:
+        """Why what is marked now is forgotten by leaving; "" where it is kept."""
+        if self.marks.notice or not os.access(self.marks.path.parent, os.W_OK | os.X_OK):
+            return "lost when you leave: nothing can be kept beside this recording"
+        return ""
 
     # -- what keys do -------------------------------------------------------------------------
 

@@ -76,14 +76,19 @@ def _no_event(facts: Facts, work: Work) -> tuple[str, ...]:
     return ("This recording has no events", "Nothing happened while it was made.")
 
 
-def status_words(view: View, position: int | None, listing: str, narrowed: str, work: Work) -> str:
-    """``following · 12 of 1,234 · 34 matches: ns:shop``: the line below the list.
+def status_words(
+    view: View, position: int | None, listing: str, narrowed: str, work: Work, marked: int = 0
+) -> str:
+    """``following · 12 of 1,234 · 2 marked · 34 matches: ns:shop``: the line below the list.
 
-    ``position``: of the cursor; None where the list is not what is shown.
+    ``position``: of the cursor; None where the list is not what is shown. ``marked``: how many
+    events are, which is what keys act on.
     """
     parts = [listing] if listing else []
     if view.length and position is not None:
         parts.append(f"{position + 1:,} of {view.length:,}")
+    if marked:
+        parts.append(f"{marked:,} marked")
     if work.part is not None:
         parts.append(f"looking through the recording: {work.part:.0%}, {_matches(view)} so far")
     elif narrowed:

@@ -56,6 +56,7 @@ class Teller:
             events.listing.words if in_list and app.follows else "",
             narrowed,
             app.work,
+            len(app.marker.marks),
         )
         if self.trouble:
             self.status.say(self.trouble, problem=True)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nri_scope.recorder.filter import parse
-from nri_scope.tui import taking
+from nri_scope.tui import looking, taking
 from nri_scope.tui.model.actions import DEFAULT
 from nri_scope.tui.model.listing import State
 from tests.tui.screen import RECORDING, showing
@@ -384,3 +384,18 @@ async def test_where_nothing_comes_any_more_following_and_pausing_say_so() -> No
         await screen.shows("! this recording is over: there is nothing to follow")
         await screen.press("down")
         await screen.shows("2 of 34")
+
+
+async def test_of_many_completions_the_chosen_one_can_be_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"{'x' * 15}-{number}" for number in range(20)]
+    monkeypatch.setattr(looking, "known_values", lambda recording: {"pod": names})
+    async with showing() as screen:
+        await screen.press("f")
+        await screen.until(lambda: "pod" in screen.app.bar.values)
+        await screen.type("pod:")
+        for name in names:
+            await screen.press("tab")
+            await screen.shows(f"[{name}]")
+        assert "+" not in screen.line(f"[{names[-1]}]")

@@ -112,6 +112,18 @@ async def test_a_search_finds_comments(path: Path) -> None:
         assert screen.selected == 11
 
 
+async def test_how_many_are_marked_is_always_said(path: Path) -> None:
+    async with showing(path) as screen:
+        await _go_to(screen, 5)
+        await screen.press("m", "down")
+        await screen.shows("· 1 marked")
+    # So are marks of before, which keys act on, too.
+    async with showing(path) as screen:
+        await screen.shows("1 of 34 · 1 marked")
+        await screen.press("r")
+        await screen.shows("takes the 1 marked (* shows them)")
+
+
 async def test_only_marked_events_and_back(path: Path) -> None:
     async with showing(path) as screen:
         for event in (5, 9):
@@ -203,7 +215,10 @@ async def test_marks_that_cannot_be_kept_are_said_to_be_lost(path: Path) -> None
     async with showing(path, size=(200, 40)) as screen:
         await screen.shows("is damaged: it holds no marks; it is left as it is")
         await _go_to(screen, 5)
-        await screen.press("m")
+        # Said before anything is typed.
+        await screen.press("M")
+        await screen.shows("lost when you leave: nothing can be kept beside this recording")
+        await screen.press("escape", "m")
         await screen.shows("event 5: marks are lost when you leave")
         assert "*" in screen.line("22:17:21.228 Create")[:4]
     assert file.read_text() == "[]"

@@ -16,7 +16,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input, Label
 
-from nri_scope.recorder.escape import safe
+from nri_scope.recorder.escape import columns, safe
 from nri_scope.tui.bindings import bindings
 from nri_scope.tui.model.filtering import History, Values, check, complete
 from nri_scope.tui.model.keys import Keymap, Scope
@@ -24,6 +24,10 @@ from nri_scope.tui.widgets.text_line import TextLine
 
 _SHOWN_OPTIONS = 12
 """Completions that are shown; Tab goes through all of them."""
+_LEAST_ROOM = 34
+"""Columns of a completion; there is room for one at least."""
+_MARGIN = 8
+"""Columns that are not for completions: an edge, and how many more there are."""
 
 
 class Purpose(Enum):
@@ -56,8 +60,8 @@ class FilterBar(Vertical, inherit_bindings=False):
     FilterBar #purpose { width: auto; padding: 0 1; text-style: bold; color: $text-primary; }
     FilterBar Input { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
     FilterBar Input:focus { border: none; }
-    FilterBar #said { height: 1; padding: 0 1; color: $text-muted; width: 1fr; }
-    FilterBar.-wrong #said { color: $text-error; height: auto; max-height: 3; }
+    FilterBar #said { height: auto; max-height: 3; padding: 0 1; color: $text-muted; width: 1fr; }
+    FilterBar.-wrong #said { color: $text-error; }
     FilterBar.-wrong Input { color: $text-error; }
     """
 
@@ -84,6 +88,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         self._option = -1
         self._option_at = (0, 0)
         self._completing = False
+        self._note = ""
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -98,9 +103,10 @@ class FilterBar(Vertical, inherit_bindings=False):
         """Whether it can be seen."""
         return self.display
 
-    def open(self, purpose: Purpose, text: str = "") -> None:
-        """Show it, beginning with ``text``."""
+    def open(self, purpose: Purpose, text: str = "", *, note: str = "") -> None:
+        """Show it, beginning with ``text``; ``note`` stands first below it."""
         self.purpose = purpose
+        self._note = note
         self.query_one("#purpose", Label).update(purpose.value)
         self.display = True
         line = self.query_one(Input)
@@ -156,9 +162,9 @@ class FilterBar(Vertical, inherit_bindings=False):
                 )
             case Purpose.PLUGIN:
                 problem = _problem_of_command(text)
-                said = f"the command that starts a plugin · {said}"
+                said = f"the command that starts a plugin · {self._note} · {said}"
             case Purpose.COMMENT:
-                said = f"kept beside the recording · {said}"
+                said = f"{self._note or 'kept beside the recording'} · {said}"
         if self._options:
             said = self._options_in_words()
         self._problem.position = position
@@ -168,13 +174,25 @@ class FilterBar(Vertical, inherit_bindings=False):
 
     def _options_in_words(self) -> str:
         first = max(0, min(self._option, len(self._options) - _SHOWN_OPTIONS))
-        shown = self._options[first : first + _SHOWN_OPTIONS]
-        words = [
-            f"[{safe(option, 40)}]" if first + at == self._option else safe(option, 40)
-            for at, option in enumerate(shown)
-        ]
-        left = len(self._options) - first - len(shown)
-        return "  ".join([*words, f"+{left}"] if left else words)
+        while True:
+            # The chosen one can be seen, and how many there are behind those that can be.
+            words = self._words_from(first)
+            behind = len(self._options) - first - len(words)
+            if self._option < first + len(words):
+                return "  ".join([*words, f"+{behind}"] if behind else words)
+            first += 1
+
+    def _words_from(self, first: int) -> list[str]:
+        """As many completions as there is room for, from one on."""
+        words: list[str] = []
+        room = self.size.width - _MARGIN
+        for at, option in enumerate(self._options[first : first + _SHOWN_OPTIONS], first):
+            word = safe(option, _LEAST_ROOM)
+            word = f"[{word}]" if at == self._option else word
+            if words and columns("  ".join([*words, word])) > room:
+                break
+            words.append(word)
+        return words
 
     # -- actions ------------------------------------------------------------------------------
 
