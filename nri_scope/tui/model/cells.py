@@ -10,15 +10,15 @@ from nri_scope.recorder.model import Event
 from nri_scope.tui.model.columns import ROOM_FOR_WORDS, Placed, fitted
 from nri_scope.tui.model.rows import Row, path_in_short
 
+_ROOM_FOR_SENTENCES = 24
+
 
 def cell(row: Row, placed: Placed) -> str:
     """The longest form that fits, in exactly the column's width; else the last one, cut visibly."""
-    text = row.cells[placed.at]
-    if columns(text) > placed.width or placed.joined:
-        for form in _forms(row, placed):
-            text = form
-            if columns(text) <= placed.width:
-                break
+    text = ""
+    for text in _forms(row, placed):
+        if columns(text) <= placed.width:
+            break
     return fitted(text, placed.width, right=placed.column.right)
 
 
@@ -32,19 +32,27 @@ def _forms(row: Row, placed: Placed) -> Iterator[str]:
             yield f"{whole}/{row.cell('deadline')}"
             yield whole
         case "changed" if event.changed:
-            yield from _changes(event, placed.width)
+            yield from _changes(event, whole, placed.width)
         case "plugin" if placed.width < ROOM_FOR_WORDS:
-            yield whole.partition("-")[0]
+            index, _, name = whole.partition("-")
+            yield index if name and index.isdigit() else whole
         case "subject":
+            yield whole
             yield from _subjects(event, whole, placed.width)
         case _:
             yield whole
 
 
-def _changes(event: Event, width: int) -> Iterator[str]:
+def _changes(event: Event, whole: str, width: int) -> Iterator[str]:
     first, count = path_in_short(event.changed[0]), len(event.changed)
-    yield f"{first}, {count - 1:,} more" if count > 1 else first
-    yield f"Δ{count} {first}" if width >= ROOM_FOR_WORDS else f"Δ{count}"
+    if width < _ROOM_FOR_SENTENCES:
+        # All of them alike: numbers below each other compare.
+        yield f"Δ{count} {first}" if width >= ROOM_FOR_WORDS else f"Δ{count}"
+        return
+    more = f", {count - 1:,} more" if count > 1 else ""
+    yield whole
+    yield f"{first}{more}"
+    yield f"{safe(first, width - columns(more))}{more}"
 
 
 def _subjects(event: Event, whole: str, width: int) -> Iterator[str]:

@@ -34,7 +34,7 @@ def cells(event: Event, width: int) -> dict[str, str]:
     ("width", "name", "text"),
     [
         (77, "changed", "Δ4"),
-        (97, "changed", "cpu cpus, 3 more"),
+        (97, "changed", "Δ4 cpu cpus"),
         (157, "changed", "cpu cpus, 3 more by 60-cpu-pol"),
         (77, "plugin", "60"),
         (117, "plugin", "60-cpu-policy"),
@@ -72,6 +72,13 @@ def test_long_names_keep_what_tells_them_apart(names: tuple[str, str, str], show
 def test_changes_are_counted_where_words_have_no_room(width: int, text: str) -> None:
     placed = next(each for each in place(77) if each.column.name == "changed")
     assert cell(event_row(_CHANGED, at(0)), replace(placed, width=width)).strip() == text
+
+
+def test_how_many_changes_there_are_is_never_cut_away() -> None:
+    event = replace(_CHANGED, changed=("/annotations/example.com~1a-long-name", "/a", "/b"))
+    placed = next(each for each in place(157) if each.column.name == "changed")
+    text = cell(event_row(event, at(0)), replace(placed, width=28))
+    assert text == "annotation example.…, 2 more"
 
 
 def test_nothing_that_is_not_there_is_shown() -> None:
