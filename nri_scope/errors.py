@@ -131,16 +131,23 @@ class RecordingError(NriScopeError):
 class RedactionLeak(NriScopeError):
     """What was replaced is still in what was written. Tells where and by which rule, never what."""
 
-    def __init__(self, path: str | Path, rule: str, place: str) -> None:
-        super().__init__(str(path), rule, place)
+    def __init__(
+        self,
+        path: str | Path,
+        rule: str,
+        place: str,
+        hint: str = "please report it, and leave that out for now",
+    ) -> None:
+        super().__init__(str(path), rule, place, hint)
         self.path = str(path)
         self.rule = rule
         self.place = place
+        self.hint = hint
 
     def __str__(self) -> str:
         return (
             f"{self.path}: not written: a value that the rule {self.rule!r} replaced is still in "
-            f"{self.place}; please report it, and leave that out for now"
+            f"{self.place}; {self.hint}"
         )
 
 

@@ -216,7 +216,7 @@ class _Packing:
         full, readme = _with_files(manifest, recording)
         scan.text(to_bytes(full), "the manifest")
         scan.text(readme, "README.md")
-        scan.text(self._outputs.wanted.name.encode("utf-8", "surrogateescape"), "the file's name")
+        scan.name(self._outputs.wanted.name)
         scan.file(packed, "the packed file")
 
 

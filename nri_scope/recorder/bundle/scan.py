@@ -70,6 +70,13 @@ class Scan:
         """A text."""
         self._look(self._few, content, place)
 
+    def name(self, name: str) -> None:
+        """The name that the user chose for what is written."""
+        try:
+            self.text(name.encode("utf-8", "surrogateescape"), "the file's name")
+        except RedactionLeak as leak:
+            raise RedactionLeak(leak.path, leak.rule, leak.place, "choose another name") from None
+
     def _look(self, needles: Needles, content: bytes, place: str) -> None:
         found = needles.find(content)
         if found is not None:

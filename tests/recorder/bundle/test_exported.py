@@ -471,6 +471,15 @@ class TestLeaks:
         place = self._leak(tmp_path / "of-hunter2.zip", Redactor(Rules.DEFAULT, KEY))
         assert place == "the file's name"
 
+    def test_says_what_to_do(self, tmp_path: Path) -> None:
+        for name, redactor, words in (
+            ("of-hunter2.zip", Redactor(Rules.DEFAULT, KEY), "name; choose another name"),
+            ("x.zip", _Careless(Rules.DEFAULT, KEY), "; please report it, and leave that out"),
+        ):
+            with Recording.open(SAMPLE) as recording:
+                with pytest.raises(RedactionLeak, match=words):
+                    export(recording, tmp_path / name, redactor=redactor)
+
     def test_what_is_a_word_of_ours_is_no_leak(self, tmp_path: Path) -> None:
         pod = a_pod()
         container = a_container(pod, variables=0)
