@@ -38,7 +38,7 @@ async def test_nothing_is_written_in_the_colour_of_its_background(
         await screen.press("m", "down", "d")
         await screen.shows("ids, random names")
         _assert_readable(screen, "compare")
-        await screen.press("escape", "p")
+        await screen.press("escape", "p", "x")
         for key, words in {
             "2": "jobs/batch",
             "3": "■ stopped",
