@@ -249,7 +249,7 @@ def users(engine: Engine, text: str, place: str, depth: int) -> str:
 
 
 _BASE64 = Pattern(r"[A-Za-z0-9+/_-]{12,}={0,2}")
-_HEX = Pattern(r"(?:[0-9a-f]{2}){6,}|(?:[0-9A-F]{2}){6,}")
+_HEX = Pattern(r"(?:[0-9A-Fa-f]{2}){6,}")
 _PERCENT = Pattern(r"[^\s\"'&=?/:@<>]*%[0-9A-Fa-f]{2}[^\s\"'&=?/:@<>]*")
 _PRINTABLE = 0.9
 _URLSAFE = bytes.maketrans(b"-_", b"+/")

@@ -11,6 +11,7 @@ from enum import IntEnum
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from nri_scope.recorder.redaction.forms import texts
 from nri_scope.recorder.redaction.prefixes import Prefixes
 from nri_scope.recorder.redaction.tokens import HOST, MAIL, MARK, PLAIN, Tokens, is_token
 from nri_scope.recorder.redaction.words import words
@@ -21,6 +22,8 @@ and those that a name needs to be replaced where it stands as a word."""
 _GRAM = SECRET_MIN
 _LONG = 1024
 """Characters above which a value is looked for by itself."""
+_WRITTEN = 16_384
+"""Characters up to which a value is also looked for as it may be written elsewhere."""
 _FRESH = 100
 MOST, MOST_CHARACTERS = 200_000, 64 << 20
 """Values that are remembered, and their length in all; what comes later is replaced in its place
@@ -91,6 +94,8 @@ class Known:
         self.epoch = 0
         """Another one means that texts may stay that were replaced before."""
         self._noted: dict[str, _Reach] = {}
+        # What a value may be written as, and that value.
+        self._plain: dict[str, str] = {}
         self._order: list[str] = []
         # By how they begin; those that are long apart from the others.
         self._by_gram: dict[str, Prefixes] = {}
@@ -124,14 +129,14 @@ class Known:
         if len(name) > _SEARCHED:
             return
         changed = False
-        for part in self._parts(name):
+        for part in {self._plain.get(part, part) for part in self._parts(name)}:
             if self._reach(part, self._rules[part][1]) is not self._noted[part]:
                 # Rare: a value was met before the name of which it is a part.
                 self._forget(part)
                 changed = True
         if changed:
             self.epoch += 1
-            self._order = list(self._noted)
+            self._order = [*self._noted, *self._plain]
 
     def shows(self, name: str) -> bool:
         """Whether `show` was told of exactly this name."""
@@ -201,8 +206,9 @@ class Known:
                 pieces: list[str] = []
                 at = 0
                 for start, value in spans:
-                    pieces += text[at:start], self._tokens.of(value)
-                    rules.append(self._rules[value][0])
+                    plain = self._plain.get(value, value)
+                    pieces += text[at:start], self._tokens.of(plain)
+                    rules.append(self._rules[plain][0])
                     at = start + len(value)
                 return "".join((*pieces, text[at:])), rules
         return text, rules
@@ -303,7 +309,19 @@ class Known:
         if value in self._noted:
             # It was replaced as a word so far, and is now everywhere.
             self._forget(value)
+        if value in self._plain:
+            # It is what another one is written as, and now also one by itself.
+            del self._plain[value]
+            self._unindex(value, _Reach.ANYWHERE)
         self._noted[value] = reach
+        self._index(value, reach)
+        if reach is _Reach.ANYWHERE and len(value) <= _WRITTEN:
+            for form in texts(value):
+                if len(form) >= _GRAM and form not in self._noted and form not in self._plain:
+                    self._plain[form] = value
+                    self._index(form, reach)
+
+    def _index(self, value: str, reach: _Reach) -> None:
         self._order.append(value)
         gram = value[:_GRAM]
         if reach is _Reach.WORD:
@@ -319,6 +337,14 @@ class Known:
 
     def _forget(self, value: str) -> None:
         reach = self._noted.pop(value)
+        self._unindex(value, reach)
+        if reach is _Reach.ANYWHERE and len(value) <= _WRITTEN:
+            for form in texts(value):
+                if self._plain.get(form) == value:
+                    del self._plain[form]
+                    self._unindex(form, reach)
+
+    def _unindex(self, value: str, reach: _Reach) -> None:
         gram = value[:_GRAM]
         if reach is _Reach.WORD:
             run = _RUN.search(value)

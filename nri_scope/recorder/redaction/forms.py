@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a value may be written: in JSON, in a URL, in hexadecimal, in base64."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
+_MIN_PACKED = 10
+"""Characters of base64 that do not stand somewhere by chance."""
+_MIN_HEX = 6
+"""Bytes that hexadecimal ids do not have by chance."""
+_SAFE = ("", "/", "-_.!~*'()", ";,/?:@&=+$-_.!~*'()#")
+"""What writers of URLs leave as it is; the last two are those of JavaScript."""
+_HTML = (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"))
+"""What Go writes in JSON so that HTML may have it inside."""
+
+
+def forms(value: str) -> set[bytes]:
+    """How ``value`` may be written in a file, itself included."""
+    plain = value.encode("utf-8", "surrogatepass")
+    found = {plain}
+    if not value.isascii():
+        try:
+            # Bytes that are no text are told as one character each.
+            found.add(value.encode("latin-1"))
+        except UnicodeEncodeError:
+            pass
+        found.add(plain.decode("latin-1").encode())
+    for text in _in_json(value):
+        found.add(text.encode("utf-8", "surrogatepass"))
+    if not plain.isalnum():
+        for safe in _SAFE:
+            found.add(quote(plain, safe=safe).encode())
+        found.add(quote_plus(plain).encode())
+        # A key in a JSON pointer (RFC 6901), as `event.changed` has them.
+        found.add(plain.replace(b"~", b"~0").replace(b"/", b"~1"))
+    if len(plain) >= _MIN_HEX:
+        found |= {plain.hex().encode(), plain.hex().upper().encode()}
+    for offset in range(3):
+        packed = within_base64(plain, offset)
+        if len(packed) >= _MIN_PACKED:
+            found |= {packed, packed.replace(b"+", b"-").replace(b"/", b"_")}
+    return found
+
+
+def texts(value: str) -> set[str]:
+    """The same as texts, without ``value`` itself."""
+    found: set[str] = set()
+    for form in forms(value):
+        try:
+            found.add(form.decode())
+        except UnicodeDecodeError:
+            continue
+    found.discard(value)
+    return found
+
+
+def _in_json(value: str) -> Iterator[str]:
+    """In a string of JSON, and in one inside of another."""
+    for ascii_only in (True, False):
+        once = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
+        yield once
+        yield json.dumps(once, ensure_ascii=ascii_only)[1:-1]
+        for plain, escaped in _HTML:
+            once = once.replace(plain, escaped)
+        yield once
+        yield json.dumps(once, ensure_ascii=ascii_only)[1:-1]
+
+
+def within_base64(content: bytes, offset: int) -> bytes:
+    """What base64 has for ``content``, whatever stands behind it and ``offset`` bytes before it.
+
+    A character tells six bits: those at the ends depend on the neighbours too.
+    """
+    packed = base64.b64encode(bytes(offset) + content)
+    first = -(-offset * 8 // 6)
+    return packed[first : (offset + len(content)) * 8 // 6]
