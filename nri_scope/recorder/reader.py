@@ -42,6 +42,10 @@ MAX_REQUEST = 16 << 20
 """Bytes of one request that is put together again. On the wire it has at most 4 MiB."""
 MAX_STATE = 256 << 20
 """Bytes of all pods and containers that one session began with."""
+MAX_ROWS = 250_000
+"""Sessions, gaps or notes, each, as they are read into memory at once. A recorder that lost its
+runtime every ten seconds would write as many in a month.
+"""
 
 # Events in one query: short, so that a writer can reuse its log while somebody reads slowly.
 _PAGE = 500
@@ -118,10 +122,12 @@ class Recording:
 
     def sessions(self) -> list[Session]:
         """All sessions, oldest first."""
+        self._check_few("session")
         return self._table(session_of, f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id")
 
     def gaps(self) -> list[Gap]:
         """All gaps, by their beginnings."""
+        self._check_few("gap")
         gaps = self._table(
             gap_of, "SELECT id, session, from_ns, to_ns, reason, lost FROM gap ORDER BY id"
         )
@@ -129,6 +135,7 @@ class Recording:
 
     def notes(self) -> list[Note]:
         """All notes, by time."""
+        self._check_few("note")
         notes = self._table(note_of, "SELECT id, session, at_ns, text FROM note ORDER BY id")
         return sorted(notes, key=lambda note: note.at_ns)
 
@@ -411,6 +418,17 @@ class Recording:
             # What was read while the file changed under it is worth nothing.
             if not self._refresh():
                 return result
+
+    def _check_few(self, table: str) -> None:
+        """Refuse a table with more rows than any recorder writes, before they fill the memory."""
+        query = f"SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT {MAX_ROWS + 1})"
+        (rows,) = self._all(number_of, query)
+        if rows > MAX_ROWS:
+            raise RecordingError(
+                self.path,
+                f"it has more than {MAX_ROWS:,} {table}s, and no recorder writes so many",
+                "get another copy of it",
+            )
 
     def _table(self, make: Callable[[Row], T], query: str) -> list[T]:
         """Rows whose first column is the key, in its order."""

@@ -248,6 +248,23 @@ class TestTraps:
             rows = recording.connection.execute("SELECT event FROM log LIMIT 1").fetchall()
         assert rows == [("Configure",)]
 
+    @pytest.mark.parametrize("table", ["session", "gap", "note"])
+    def test_of_too_many_rows_are_refused_before_they_are_read(
+        self, path: Path, table: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def listed(recording: Recording) -> object:
+            lists = {"gap": recording.gaps, "note": recording.notes}
+            return lists.get(table, recording.sessions)()
+
+        with Recording.open(path) as recording:
+            (rows,) = recording.rows(f"SELECT count(*) FROM {table}")[0]
+            assert isinstance(rows, int)
+            monkeypatch.setattr("nri_scope.recorder.reader.MAX_ROWS", rows)
+            assert listed(recording)
+            monkeypatch.setattr("nri_scope.recorder.reader.MAX_ROWS", rows - 1)
+            with pytest.raises(RecordingError, match=f"more than {rows - 1} {table}s, and no reco"):
+                listed(recording)
+
     def test_too_many_tables_are_refused(self, path: Path) -> None:
         self._prepare(path, "BEGIN", *(f"CREATE TABLE t{n} (x)" for n in range(1000)), "COMMIT")
         with pytest.raises(RecordingError, match="too many"):
