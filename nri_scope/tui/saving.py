@@ -71,7 +71,7 @@ class Saver:
         screen = ReadingScreen("bundle", exported_lines(made), wrap=True)
         damaged = bool(made.manifest.damage)
         await app.push_screen(
-            screen, lambda _: app.say(f"exported ./{made.path.name}", problem=damaged)
+            screen, lambda _: app.say(f"exported {taking.shown_path(made.path)}", problem=damaged)
         )
 
 
@@ -79,7 +79,7 @@ def saved_words(words: str, made: Rebuilt) -> str:
     """``saved ./nri-3-events.nriscope.db: 3 marked events, +5 needed``."""
     more = f", +{made.context:,} needed" if made.context else ""
     damage = "; the original is damaged, this is what came before" if made.damage else ""
-    return f"saved ./{made.path.name}: {words}{more}{damage}"
+    return f"saved {taking.shown_path(made.path)}: {words}{more}{damage}"
 
 
 def exported_lines(made: Bundle) -> list[Line]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,7 +44,9 @@ def as_yaml(recording: Recording, numbers: Sequence[int]) -> str:
 
 
 def new_path(numbers: Sequence[int], suffix: str, folder: Path | None = None) -> Path:
-    """A name for a new file with these events. Raises UsageError."""
+    """A name for a new file with these events, in the current folder, or where that cannot be
+    written to in one that can. Raises UsageError.
+    """
     name = f"nri-event-{numbers[0]}" if len(numbers) == 1 else f"nri-{len(numbers)}-events"
     stem = f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     for attempt in range(1, 100):
@@ -53,11 +57,33 @@ def new_path(numbers: Sequence[int], suffix: str, folder: Path | None = None) ->
     raise UsageError(f"{stem}{suffix}: too many files of this name", "remove some")
 
 
+def shown_path(path: Path) -> str:
+    """A new file as its user knows it: ``./a.db`` in the current folder, else in full."""
+    with suppress(OSError):
+        if path.parent == Path.cwd():
+            return f"./{path.name}"
+    return str(path)
+
+
 def _current_folder() -> Path:
     try:
-        return Path.cwd()
+        current = Path.cwd()
     except OSError as error:
         raise UsageError("the current folder is gone", "start in another one") from error
+    if _writable(current):
+        return current
+    # As in a container whose root is read-only.
+    with suppress(OSError, RuntimeError):
+        if _writable(home := Path.home()):
+            return home
+    with suppress(OSError):
+        # Others can write there, too, and must not choose what is written to.
+        return Path(tempfile.mkdtemp(prefix="nri-scope-"))
+    return current
+
+
+def _writable(folder: Path) -> bool:
+    return os.access(folder, os.W_OK | os.X_OK)
 
 
 def save(text: str, numbers: Sequence[int], folder: Path | None = None) -> Path:

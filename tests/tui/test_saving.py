@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from nri_scope.recorder import rebuild as rebuilding
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
+from nri_scope.tui import taking
 from tests.tui.screen import RECORDING, Shown, showing
 
 
@@ -174,6 +176,32 @@ async def test_a_folder_that_is_gone_is_told(
         gone.rmdir()
         await screen.press("S")
         await screen.shows("! the current folder is gone; start in another one")
+
+
+async def test_where_the_current_folder_cannot_be_written_to_another_is_taken_and_named(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    current = Path.cwd()
+    # Whoever runs this may be allowed anything.
+    monkeypatch.setattr(taking, "_writable", lambda folder: folder != current)
+    monkeypatch.setenv("HOME", str(home))
+    async with showing(path, size=(160, 24)) as screen:
+        await screen.shows("1 of 34")
+        await screen.press("S")
+        await screen.shows(f"saved {home}/nri-32-events-")
+        assert [made.parent for made in screen.app.made] == [home]
+    assert not list(current.iterdir())
+
+
+def test_without_a_home_a_folder_of_its_own_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking, "_writable", lambda folder: False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = taking.new_path([7], ".yaml")
+    assert found.parent.parent == tmp_path and found.parent.stat().st_mode & 0o777 == 0o700
 
 
 async def test_a_bundle_is_redacted_and_says_what_was_replaced(path: Path) -> None:
