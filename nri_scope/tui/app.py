@@ -219,8 +219,6 @@ class ScopeApp(Acting, inherit_bindings=False):
         self.run_worker(self.marker.load(), group=MARKS_GROUP)
         if self._warning:
             self.say(self._warning, problem=True)
-        if self._warning:
-            self.say(self._warning, problem=True)
 
     @property
     def follows(self) -> bool:
