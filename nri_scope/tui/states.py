@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError
+from nri_scope.recorder.display import many
 from nri_scope.recorder.escape import safe
+from nri_scope.tui.model.between import GapHere
 from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.model.store import Facts
 from nri_scope.tui.model.view import View
@@ -104,7 +106,10 @@ def status_words(
 
 
 def _matches(view: View) -> str:
-    return f"{view.events:,} match{'' if view.events == 1 else 'es'}"
+    matches = f"{view.events:,} match{'' if view.events == 1 else 'es'}"
+    gaps = sum(isinstance(one, GapHere) for one in view.between)
+    # They are rows, too: what the cursor counts has to add up.
+    return f"{matches}, {many(gaps, 'gap')}" if gaps else matches
 
 
 def trouble_words(error: Exception) -> str:

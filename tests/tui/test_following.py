@@ -148,6 +148,10 @@ async def test_gaps_are_rows_and_counted_in_the_title(writing: Writing) -> None:
     writing.events(2)
     async with showing(writing.path) as screen:
         await screen.shows("! 1 gap, 7 lost", "queue full")
+        await screen.press("f")
+        await screen.type("event:RunPodSandbox")
+        await screen.press("enter")
+        await screen.shows(" of 5 · 4 matches, 1 gap: event:RunPodSandbox", "queue full")
 
 
 async def test_an_empty_recording_says_what_it_waits_for(writing: Writing) -> None:
