@@ -22,9 +22,14 @@ _OUR_VIEWS = frozenset(
     for sql in (VIEWS[name], *sqls)
 )
 
-RECOVER = "`sqlite3 FILE .dump` prints what can still be read of it"
-"""The way out of a damaged file. Not ``.recover``, which not every sqlite3 was built with."""
 GIVE_A_RECORDING = "give a *.nriscope.db that `nri-scope record` wrote"
+
+
+def recover(path: str | Path) -> str:
+    """The way out of a damaged file. Not ``.recover``, which not every sqlite3 was built with."""
+    if Path(path).suffix.lower() == ".zip":
+        return "unzip it, and `sqlite3 recording.nriscope.db .dump` prints what can still be read"
+    return "`sqlite3 FILE .dump` prints what can still be read of it"
 
 
 def check(connection: sqlite3.Connection, path: Path) -> int:

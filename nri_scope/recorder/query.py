@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.recorder.check import RECOVER
+from nri_scope.recorder.check import recover
 from nri_scope.recorder.sqlfunctions import PROBLEM
 
 Cell = None | int | float | str | bytes
@@ -135,14 +135,16 @@ def _in_our_words(path: object, refused: list[UsageError]) -> Iterator[None]:
         if code == sqlite3.SQLITE_INTERRUPT:
             raise KeyboardInterrupt from error
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR):
-            raise RecordingError(str(path), f"damaged: {error}", RECOVER) from error
+            raise RecordingError(str(path), f"damaged: {error}", recover(str(path))) from error
         if problem := PROBLEM.get():
             raise UsageError(f"SQL: {problem}") from error
         raise UsageError(f"SQL: {error}", _hint(str(error))) from error
     except UnicodeEncodeError as error:
         raise UsageError("SQL: the query is not UTF-8 text") from error
     except UnicodeDecodeError as error:
-        raise RecordingError(str(path), "damaged: text in it is not UTF-8", RECOVER) from error
+        raise RecordingError(
+            str(path), "damaged: text in it is not UTF-8", recover(str(path))
+        ) from error
     except (sqlite3.Warning, ValueError, OverflowError) as error:
         # A NUL in the query, a number without end.
         raise UsageError(f"SQL: {error}") from error

@@ -12,7 +12,7 @@ from typing import Self, TypeVar, cast
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder import assembly
-from nri_scope.recorder.check import RECOVER
+from nri_scope.recorder.check import recover
 from nri_scope.recorder.container_status import is_container_status
 from nri_scope.recorder.content import ContentError, Kind
 from nri_scope.recorder.filter import Filter
@@ -456,7 +456,9 @@ class Recording:
             found = explained(self._real_path, error)
             return RecordingError(self.path, found.problem, found.hint)
         reason = "" if isinstance(error, sqlite3.Error) else f": {error}"
-        return RecordingError(self.path, f"it is damaged{where and ' ' + where}{reason}", RECOVER)
+        return RecordingError(
+            self.path, f"it is damaged{where and ' ' + where}{reason}", recover(self.path)
+        )
 
 
 def _among(numbers: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.check import RECOVER
+from nri_scope.recorder.check import recover
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import RowError
 from nri_scope.recorder.source import explained
@@ -22,4 +22,6 @@ def sound(recording: Recording) -> Iterator[None]:
     except (sqlite3.Error, UnicodeError) as error:
         raise explained(recording.path, error) from error
     except RowError as error:
-        raise RecordingError(recording.path, f"damaged: {error}", RECOVER) from error
+        raise RecordingError(
+            recording.path, f"damaged: {error}", recover(recording.path)
+        ) from error

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder import filter as filters
-from nri_scope.recorder.check import GIVE_A_RECORDING, RECOVER, check, check_schema
+from nri_scope.recorder.check import GIVE_A_RECORDING, check, check_schema, recover
 from nri_scope.recorder.content import MAX_CONTENT
 from nri_scope.recorder.migrations import upgraded_copy
 from nri_scope.recorder.problems import code_of, in_words, is_damage, way_to_read
@@ -152,7 +152,7 @@ def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError
     """What to tell the user about an error of SQLite."""
     if isinstance(error, UnicodeError):
         # Its messages quote names from the file.
-        return RecordingError(path, "damaged: text in it is not UTF-8", RECOVER)
+        return RecordingError(path, "damaged: text in it is not UTF-8", recover(path))
     code = code_of(error)
     if code == sqlite3.SQLITE_NOTADB:
         return RecordingError(path, "not an nri-scope recording", GIVE_A_RECORDING)
@@ -163,7 +163,7 @@ def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError
             "copy both files to a folder that you can write to",
         )
     if is_damage(error):
-        return RecordingError(path, "damaged, or cut short", RECOVER)
+        return RecordingError(path, "damaged, or cut short", recover(path))
     return _unreadable(path, error)
 
 

@@ -10,6 +10,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.recorder.bundle.manifest import Manifest
 from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.bundle.unpack import read_manifest, unpack
+from nri_scope.recorder.check import recover
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import number_of
 
@@ -25,7 +26,8 @@ def import_bundle(path: Path, output: Path, *, force: bool = False) -> Manifest:
         try:
             recording = Recording.open(draft)
         except RecordingError as error:
-            raise RecordingError(path, error.problem, error.hint) from error
+            hint = recover(path) if error.hint == recover(draft) else error.hint
+            raise RecordingError(path, error.problem, hint) from error
         with closing(recording):
             events = number_of(recording.rows("SELECT count(*) FROM event")[0])
         told = manifest.counts.events + manifest.counts.context

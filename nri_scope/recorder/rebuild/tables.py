@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.assembly import synchronize
-from nri_scope.recorder.check import RECOVER
+from nri_scope.recorder.check import recover
 from nri_scope.recorder.content import Kind as Content
 from nri_scope.recorder.encode import INSERT_STATE, put_container, put_pod
 from nri_scope.recorder.model import LEFT_OUT, Gap, Note, Session
@@ -150,7 +150,9 @@ class Tables:
 
     def _damaged(self, session: int, problem: str) -> RecordingError:
         return RecordingError(
-            self._source.path, f"it is damaged in session {session}: {problem}", RECOVER
+            self._source.path,
+            f"it is damaged in session {session}: {problem}",
+            recover(self._source.path),
         )
 
     def _state_rows(self, session: int, event: int) -> Iterator[tuple[int | None, ...]]:
@@ -211,7 +213,7 @@ class Tables:
             for row in rows:
                 if tuple(map(type, row[: len(types)])) != types:
                     problem = f"damaged: a {table} has values of a wrong type"
-                    raise RecordingError(self._source.path, problem, RECOVER)
+                    raise RecordingError(self._source.path, problem, recover(self._source.path))
                 yield row
 
     def _pages_of(

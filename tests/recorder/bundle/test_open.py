@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RecordingError
+from nri_scope.recorder.bundle.importing import import_bundle
 from nri_scope.recorder.reader import Recording
 from tests.recorder.bundle.bundles import SAMPLE, a_bundle
 
@@ -88,6 +89,15 @@ def test_what_is_no_database_is_refused(content: bytes, tmp_path: Path, temporar
         Recording.open(path)
     assert caught.value.path == str(path)
     assert not any(temporary.iterdir())
+
+
+def test_the_way_out_of_a_damaged_one_begins_with_the_zip(tmp_path: Path) -> None:
+    path = a_bundle(tmp_path / "x.zip", SAMPLE.read_bytes()[:9999])
+    with pytest.raises(RecordingError, match=r"short; unzip it, and `sqlite3 recording\.nriscope"):
+        Recording.open(path)
+    with pytest.raises(RecordingError, match=r"short; unzip it, and") as caught:
+        import_bundle(path, tmp_path / "y.db")
+    assert caught.value.path == str(path)
 
 
 def test_a_place_for_temporary_files_that_cannot_be_used_is_named(
