@@ -144,7 +144,7 @@ FIELDS = (
     Field("p50", 6, right=True, rank=1),
     Field("p99", 6, right=True),
     Field("Max", 6, right=True),
-    Field("Of", 6, right=True, rank=2),
+    Field("Of", 5, right=True, rank=2),
     Field("Max/of", 6, right=True, rank=3),
     Field("> half", 6, right=True, rank=4),
     Field("Not ok", 6, right=True),

@@ -15,7 +15,7 @@ from nri_scope.tui.model.timeline import words
 from nri_scope.tui.model.tree import Level, Node
 
 FIELDS = (
-    Field("Pod / container / event", 36, grows=True, most=70),
+    Field("Pod / container / event", 34, grows=True, most=70),
     Field("State", 7),
     Field("Age", 6, right=True),
     Field("Events", 7, right=True),
@@ -42,12 +42,10 @@ def node_line(
     opened: bool | None,
     grid: Grid,
     now_ns: int,
-    *,
-    marked: bool = False,
 ) -> Line:
     """A line of the tree. ``opened``: whether it is unfolded; None for what cannot be."""
     if node.level is Level.EVENT:
-        return _event_line(subject.event, grid, marked=marked)
+        return _event_line(subject.event, grid)
     if node.pod == NO_POD and node.level is Level.POD:
         # Nothing is known of it but that containers name none.
         return grid.line([Part(f"{_OPEN[opened]}{subject.name}"), *[Part("")] * 5])
@@ -79,13 +77,13 @@ def node_words(node: Node, subject: Subject, life: Life, now_ns: int) -> Line:
     return tuple(parts)
 
 
-def _event_line(event: Event | None, grid: Grid, *, marked: bool) -> Line:
+def _event_line(event: Event | None, grid: Grid) -> Line:
     if event is None:
-        return grid.line([Part("    (removed meanwhile)", Style.DIM), *[Part("")] * 5])
+        return grid.line([Part("  (removed meanwhile)", Style.DIM), *[Part("")] * 5])
     ok = event.status == Status.OK
     return grid.line(
         (
-            Part(f"  {'*' if marked else ' '} {clock(event.at_ns)} {event.event}"),
+            Part(f"  {clock(event.at_ns)} {event.event}"),
             Part(event.status, Style.PLAIN if ok else Style.BAD),
             Part(duration(event.took_ns)),
             Part(""),

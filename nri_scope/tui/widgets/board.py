@@ -27,6 +27,8 @@ from nri_scope.tui.model.store import Store
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import Failed, RowChosen, Said
 
+GUTTER = 2
+"""Columns before lines: the cursor's sign and the mark's, as in the list of events."""
 PATIENCE = 0.5
 """Seconds that a key waits for the first lines of a view that was just gone to."""
 
@@ -100,6 +102,7 @@ class Board(Widget, can_focus=False):
         self.head = Lines((), classes="board--head")
         self.head.can_focus = False
         self.body = self.make_body()
+        self.head.gutter_width = self.body.gutter_width = GUTTER
         self.is_marked: Callable[[Event], bool] = lambda event: False
         """Which events have a mark."""
         self.foot = Lines((), classes="board--foot")
@@ -208,7 +211,7 @@ class Board(Widget, can_focus=False):
     @property
     def room(self) -> int:
         """Columns of a line."""
-        return max(1, self.body.scrollable_content_region.width)
+        return max(1, self.body.scrollable_content_region.width - GUTTER)
 
     @property
     def now_ns(self) -> int:

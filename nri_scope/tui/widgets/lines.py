@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -116,6 +117,10 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         super().__init__(name=name, id=id, classes=classes)
         self.has_cursor = cursor
         self.empty = empty
+        self.gutter_width = 0
+        """Columns before each line: for the cursor's ``>``, and the ``*`` of those with a mark."""
+        self.mark_at: Callable[[int], bool] = lambda index: False
+        """Which lines have a mark."""
         self._source = source
         self.set_reactive(Lines.wrap, wrap)
         self.found = -1
@@ -301,7 +306,11 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def _room(self) -> int:
-        return max(1, self.scrollable_content_region.width)
+        return max(1, self.scrollable_content_region.width - self._gutter)
+
+    @property
+    def _gutter(self) -> int:
+        return self.gutter_width if len(self._source) else 0
 
     def _fit(self) -> None:
         """Make room for all lines."""
@@ -343,11 +352,12 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
     def render_line(self, y: int) -> Strip:
         """One row of the screen."""
-        room = self.size.width
+        gutter = self._gutter
+        room = max(0, self.size.width - gutter)
         row = self.scroll_offset.y + y
         style = self.rich_style
         if row >= self._rows:
-            return Strip.blank(room, style)
+            return Strip.blank(room + gutter, style)
         index, part = self._at(row)
         strip = self._strip(index)
         begin, end, indent = self.scroll_offset.x, self.scroll_offset.x + room, 0
@@ -370,7 +380,13 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         strip = strip.crop(begin, end)
         if indent:
             strip = Strip.join([Strip.blank(indent, style), strip])
-        return strip.adjust_cell_length(room, style)
+        strip = strip.adjust_cell_length(room, style)
+        if not gutter:
+            return strip
+        sign = ">" if self.has_cursor and index == self.cursor and not part else " "
+        sign += "*" if self.mark_at(index) else ""
+        before = Strip([Segment(sign, style)]).adjust_cell_length(gutter, style)
+        return Strip.join([before, strip])
 
     def _widen(self) -> None:
         if not self._starts:

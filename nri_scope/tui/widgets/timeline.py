@@ -32,7 +32,7 @@ from nri_scope.tui.model.subjects import read
 from nri_scope.tui.model.timeline import Interval, Point, Window, joined, lane, pack, unobserved
 from nri_scope.tui.model.tree import Node
 from nri_scope.tui.model.treelines import life_of
-from nri_scope.tui.widgets.board import BoardLines
+from nri_scope.tui.widgets.board import GUTTER, BoardLines
 from nri_scope.tui.widgets.census_board import CensusBoard
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
@@ -90,7 +90,7 @@ class TimelineLines(BoardLines, inherit_bindings=False):
     def on_click(self, event: events.Click) -> None:
         """The cursor goes there, in time too."""
         super().on_click(event)
-        self.board.go_to_column(event.x - self.board.margin)
+        self.board.go_to_column(event.x - GUTTER - self.board.margin)
 
 
 class Timeline(CensusBoard):

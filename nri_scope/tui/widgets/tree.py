@@ -57,6 +57,7 @@ class Tree(CensusBoard):
         """With a cursor."""
         made = TreeLines(cursor=True)
         made.board = self
+        made.mark_at = self.marked_at
         return made
 
     def on_mount(self) -> None:
@@ -141,8 +142,13 @@ class Tree(CensusBoard):
             return None
         opened = self.outline.is_open(node) if node.level is not Level.EVENT else None
         life = life_of(self.census, node)
-        marked = subject.event is not None and self.is_marked(subject.event)
-        return node_line(node, subject, life, opened, self._grid, self.now_ns, marked=marked)
+        return node_line(node, subject, life, opened, self._grid, self.now_ns)
+
+    def marked_at(self, index: int) -> bool:
+        """Whether a line's event is marked."""
+        node = self.node_at(index)
+        subject = self.subjects.get(node) if node is not None else None
+        return subject is not None and subject.event is not None and self.is_marked(subject.event)
 
     def resized(self) -> None:
         """Other columns."""

@@ -31,7 +31,7 @@ def cells(screen: list[str], name: str) -> list[str]:
 
 async def test_shows_the_chain_in_call_order(path: Path) -> None:
     async with showing(path, Chain) as shown:
-        names = [line.split()[0] for line in shown.screen[1:-2] if line.strip()]
+        names = [line[2:].split()[0] for line in shown.screen[1:-2] if line.strip()]
         assert [name for name in names if name != "↕"] == [
             "00-probe-a",
             "20-device-injector",
@@ -70,7 +70,7 @@ async def test_counts_what_is_shown_and_says_so(path: Path) -> None:
         assert 0 < calls < 36
         assert cells(shown.screen, "00-probe-a")[0] == str(calls)
         # Others have none of these, and what is between needs whole rounds.
-        names = [line.split()[0] for line in shown.screen[1:-2] if line.strip()]
+        names = [line[2:].split()[0] for line in shown.screen[1:-2] if line.strip()]
         assert "↕" not in names and "50-probe-b" not in names
         counted = "counts only: event:CreateContainer plugin:00-probe-a"
         assert shown.screen[-1] == counted

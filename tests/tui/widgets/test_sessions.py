@@ -53,7 +53,7 @@ def path(tmp_path: Path) -> Path:
 
 async def test_shows_runtimes_sessions_reconnects_and_gaps(path: Path) -> None:
     async with showing(path, Sessions, size=(140, 20)) as shown:
-        lines = [line.split() for line in shown.screen[1:-2] if line.strip()]
+        lines = [line[2:].split() for line in shown.screen[1:-2] if line.strip()]
         assert lines[0][:2] == ["containerd", "2.1,"]
         assert lines[1][:2] == ["1", "00-nri-scope"]
         assert lines[1][4:6] == ["10.0s", "2"] and "connection" in lines[1]
@@ -86,7 +86,7 @@ async def test_counts_what_is_shown_and_goes_there(path: Path) -> None:
     context = Context()
     context.filter_by("-status:ok")
     async with showing(path, Sessions, context=context) as shown:
-        lines = [line.split() for line in shown.screen[1:-2] if line.strip()]
+        lines = [line[2:].split() for line in shown.screen[1:-2] if line.strip()]
         # Only the first session has one of these.
         assert [line[0] for line in lines] == ["containerd", "1", "░"]
         await shown.press("down")

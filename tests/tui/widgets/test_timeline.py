@@ -12,6 +12,7 @@ from nri_scope.tui.model.census import Census
 from nri_scope.tui.model.chosen import Chosen
 from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.lanes import Lanes
+from nri_scope.tui.widgets.board import GUTTER
 from nri_scope.tui.widgets.messages import OpenEvent, RowChosen, Said
 from nri_scope.tui.widgets.timeline import Timeline
 from tests.replay.recordings import RECORDING, recording
@@ -23,13 +24,15 @@ def lanes(shown: Shown) -> list[str]:
     """What stands in the lanes, without their names."""
     board = shown.board
     assert isinstance(board, Timeline)
-    return [line[board.margin :] for line in shown.screen[1:-3] if line.strip()]
+    return [line[GUTTER + board.margin :] for line in shown.screen[1:-3] if line.strip()]
 
 
 def names(shown: Shown) -> list[str]:
     board = shown.board
     assert isinstance(board, Timeline)
-    return [line[: board.margin].strip() for line in shown.screen[1:-3] if line.strip()]
+    return [
+        line[GUTTER : GUTTER + board.margin].strip() for line in shown.screen[1:-3] if line.strip()
+    ]
 
 
 def timeline(shown: Shown) -> Timeline:

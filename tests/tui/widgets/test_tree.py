@@ -19,7 +19,7 @@ from tests.tui.hostile import CANARY, assert_harmless, hostile_recording
 
 def names(screen: list[str]) -> list[str]:
     """The lines of the tree: what stands in the first column."""
-    return [line[:36].rstrip() for line in screen[1:-1] if line.strip()]
+    return [line[2:36].rstrip() for line in screen[1:-1] if line.strip()]
 
 
 async def test_shows_pods_and_containers_with_state_and_age() -> None:
@@ -109,7 +109,7 @@ async def test_shows_what_the_context_is_narrowed_to() -> None:
         assert [line.split()[-1] for line in names(shown.screen)[2:]] == ["UpdateContainer"]
         context.filter_by("pod:nothing")
         await shown.update()
-        assert names(shown.screen) == ["the filter matched no event of a pod"[:36]]
+        assert names(shown.screen) == ["the filter matched no event of a pod"[2:36]]
 
 
 async def test_finds_by_name_and_id_and_goes_round() -> None:
@@ -182,3 +182,12 @@ async def test_fits_any_screen(size: tuple[int, int]) -> None:
     async with showing(RECORDING, Tree, size=size) as shown:
         assert len(shown.screen) == size[1]
         assert all(len(line) <= size[0] for line in shown.screen)
+
+
+async def test_the_cursor_and_marks_have_signs() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        shown.board.is_marked = lambda event: event.id == shown.board.selected_event_id
+        await shown.press(*["down"] * 3, "right", "down")
+        signs = {line[:2] for line in shown.screen[1:-1] if line.strip()}
+        assert signs == {"  ", ">*"}
+        assert shown.screen[5].startswith(">*  ") and "CreateContainer" in shown.screen[5]
