@@ -6,26 +6,34 @@ from __future__ import annotations
 from time import monotonic
 
 from rich.text import Text
+from textual.geometry import Size
 from textual.reactive import reactive
 from textual.widget import Widget
 
 from nri_scope.recorder.escape import columns, safe
 from nri_scope.tui.model.keys import Keymap
+from nri_scope.tui.model.line import line, text_of
+from nri_scope.tui.model.wrapping import folded
 
 FRESH_SECONDS = 6.0
 """To read a line."""
+_LINES = 3
+"""Of what was said, at most."""
 
 
 class StatusLine(Widget):
-    """Words about the list; for a while, something that was said instead."""
+    """Words about the list, in one line; for a while, something that was said instead, in as many
+    as it needs: the way out stands at its end.
+    """
 
     DEFAULT_CSS = """
-    StatusLine { height: 1; background: $panel; color: $foreground; padding: 0 1; }
+    StatusLine { height: auto; min-height: 1; max-height: 3; padding: 0 1;
+                 background: $panel; color: $foreground; }
     StatusLine.-problem { color: $text-warning; text-style: bold; }
     """
 
     words: reactive[str] = reactive("")
-    said: reactive[str] = reactive("")
+    said: reactive[str] = reactive("", layout=True)
     _said_at = 0.0
 
     def say(self, text: str, *, problem: bool = False) -> None:
@@ -44,8 +52,21 @@ class StatusLine(Widget):
         self.remove_class("-problem")
 
     def render(self) -> Text:
-        """One line, cut visibly."""
-        return Text(safe(self.said or self.words, max(1, self.size.width)), no_wrap=True, end="")
+        """What was said, or one line, cut visibly."""
+        return Text("\n".join(self._lines(max(1, self.size.width))), no_wrap=True, end="")
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Lines for what was said."""
+        return len(self._lines(max(1, width)))
+
+    def _lines(self, width: int) -> list[str]:
+        text = safe(self.said)
+        if columns(text) <= width:
+            return [text or safe(self.words, width)]
+        lines = [text_of(each) for each in folded(line(text), width, 0)]
+        if len(lines) > _LINES:
+            lines[_LINES - 1 :] = [safe("".join(lines[_LINES - 1 :]), width)]
+        return lines
 
 
 class KeyLine(Widget):
