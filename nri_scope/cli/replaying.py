@@ -44,7 +44,7 @@ class Wishes:
 
 
 class Interrupted(KeyboardInterrupt):
-    """SIGTERM came; ends the replay as ^C does."""
+    """SIGTERM or SIGHUP came; ends the replay as ^C does."""
 
 
 def perform(job: Job, wishes: Wishes) -> bool:
@@ -122,13 +122,23 @@ def _addressees(job: Job) -> str:
     return f"to {to or 'nobody'}"
 
 
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """SIGTERM, and SIGHUP unless it is ignored, as ``nohup`` has it."""
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGTERM,) if is_ignored else (signal.SIGTERM, signal.SIGHUP)
+
+
 def play(job: Job, audience: Audience) -> Replayed:
-    """Replay; SIGTERM ends it as ^C does. Raises as `replay`, and OSError of the audience."""
+    """Replay; SIGTERM and a terminal that goes end it as ^C does.
+
+    Raises as `replay`, and OSError of the audience.
+    """
 
     async def main() -> Replayed:
         task = asyncio.current_task()
         assert task is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        for number in ending_signals():
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         return await replay(job, audience)
 
     try:

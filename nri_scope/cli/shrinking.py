@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TextIO
 import click
 
 from nri_scope.cli.output import Output
-from nri_scope.cli.replaying import Interrupted, play
+from nri_scope.cli.replaying import Interrupted, ending_signals, play
 from nri_scope.errors import UsageError
 from nri_scope.recorder.display import many
 from nri_scope.recorder.escape import safe
@@ -95,11 +95,12 @@ def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
 
 
 def _play(job: Job, audience: Audience) -> Replayed:
+    numbers = ending_signals()
     try:
         return play(job, audience)
     finally:
-        # An event loop that ends takes the handler with it.
-        _terminate_kindly()
+        # An event loop that ends takes the handlers with it.
+        _terminate_kindly(numbers)
 
 
 # -- telling ----------------------------------------------------------------------------------
@@ -209,17 +210,19 @@ def _make(folder: Path) -> None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGTERM)
-    _terminate_kindly()
+    before = {number: signal.getsignal(number) for number in ending_signals()}
+    _terminate_kindly(before)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _terminate_kindly() -> None:
-    """SIGTERM does what ^C does: temporary files are removed, what was found is kept."""
-    signal.signal(signal.SIGTERM, _interrupt)
+def _terminate_kindly(numbers: Iterable[signal.Signals]) -> None:
+    """These do what ^C does: temporary files are removed, what was found is kept."""
+    for number in numbers:
+        signal.signal(number, _interrupt)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

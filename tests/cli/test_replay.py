@@ -236,7 +236,7 @@ def test_one_that_does_not_register_is_told_with_what_it_printed(
     assert "the plugin ended, exit status 7; its last words: I do not like this" in captured.err
 
 
-@pytest.mark.parametrize("way", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("way", ["SIGINT", "SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -184,7 +184,8 @@ def test_what_cannot_be_is_told_in_one_line(
     assert set(tmp_path.iterdir()) == before
 
 
-def test_the_interrupt_key_keeps_the_best_so_far(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_who_ends_it_keeps_the_best_so_far(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "tmp").mkdir()
     process = subprocess.Popen(
         [NRI_SCOPE, "shrink", "FILE", "-o", "small", "--env", "DIES=app", "--", "./plugin"],
@@ -198,7 +199,7 @@ def test_the_interrupt_key_keeps_the_best_so_far(tmp_path: Path) -> None:
     for line in process.stderr:
         # Something has been left out, and more can be.
         if line.startswith("replay ") and ": 30 left" not in line:
-            os.killpg(process.pid, signal.SIGINT)
+            os.killpg(process.pid, number)
             break
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
