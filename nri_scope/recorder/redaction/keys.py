@@ -16,7 +16,7 @@ _CREDENTIALS = words(
     "pass passwd password passwords passphrase passcode pwd pw secret secrets token tokens "
     "credential credentials creds cred auth authorization authkey apikey cookie cookies jwt bearer "
     "otp pin salt signature sig dsn htpasswd dockercfg dockerconfigjson kubeconfig keytab webhook "
-    "connectionstring connstr sessionid hmac pat psk"
+    "connectionstring connstr sessionid hmac pat psk requirepass masterauth"
 )
 # Anywhere in a part: PGPASSWORD, mysecretkey.
 _INSIDE = ("password", "passwd", "secret", "apikey", "accesskey", "privatekey", "credential")

@@ -20,7 +20,7 @@ from nri_scope.recorder.redaction.harmless import (
 )
 from nri_scope.recorder.redaction.keys import names_credential, names_node, names_person
 from nri_scope.recorder.redaction.kind import Kind
-from nri_scope.recorder.redaction.known import Strength
+from nri_scope.recorder.redaction.known import SECRET_MIN, Strength
 from nri_scope.recorder.redaction.patterns import compiled, glob
 from nri_scope.recorder.redaction.tokens import address_of, is_token
 
@@ -38,9 +38,14 @@ _REFERENCE = re.compile(r"\$\([A-Za-z0-9_.-]+\)|\$\{[^}\s]*\}|\$[A-Za-z_][A-Za-z
 _OPTION = re.compile(r"(--?[A-Za-z][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
+# user:password@host/repository, but no repository with a digest.
+_USERINFO = re.compile(r"([^\s/:@]+):(\S+)@([A-Za-z0-9.\[_-][^\s/@]*/\S*)")
 _LOGIN = re.compile(r"([^\s:/]+):(\S+)")
 # Programs that take a password right after -p.
 _SHORT_P = frozenset({"mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "sshpass"})
+# Options whose name does not tell, of some programs.
+_PASSWORD_NEXT = {"sshpass": "-p", "redis-cli": "-a"}
+_LOGINS = frozenset({"-u", "--user", "--proxy-user"})
 _MANIFESTS = frozenset(
     {
         "kubectl.kubernetes.io/last-applied-configuration",
@@ -177,23 +182,46 @@ def arguments(engine: Engine, args: Iterable[str], place: str) -> list[str]:
 def _argument(engine: Engine, arg: str, flag: str, program: str, place: str) -> str:
     if not arg or is_token(arg):
         return arg
-    if flag and not _FLAG.fullmatch(arg):
+    if flag and (not _FLAG.fullmatch(arg) or _is_no_option(flag, arg)):
         given = keyed_text(engine, flag.lstrip("-"), arg, place)
+        if given is None and flag in _LOGINS:
+            given = _logged_in(engine, arg, place)
+        if given is None and flag == _PASSWORD_NEXT.get(program):
+            given = keyed_text(engine, "password", arg, place)
         if given is not None:
             return given
-        login = _LOGIN.fullmatch(arg) if flag in {"-u", "--user", "--proxy-user"} else None
-        if login is not None and not login[2].isdigit() and engine.is_on("credential-keys"):
-            user = engine.put("credential-keys", login[1], Strength.PRIVATE, place)
-            return f"{user}:{engine.put('credential-keys', login[2], Strength.SECRET, place)}"
     for pattern in (_OPTION, _ASSIGNED):
         option = pattern.fullmatch(arg)
         if option is not None:
             given = keyed_text(engine, option[1].lstrip("-"), option[2], place)
+            if given is None and option[1] in _LOGINS:
+                given = _logged_in(engine, option[2], place)
             if given is not None:
                 return f"{option[1]}={given}"
     if program in _SHORT_P and arg.startswith("-p") and arg[2:3].isalnum():
         return "-p" + engine.put("credential-keys", arg[2:], Strength.SECRET, place)
     return engine.text(arg, place)
+
+
+def _is_no_option(flag: str, arg: str) -> bool:
+    """Whether ``arg`` rather is the credential that ``flag`` names than the next option."""
+    return (
+        names_credential(flag.lstrip("-"))
+        and len(arg) >= SECRET_MIN
+        and any(c.isdigit() for c in arg)
+        and not arg.startswith("--")
+    )
+
+
+def _logged_in(engine: Engine, arg: str, place: str) -> str | None:
+    """``user:password``; None where it is no such thing."""
+    login = _LOGIN.fullmatch(arg)
+    if login is None or login[2].isdigit() or not engine.is_on("credential-keys"):
+        return None
+    if is_token(login[2]):
+        return arg
+    user = engine.put("credential-keys", login[1], Strength.PRIVATE, place)
+    return f"{user}:{engine.put('credential-keys', login[2], Strength.SECRET, place)}"
 
 
 def keyed_text(engine: Engine, key: str, value: str, place: str) -> str | None:
@@ -337,6 +365,12 @@ def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
 
 def image(engine: Engine, reference: str, place: str) -> str:
     """An image's reference, without the host of a registry that is not everybody's."""
+    login = _USERINFO.fullmatch(reference)
+    if login is not None and engine.is_on("url-passwords"):
+        # Nobody can pull with it, but it may be written so.
+        user = engine.put("url-passwords", login[1], Strength.PRIVATE, place)
+        password = engine.put("url-passwords", login[2], Strength.SECRET, place)
+        return f"{user}:{password}@{image(engine, login[3], place)}"
     registry, rest = _registry(reference)
     if not registry or is_token(registry) or not engine.is_on("registries"):
         return engine.key(reference, place)
@@ -354,7 +388,8 @@ def image(engine: Engine, reference: str, place: str) -> str:
 
 def show_image(engine: Engine, reference: str) -> None:
     """Repository and tag stay visible."""
-    rest = _registry(reference)[1]
+    login = _USERINFO.fullmatch(reference)
+    rest = _registry(login[3] if login is not None else reference)[1]
     if len(rest) <= 300:
         engine.known.show(rest)
 
