@@ -245,7 +245,8 @@ def _map(engine: Engine, content: _Map, field: FieldDescriptor, full: str, place
             if shown != key:
                 cast("Message", content[shown]).CopyFrom(value)
         else:
-            text = engine.text(value, where)
+            keyed = values.keyed_text(engine, str(key).removeprefix("-"), value, where)
+            text = engine.text(value, where) if keyed is None else keyed
             if shown != key or text != value:
                 content[shown] = text
         if shown != key:
