@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _KEY = Pattern(
     r"[A-Za-z_][A-Za-z0-9_.-]*[\\\"']{0,4}\s*(?::=|=>|==|[:=])\s*|--?[A-Za-z][A-Za-z0-9_.-]*\s+"
+    r"|\b(?:requirepass|masterauth|sshpass\s+-p|redis-cli(?:\s+-[hpn]\s+[^\s-]+){0,3}\s+-a)\s+"
 )
 # Anchored where a key ended; no repetition inside of a repetition that could match the same.
 _VALUE = re.compile(
@@ -30,6 +31,13 @@ _VALUE = re.compile(
 _PIECE = re.compile(r"[^\s\"'`,;&|]*")
 _MORE = re.compile(r"[,;&|][^\s\"'`]")
 _NEXT = re.compile(r"[,;&|][ ]?[A-Za-z_][A-Za-z0-9_.-]*=")
+_PROGRAMS = ("sshpass", "redis-cli")
+# The line above "value: …", and the one below "password:".
+_NAME_LINE = re.compile(
+    r"[ \t]*(?:-[ \t]+)?(?:name|key):[ \t]*[\"']?([A-Za-z_][A-Za-z0-9_.-]{0,100})[\"']?[ \t]*"
+)
+_BELOW = re.compile(r":[ \t]*\r?\n([ \t]+)")
+_NO_SCALAR = re.compile(r"[#\[{&*!|>%@`]|-(?:\s|$)|[^\s:]{1,200}[ \t]*:(?:\s|$)")
 _INDENT = 200
 """Characters that a key's line may begin with."""
 _CLOSING = ")]}>,;"
@@ -55,6 +63,10 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
             continue
         found = match[0] or ""
         key = found.lstrip("-").rstrip().rstrip(":=>").rstrip().rstrip("\\\"'")
+        if found.startswith(_PROGRAMS):
+            key = "password"
+        elif key == "value":
+            key = _named(text, start)
         is_node = nodes and names_node(key)
         if not is_node and not (is_on and names_credential(key)):
             continue
@@ -87,7 +99,7 @@ def _put(engine: Engine, secret: str, place: str) -> str:
 
 def _is_none(secret: str) -> bool:
     return (
-        not secret
+        not secret.strip("{}[]()")
         or secret.lower() in _LOOSE
         or secret.lower() in _SCHEMES
         or (secret.isdigit() and len(secret) < 4)
@@ -109,7 +121,7 @@ def _value(
         and _LINE_START.fullmatch(text, line, start) is not None
     )
     if "\n" in found and not is_option:
-        return None
+        return _below(text, line, start, end, found) if whole_line else None
     block = _BLOCK.match(text, end) if whole_line else None
     if block is not None:
         begin = block.start("lines") + 1
@@ -140,3 +152,32 @@ def _value(
     while stop > begin + 1 and text[stop - 1] in _CLOSING:
         stop -= 1
     return begin, stop
+
+
+def _below(text: str, line: int, start: int, end: int, found: str) -> tuple[int, int] | None:
+    """The same for a value in the line below its key, as YAML may have it."""
+    below = _BELOW.search(found)
+    if (
+        below is None
+        or below.end() != len(found)
+        or len(below[1]) <= start - line
+        or end >= len(text)
+        or _NO_SCALAR.match(text, end)
+    ):
+        return None
+    newline = text.find("\n", end)
+    stop = len(text) if newline < 0 else newline
+    stop = end + len(text[end:stop].rstrip())
+    if stop - end > 1 and text[end] in "\"'" and text[stop - 1] == text[end]:
+        return end + 1, stop - 1
+    return end, stop
+
+
+def _named(text: str, start: int) -> str:
+    """What the line above that of ``start`` says the name of the value is; empty if it does not."""
+    line = text.rfind("\n", max(0, start - _INDENT), start)
+    if line < 0:
+        return ""
+    above = text.rfind("\n", max(0, line - _INDENT), line) + 1 or max(0, line - _INDENT)
+    name = _NAME_LINE.fullmatch(text, above, line)
+    return "" if name is None else name[1]

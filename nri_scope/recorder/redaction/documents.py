@@ -28,6 +28,9 @@ _ARGS = frozenset({"args", "command", "cmd", "entrypoint", "argv"})
 _KEYED = frozenset({"annotations", "labels", "podannotations", "matchlabels"})
 _IMAGES = frozenset({"image", "imageref", "image_ref", "imagename", "user_specified_image"})
 _HOSTS = frozenset({"hostname", "host_name"})
+_NAMES = ("name", "key", "Name", "Key")
+_INNER = frozenset({"value", "val", "data", "content", "text", "plaintext", "default"})
+"""Members that have the value of what the object is called."""
 _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]{1,100}")
 
 
@@ -83,12 +86,13 @@ def walk(engine: Engine, value: Plain, place: str, key: str, depth: int, level: 
 def _object(
     engine: Engine, value: dict[str, Plain], place: str, key: str, depth: int, level: int
 ) -> Plain:
-    pair = _pair(engine, value, place, key)
-    if pair is not None:
-        return pair
     kind = key.lower()
+    pair = _pair(engine, value, place, key)
     given: dict[str, Plain] = {}
     for name, member in value.items():
+        if name in pair:
+            given[name] = pair[name]
+            continue
         shown = engine.key(name, place)
         where = f"{place}.{shown}" if place else shown
         if isinstance(member, str) and kind in _KEYED:
@@ -96,24 +100,30 @@ def _object(
         elif isinstance(member, str) and kind in _ENV:
             given[shown] = values.variable_value(engine, name, member, where)
         else:
-            given[shown] = walk(engine, member, where, name, depth, level + 1)
+            # {"password": {"value": …}}
+            is_inner = name.lower() in _INNER and names_credential(key)
+            of = key if is_inner else name
+            given[shown] = walk(engine, member, where, of, depth, level + 1)
     return given
 
 
-def _pair(engine: Engine, value: dict[str, Plain], place: str, key: str) -> Plain:
-    """A variable as ``{"name": …, "value": …}``; None for any other object."""
-    for of in "name", "key", "Name", "Key":
-        name = value.get(of)
-        content = value.get("value", value.get("Value"))
-        if isinstance(name, str) and isinstance(content, str) and len(value) == 2:
-            if key.lower() in _ENV or _ENV_NAME.fullmatch(name):
-                shown = values.variable_name(engine, name, place)
-                given = values.variable_value(engine, name, content, f"{place}.{shown}")
-            else:
-                shown = engine.key(name, place)
-                given = values.keyed_value(engine, name, content, f"{place}.{shown}")
-            return {member: shown if member == of else given for member in value}
-    return None
+def _pair(engine: Engine, value: dict[str, Plain], place: str, key: str) -> dict[str, Plain]:
+    """Name and value of a variable as ``{"name": …, "value": …}``; empty for other objects."""
+    held = next((of for of in ("value", "Value") if isinstance(value.get(of), str)), "")
+    content = value.get(held)
+    names = {of: name for of in _NAMES if isinstance(name := value.get(of), str)}
+    if not names or not isinstance(content, str):
+        return {}
+    of = next((of for of, name in names.items() if names_credential(name)), next(iter(names)))
+    name = names[of]
+    if key.lower() in _ENV or _ENV_NAME.fullmatch(name):
+        shown = values.variable_name(engine, name, place)
+        given = values.variable_value(engine, name, content, f"{place}.{shown}")
+    else:
+        shown = engine.key(name, place)
+        told = name if names_credential(name) or not names_credential(key) else key
+        given = values.keyed_value(engine, told, content, f"{place}.{shown}")
+    return {of: shown, held: given}
 
 
 def _array(
