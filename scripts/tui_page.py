@@ -44,7 +44,8 @@ own, with the events that are needed to replay it. `E` exports it as a bundle, w
 by the default rules of `nri-scope export --redact`, and says how many values which rule replaced;
 look at it before you share it. `r` asks for the command that starts a plugin and replays the events
 to it in the same terminal: `nri-scope replay` runs there until it ends, and Enter leads back. New
-files are in the current folder, only you can read them, and leaving tells their names once more.
+files are in the current folder, or where that cannot be written to in another one, which it says;
+only you can read them, and leaving tells their names once more.
 
 ## What it looks like
 
