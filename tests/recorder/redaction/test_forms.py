@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.recorder.bundle import needles
 from nri_scope.recorder.redaction import Redactor, Rules
 from nri_scope.recorder.redaction.forms import forms, within_base64
 
@@ -88,3 +89,8 @@ def test_what_another_value_is_written_as_may_be_a_value_by_itself() -> None:
     own = redactor.text(f"password={written}").partition("=")[2]
     assert own != token
     assert redactor.text(f"ff{written}x") == f"ff{own}x"
+
+
+@given(value=st.text(st.characters(exclude_categories=["Cs"]), min_size=6, max_size=30))
+def test_whatever_an_export_is_searched_for_is_replaced(value: str) -> None:
+    assert needles.forms(value) <= forms(value)
