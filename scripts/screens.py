@@ -41,7 +41,7 @@ class Screen:
         )
 
 
-_SIXTH = ("down",) * 6
+_SECOND = ("down",)
 """From the first line of what changed something to the second change of the container `app`."""
 
 CHANGES = Screen(
@@ -50,7 +50,7 @@ CHANGES = Screen(
     (
         "c",
         Shows("matches: changed"),
-        *_SIXTH,
+        *_SECOND,
         "enter",
         "]",
         "]",
@@ -63,7 +63,7 @@ SCREENS = (
     Screen(
         "blame",
         "A container line by line: which plugin put each line there, and what was there before",
-        ("c", Shows("matches: changed"), *_SIXTH, "enter", "]", "]", "]", "z", Shows("was bar")),
+        ("c", Shows("matches: changed"), *_SECOND, "enter", "]", "]", "]", "z", Shows("was bar")),
     ),
     Screen(
         "containers",
@@ -89,7 +89,7 @@ SCREENS = (
         (
             "c",
             Shows("matches: changed"),
-            *_SIXTH,
+            *_SECOND,
             "m",
             Shows("is marked"),
             "down",

@@ -222,7 +222,8 @@ def test_who_moves_upwards_where_there_is_nothing_yet_still_follows() -> None:
     shown.grow()
     assert shown.cursor == 2
     shown.move(-1)
-    assert shown.state is State.SCROLLED
+    state: State = shown.state
+    assert state is State.SCROLLED
 
 
 def test_end_goes_to_the_end_first_and_then_follows() -> None:
