@@ -12,6 +12,7 @@ from nri_scope.recorder.inbox import Begin, End, Missed, Remark
 from nri_scope.recorder.model import Captured
 from nri_scope.recorder.redaction.key import derive, local_key
 from nri_scope.recorder.redaction.kind import Kind
+from nri_scope.recorder.redaction.memory import Memory
 from nri_scope.recorder.redaction.redactor import Redactor
 from nri_scope.recorder.redaction.rules import Rules
 
@@ -19,9 +20,9 @@ NOTE = "what is secret was replaced by tokens while this was recorded (--redact)
 """A note that every recording of this kind has."""
 
 
-_MOST = 20_000
-"""Values that are remembered: a recorder runs for weeks, and pauses of Python's garbage collector,
-in which the runtime waits for an answer, grow with what it keeps."""
+_MEMORY = Memory(values=20_000, shown=128 << 10, cached=4 << 20)
+"""A recorder runs for weeks, and pauses of Python's garbage collector, in which the runtime waits
+for an answer, grow with what it keeps."""
 
 
 class AtSource:
@@ -34,7 +35,7 @@ class AtSource:
     def to(cls, path: Path, rules: Rules) -> AtSource:
         """For the recording at ``path``, with this machine's key. Raises UsageError."""
         key = derive(local_key(), b"record\0" + bytes(path.absolute()))
-        return cls(Redactor(rules, key, most=_MOST))
+        return cls(Redactor(rules, key, memory=_MEMORY))
 
     def captured(self, item: Captured) -> Captured:
         """An event as it may be written."""

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from nri_scope.recorder.redaction.harmless import HOSTS
 from nri_scope.recorder.redaction.known import Known, Strength
+from nri_scope.recorder.redaction.memory import Answer, Answers, Memory
 from nri_scope.recorder.redaction.patterns import compiled, glob
 from nri_scope.recorder.redaction.rules import Action, Rule, Rules
 from nri_scope.recorder.redaction.tally import Tally
@@ -20,28 +18,9 @@ MAX_DEPTH = 4
 _ROUNDS = 6
 LONGEST = 65_536
 """Characters of a text that is looked into; a longer one may take seconds."""
-_CACHED = 20_000
-_CACHED_LENGTH = 16_384
-
-_PARTS = 4_000
-_PART_LENGTH = 65_536
-_Given = TypeVar("_Given")
-_Found = TypeVar("_Found")
 
 Finder = Callable[["Engine", str, str, int], str]
 """Gives a text with tokens in it: engine, text, place, depth."""
-
-
-@dataclass(slots=True)
-class _Answer(Generic[_Given, _Found]):
-    """What became of a text, and until when that is so."""
-
-    text: _Given
-    found: tuple[_Found, ...]
-    looked_at: str
-    """The text, and all that was unpacked from it."""
-    known: int
-    epoch: int
 
 
 class Engine:
@@ -57,10 +36,10 @@ class Engine:
         key: bytes,
         finders: tuple[Finder, ...],
         key_finders: tuple[Finder, ...],
-        most: int,
+        memory: Memory,
     ) -> None:
         self.rules = rules
-        self.known = Known(Tokens(key), most)
+        self.known = Known(Tokens(key), memory)
         self.tally = Tally()
         self.is_counting = True
         self._finders = finders
@@ -70,11 +49,10 @@ class Engine:
         # Found within a text that will be remembered, with what was found in it.
         self._found: list[str] | None = None
         self._unpacked: list[str] = []
-        # Bounded by what came first; all at once would be a pause for every other thread.
-        self._remembered: OrderedDict[tuple[str, bool, tuple[Rule, ...]], _Answer[str, str]] = (
-            OrderedDict()
+        self._remembered: Answers[tuple[str, bool, tuple[Rule, ...]], str, str] = Answers(
+            memory.cached
         )
-        self._parts: OrderedDict[bytes, _Answer[bytes, tuple[str, str]]] = OrderedDict()
+        self._parts: Answers[bytes, bytes, tuple[str, str]] = Answers(memory.cached)
         # Rules and places of what is found in such a part.
         self._log: list[tuple[str, str]] | None = None
 
@@ -182,13 +160,10 @@ class Engine:
         try:
             given = self._redacted(text, place, depth, is_key=is_key)
             rules = tuple(self._found)
-            if len(text) <= _CACHED_LENGTH:
-                if len(self._remembered) >= _CACHED:
-                    self._remembered.popitem(last=False)
-                looked_at = "\n".join((text, given, *self._unpacked))
-                self._remembered[question] = _Answer(
-                    given, rules, looked_at, known.count, known.epoch
-                )
+            looked_at = "\n".join((text, given, *self._unpacked))
+            self._remembered.keep(
+                question, Answer(given, rules, looked_at, known.count, known.epoch)
+            )
             unpacked += self._unpacked
         finally:
             self._found, self._unpacked = found, unpacked
@@ -196,7 +171,7 @@ class Engine:
             self.hit(rule, place)
         return given
 
-    def _is_valid(self, answer: _Answer[str, str] | _Answer[bytes, tuple[str, str]]) -> bool:
+    def _is_valid(self, answer: Answer[str, str] | Answer[bytes, tuple[str, str]]) -> bool:
         known = self.known
         if answer.epoch != known.epoch or known.has_new(answer.looked_at, answer.known):
             return False
@@ -216,7 +191,7 @@ class Engine:
             try:
                 given = redacted()
                 read = content.decode("utf-8", "replace")
-                answer = _Answer(
+                answer = Answer(
                     given,
                     tuple(self._log),
                     "\n".join((read, *self._unpacked)),
@@ -226,10 +201,7 @@ class Engine:
                 self._log = outer
                 unpacked += self._unpacked
                 self._unpacked = unpacked
-            if len(self._parts) >= _PARTS:
-                self._parts.popitem(last=False)
-            if len(content) <= _PART_LENGTH:
-                self._parts[content] = answer
+            self._parts.keep(content, answer)
         elif self.is_counting:
             for rule, place in answer.found:
                 self.tally.add(rule, place)

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from nri_scope.recorder.redaction.forms import texts
+from nri_scope.recorder.redaction.memory import Memory
 from nri_scope.recorder.redaction.prefixes import Prefixes
 from nri_scope.recorder.redaction.tokens import HOST, MAIL, MARK, PLAIN, Tokens, is_token
 from nri_scope.recorder.redaction.words import words
@@ -25,9 +26,8 @@ _LONG = 1024
 _WRITTEN = 16_384
 """Characters up to which a value is also looked for as it may be written elsewhere."""
 _FRESH = 100
-MOST, MOST_CHARACTERS = 200_000, 64 << 20
-"""Values that are remembered, and their length in all; what comes later is replaced in its place
-only."""
+MOST_CHARACTERS = 64 << 20
+"""Of all values that are remembered."""
 
 _SEARCHED = 65_536
 """Characters of a name that values are looked for in."""
@@ -81,15 +81,15 @@ class _Reach(IntEnum):
 class Known:
     """Originals with their tokens, and the names that are shown."""
 
-    def __init__(self, tokens: Tokens, most: int = MOST) -> None:
-        """``most``: values that are remembered."""
+    def __init__(self, tokens: Tokens, memory: Memory) -> None:
         self._tokens = tokens
-        self._most = most
+        self._memory = memory
         self._characters = 0
         self.is_full = False
         """Whether there was one that is not remembered."""
         self._rules: dict[str, tuple[str, Strength]] = {}
-        self._visible: set[str] = set()
+        self._visible: dict[str, None] = {}
+        # All of them, to look for parts in.
         self._shown = "\n"
         self.epoch = 0
         """Another one means that texts may stay that were replaced before."""
@@ -109,7 +109,7 @@ class Known:
         """Remember an original; returns its token."""
         before = self._rules.get(value)
         if before is None:
-            if len(self._rules) >= self._most or self._characters >= MOST_CHARACTERS:
+            if len(self._rules) >= self._memory.values or self._characters >= MOST_CHARACTERS:
                 self.is_full = True
                 return self._tokens.of(value)
             self._characters += len(value)
@@ -124,8 +124,13 @@ class Known:
         """``name`` stays visible: no other value that is a part of it gives it away."""
         if not name or name in self._visible or is_token(name):
             return
-        self._visible.add(name)
+        self._visible[name] = None
         self._shown += name + "\n"
+        if self._memory.shown is not None and len(self._shown) > self._memory.shown:
+            # Half of them at once: it is all put together anew.
+            for gone in list(self._visible)[: (len(self._visible) + 1) // 2]:
+                del self._visible[gone]
+            self._shown = "\n".join(("", *self._visible, ""))
         if len(name) > _SEARCHED:
             return
         changed = False

@@ -21,7 +21,8 @@ from nri_scope.recorder.redaction import documents, finders, messages, values
 from nri_scope.recorder.redaction.assignments import assignments
 from nri_scope.recorder.redaction.engine import Engine
 from nri_scope.recorder.redaction.kind import Kind
-from nri_scope.recorder.redaction.known import MOST, Original, Strength
+from nri_scope.recorder.redaction.known import Original, Strength
+from nri_scope.recorder.redaction.memory import Memory
 from nri_scope.recorder.redaction.rules import Rules
 from nri_scope.recorder.redaction.tally import Tally
 from nri_scope.recorder.redaction.tokens import is_token
@@ -40,6 +41,7 @@ _FINDERS = (
     finders.hosts,
 )
 _ROUNDS = 4
+_ALL = Memory()
 _KEY_FINDERS = (finders.formats, finders.mails)
 _WORD = re.compile(r"[A-Za-z]{1,40}|[0-9]{1,9}")
 _NUMBERED = re.compile(r"(.*?)((?:#[0-9]{1,9})?)", re.DOTALL)
@@ -58,12 +60,12 @@ class Redactor:
     there is one pass, and a secret is replaced from the moment when it is known.
     """
 
-    def __init__(self, rules: Rules, key: bytes, *, most: int = MOST) -> None:
-        """``key`` has 32 bytes and is written nowhere. ``most`` values are remembered; later ones
-        are replaced in their places, and not where else they may stand.
+    def __init__(self, rules: Rules, key: bytes, *, memory: Memory = _ALL) -> None:
+        """``key`` has 32 bytes and is written nowhere. ``memory``: what is kept for later; the
+        default is for a recording that is redacted as a whole.
         """
         self.rules = rules
-        self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS, most)
+        self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS, memory)
         if self._engine.is_on("nodes"):
             for node in (*rules.nodes, os.uname().nodename):
                 self._engine.known.add(node, "nodes", Strength.NAME)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nri_scope.recorder.redaction import known as subject
 from nri_scope.recorder.redaction.known import Known, Strength
+from nri_scope.recorder.redaction.memory import Memory
 from nri_scope.recorder.redaction.tokens import PLAIN, Tokens
 
 KEY = bytes(range(32))
@@ -27,7 +28,7 @@ def test_the_first_one_counts_and_then_the_longest_and_tokens_stay(
     text = text[:middle] + token + text[middle:]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subject, "_LONG", long)
-        known = Known(Tokens(KEY))
+        known = Known(Tokens(KEY), Memory())
         for value in values:
             known.add(value, "rule", Strength.SECRET)
         shown, _ = known.replace(text)
@@ -56,7 +57,7 @@ def _expected(known: Known, text: str, values: set[str]) -> str:
 def test_values_that_begin_with_each_other_are_found_in_a_text_of_the_same_letter(
     end: str, text: str
 ) -> None:
-    known = Known(Tokens(KEY))
+    known = Known(Tokens(KEY), Memory())
     for length in range(20, 1_520):
         known.add("x" * length + end, "rule", Strength.SECRET)
     shown, rules = known.replace(text + end)

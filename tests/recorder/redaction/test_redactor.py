@@ -15,6 +15,7 @@ from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.container_status import METHOD, SERVICE, status_request
 from nri_scope.recorder.redaction import Kind, Redactor, Rules
 from nri_scope.recorder.redaction.engine import LONGEST
+from nri_scope.recorder.redaction.memory import Answer, Answers, Memory
 
 KEY = bytes(range(32))
 POD = api.PodSandbox(id="8f14e45f", name="checkout-0", uid="u-1", namespace="shop")
@@ -346,7 +347,7 @@ def test_a_very_long_text_is_one_token_and_one_as_long_as_we_look_into_is_not(
 
 
 def test_more_values_than_are_remembered_are_replaced_and_cannot_be_looked_for() -> None:
-    redactor = Redactor(Rules.DEFAULT, KEY, most=2)
+    redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(values=2))
 
     shown = env(redactor, "A=zebra-crossing-1", "B=zebra-crossing-2", "C=zebra-crossing-3")
     assert all("zebra" not in entry for entry in shown) and len(set(shown)) == 3
@@ -360,3 +361,24 @@ def test_a_path_with_an_annotation_that_is_called_like_a_secret_names_its_token(
     container = given(redactor, env=["ANY=CreateContainer"], annotations={"CreateContainer": "x"})
     (key,) = container.annotations
     assert redactor.path("/annotations/CreateContainer") == f"/annotations/{key}"
+
+
+def test_what_is_kept_has_bounds_and_the_oldest_goes_first() -> None:
+    answers: Answers[str, str, str] = Answers(20_000)
+    for number in range(100):
+        answers.keep(f"q{number}", Answer("", (), "x" * 500, 0, 0))
+        assert answers.size <= 20_000
+    assert answers.get("q0") is None and answers.get("q99") is not None
+    answers.keep("q99", Answer("again", (), "x", 0, 0))
+    assert answers.get("q99") is not None and answers.size <= 20_000
+    answers.keep("long", Answer("", (), "x" * 50_000, 0, 0))
+    assert answers.get("long") is None
+
+
+def test_names_that_were_shown_last_are_remembered_where_not_all_are() -> None:
+    redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(shown=2_000))
+    for number in range(1_000):
+        redactor.learn_name(Kind.POD, f"checkout-{number:04}")
+
+    assert env(redactor, "ANY=checkout-0999") == ["ANY=checkout-0999"]
+    assert env(redactor, "ANY=checkout-0001") != ["ANY=checkout-0001"]
