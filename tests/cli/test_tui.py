@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shlex
 import shutil
+import struct
 import subprocess
+import termios
 from pathlib import Path
 
 import pytest
@@ -166,3 +170,28 @@ async def test_live_waits_for_a_runtime_when_told_to(tmp_path: Path) -> None:
         await window.shows("No event yet", "waiting for a runtime")
         await window.press("q")
         await window.shows("nothing recorded: no runtime was there", "ended with 0")
+
+
+@pytest.mark.parametrize("hangs_up", [True, False])
+def test_it_ends_when_its_terminal_goes_away_whether_a_signal_tells_or_not(hangs_up: bool) -> None:
+    master, slave = os.openpty()
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    # Only a session leader whose terminal it is gets the signal: the first one that it opens.
+    words = ["sh", "-c", 'exec "$0" "$@" <>"$TTY" >&0 2>&0', str(NRI_SCOPE), "tui", str(RECORDING)]
+    with subprocess.Popen(
+        words if hangs_up else words[3:],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        env={**os.environ, "TERM": "xterm-256color", "TTY": os.ttyname(slave)},
+    ) as process:
+        os.close(slave)
+        seen = b""
+        while b"RunPodSandbox" not in seen:
+            seen += os.read(master, 65_536)
+        os.close(master)
+        try:
+            process.wait(60)
+        finally:
+            process.kill()

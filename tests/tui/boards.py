@@ -24,6 +24,7 @@ from nri_scope.tui.model.store import Store
 from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.messages import Failed, Narrow, OpenEvent, RowChosen, Said, SetFilter
 from tests.replay.recordings import START_NS, container, life, run_pod
+from tests.tui.screen import settle
 from tests.tui.widgets.drawn import strips_of
 
 T = TypeVar("T", bound=Message)
@@ -70,10 +71,7 @@ class Shown:
 
     async def settle(self) -> None:
         """Until nothing more happens."""
-        await self.pilot.pause()
-        while any(not worker.is_finished for worker in self.app.workers):
-            await self.app.workers.wait_for_complete()
-            await self.pilot.pause()
+        await settle(self.app, self.pilot)
 
     async def update(self) -> None:
         """As after the recording grew or the context changed."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from textual.app import App
 from textual.pilot import Pilot
+from textual.worker import WorkerCancelled
 
 from nri_scope.tui import looking
 from nri_scope.tui.app import ScopeApp
@@ -85,3 +87,12 @@ async def showing(
         shown = Shown(app, pilot)
         await shown.until(lambda: app.failure is not None or bool(app.query("EventList")))
         yield shown
+
+
+async def settle(app: App[None], pilot: Pilot[None]) -> None:
+    """Wait until no worker has anything to do; one may take the place of another meanwhile."""
+    await pilot.pause()
+    while any(not worker.is_finished for worker in app.workers):
+        with suppress(WorkerCancelled):
+            await app.workers.wait_for_complete()
+        await pilot.pause()

@@ -26,6 +26,7 @@ from nri_scope.tui.widgets.lines import Lines
 from tests.recorder.traffic import NOW, a_start, an_item
 from tests.replay.recordings import RECORDING
 from tests.tui.hostile import assert_harmless, hostile_recording
+from tests.tui.screen import settle
 from tests.tui.widgets.drawn import text_on
 
 T = TypeVar("T")
@@ -309,8 +310,7 @@ async def test_a_hostile_recording_is_harmless_in_every_tab(tmp_path: Path) -> N
                 app.pane.show(row)
                 for tab in Tab:
                     app.pane.show_tab(tab)
-                    await app.workers.wait_for_complete()
-                    await pilot.pause()
+                    await settle(app, pilot)
                     assert_harmless(text_on(app).replace("▁", ""))
     finally:
         await store.close()
