@@ -68,17 +68,24 @@ def _texts(value: dict[str, Plain], stop: Stop, levels: int) -> Iterator[str]:
         apart = bool(each) and levels and isinstance(each, dict | list)
         heading = to_yaml({name: None}).rstrip("\n").removesuffix(" null") if apart else ""
         if not apart or _ODD_KEY.match(heading):
-            yield from to_yaml({name: clipped(each)}).splitlines()
+            yield from _dumped({name: clipped(each)})
         elif isinstance(each, dict):
             yield heading
             yield from (f"  {text}" for text in _texts(each, stop, levels - 1))
         elif isinstance(each, list) and all(isinstance(member, dict) for member in each):
             for at, member in enumerate(each):
                 stop.check()
-                text = to_yaml({name: [clipped(member)]}).splitlines()
+                text = _dumped({name: [clipped(member)]})
                 yield from text[1:] if at else text
         else:
-            yield from to_yaml({name: clipped(each)}).splitlines()
+            yield from _dumped({name: clipped(each)})
+
+
+def _dumped(document: dict[str, Plain]) -> list[str]:
+    """One entry as lines that others may follow."""
+    lines = to_yaml(document).splitlines()
+    # After a text that ends with empty lines this tells where a document ends; ours goes on.
+    return lines[:-1] if lines[-1:] == ["..."] else lines
 
 
 def _styled(text: str) -> Line:

@@ -7,7 +7,7 @@ from asyncio import CancelledError
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nri_scope.recorder.plain import Plain
@@ -28,10 +28,11 @@ def _lines(value: dict[str, Plain]) -> list[str]:
     return [text_of(one) for one in yaml_lines(value, Stop())]
 
 
+@example({"0": {"0": "\n", "": None}})
 @given(st.dictionaries(_TEXT, _VALUES, max_size=4))
 def test_read_back_it_is_the_same(value: dict[str, Plain]) -> None:
     lines = _lines(value)
-    assert yaml.safe_load("\n".join(lines)) == value
+    assert yaml.safe_load("".join(f"{one}\n" for one in lines)) == value
     assert not any("\n" in one for one in lines)
 
 
