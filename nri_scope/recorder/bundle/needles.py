@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
-from urllib.parse import quote, quote_plus
 
 import re2
 
 from nri_scope.recorder.redaction import Original
+from nri_scope.recorder.redaction.forms import forms
 
 _TOGETHER = 256
 """Values in one pattern: more of them make each byte take longer, fewer more patterns."""
@@ -22,10 +20,6 @@ MANY, MANY_LONG = 8_192, 256
 there are; patterns are quicker for a few, and take 10 kB of memory for each."""
 _BEGINNING = 6
 """Bytes of a beginning: no original that is looked for is shorter."""
-_MIN_PACKED = 10
-"""Characters of base64 that do not stand somewhere by chance."""
-_MIN_HEX = 6
-"""Bytes that hexadecimal ids do not have by chance."""
 
 
 class Found(NamedTuple):
@@ -113,40 +107,6 @@ class Needles:
     def _plain(self, form: bytes, data: bytes) -> Found | None:
         at = data.find(form)
         return None if at < 0 else Found(self._of[form], at)
-
-
-def forms(value: str) -> set[bytes]:
-    """How ``value`` may be written in a file."""
-    plain = value.encode("utf-8", "surrogatepass")
-    found = {plain}
-    if not value.isascii():
-        try:
-            # Bytes that are no text are told as one character each.
-            found.add(value.encode("latin-1"))
-        except UnicodeEncodeError:
-            pass
-    for ascii_only in (True, False):
-        found.add(json.dumps(value, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "surrogatepass"))
-    found |= {quote(plain, safe="").encode(), quote(plain).encode(), quote_plus(plain).encode()}
-    # A key in a JSON pointer (RFC 6901), as `event.changed` has them.
-    found.add(plain.replace(b"~", b"~0").replace(b"/", b"~1"))
-    if len(plain) >= _MIN_HEX:
-        found |= {plain.hex().encode(), plain.hex().upper().encode()}
-    for offset in range(3):
-        packed = _within_base64(plain, offset)
-        if len(packed) >= _MIN_PACKED:
-            found |= {packed, packed.replace(b"+", b"-").replace(b"/", b"_")}
-    return found
-
-
-def _within_base64(content: bytes, offset: int) -> bytes:
-    """What base64 has for ``content``, whatever stands behind it and ``offset`` bytes before it.
-
-    A character tells six bits: those at the ends depend on the neighbours too.
-    """
-    packed = base64.b64encode(bytes(offset) + content)
-    first = -(-offset * 8 // 6)
-    return packed[first : (offset + len(content)) * 8 // 6]
 
 
 def _compiled(values: list[bytes]) -> re2._Regexp[bytes]:

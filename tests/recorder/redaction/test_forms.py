@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.bundle import needles
-from nri_scope.recorder.redaction import Redactor, Rules
+from nri_scope.recorder.bundle.needles import Needles
+from nri_scope.recorder.redaction import Original, Redactor, Rules
 from nri_scope.recorder.redaction.forms import forms, within_base64
 
 KEY = bytes(range(32))
@@ -92,5 +92,8 @@ def test_what_another_value_is_written_as_may_be_a_value_by_itself() -> None:
 
 
 @given(value=st.text(st.characters(exclude_categories=["Cs"]), min_size=6, max_size=30))
-def test_whatever_an_export_is_searched_for_is_replaced(value: str) -> None:
-    assert needles.forms(value) <= forms(value)
+def test_whatever_is_replaced_is_what_an_export_is_searched_for(value: str) -> None:
+    needles = Needles([Original(value, "redacted", "rule", is_searchable=True)])
+    assert len(needles) == len(forms(value))
+    for form in forms(value):
+        assert needles.find(b"\0" + form + b"\0") is not None
