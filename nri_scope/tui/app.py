@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -39,6 +37,7 @@ from nri_scope.tui.replaying import Replayer
 from nri_scope.tui.saving import Saver
 from nri_scope.tui.states import Work, trouble_words
 from nri_scope.tui.telling import Teller
+from nri_scope.tui.terminal import EndSignals, TerminalDriver
 from nri_scope.tui.theme import DEFAULT as DEFAULT_THEME
 from nri_scope.tui.theme import THEMES
 from nri_scope.tui.views import BOARDS, EVENTS
@@ -53,11 +52,6 @@ from nri_scope.tui.widgets.view_tabs import ViewTabs
 
 DETAIL_FROM = (200, 30)
 """Columns or lines of the screen from which on there is room for details from the beginning."""
-
-
-_END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-"""What ends it as a key would: the terminal is left as it was, and a recording in good order."""
-
 
 _POINTED = (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 
@@ -101,7 +95,7 @@ class ScopeApp(Acting, inherit_bindings=False):
         ``badge``: a word for the title. ``store``: the recording, where it is open already; it is
         closed in the end all the same. ``warning``: told in the beginning.
         """
-        super().__init__()
+        super().__init__(driver_class=TerminalDriver)
         if self.no_color:
             # Textual would turn colours into shades of grey, which are colours to a terminal.
             kept = [each for each in self._filters if not isinstance(each, Monochrome)]
@@ -177,6 +171,7 @@ class ScopeApp(Acting, inherit_bindings=False):
 
     async def on_mount(self) -> None:
         """Open the recording and look at it for as long as the screen is there."""
+        self._signals = EndSignals(self.exit)
         try:
             if self._store is None:
                 self._store = await Store.open(self.path, live=self._live)
@@ -213,8 +208,6 @@ class ScopeApp(Acting, inherit_bindings=False):
         if self.context.where() is not None:
             self.bar.remember(self.context.where_text)
             self.narrower.show()
-        for number in _END_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self.exit)
         self.looker.begin()
         self.run_worker(self.marker.load(), group=MARKS_GROUP)
         if self._warning:
@@ -227,12 +220,11 @@ class ScopeApp(Acting, inherit_bindings=False):
 
     async def on_unmount(self) -> None:
         """End what is at work, keep the last marks, and close the recording."""
-        for number in _END_SIGNALS:
-            asyncio.get_running_loop().remove_signal_handler(number)
         await self.jobs.close()
         await self.marker.close()
         if self._store is not None:
             await self._store.close()
+        self._signals.restore()
 
     @on(EventList.Moved)
     def _list_moved(self, event: EventList.Moved) -> None:

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from dataclasses import replace
 from time import monotonic, process_time
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol
 
 from nri_scope.errors import NriScopeError
 from nri_scope.tui.model.filtering import known_values
+from nri_scope.tui.terminal import is_gone
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
@@ -24,11 +23,6 @@ SHARE = 0.15
 """Of a processor, for looking and drawing: the rest of the node is there for other work."""
 BOARD_SECONDS = 0.5
 """Between two updates of another view than the list of events."""
-
-
-def _is_gone(stream: TextIO | None) -> bool:
-    """Whether the terminal at a stream is there no more."""
-    return stream is None or not os.isatty(stream.fileno())
 
 
 class RecorderNews(Protocol):
@@ -79,7 +73,7 @@ class Looker:
             before, worked = worked, process_time()
             rest = (worked - before) / SHARE
             await asyncio.sleep(min(rest, LONGEST_POLL_SECONDS) - POLL_SECONDS)
-            if not self._app.is_headless and _is_gone(sys.__stdin__):
+            if not self._app.is_headless and is_gone():
                 # Not every terminal that goes away says so by SIGHUP, and Textual would go on
                 # reading its end as fast as it can.
                 self._app.exit()

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The terminal that all this is shown in, and that may go away at any time.
+
+A connection to another machine breaks, a window is closed: what is written to the terminal fails
+from then on, and what is read from it ends at once. Some of them tell by SIGHUP, and the kernel
+sends SIGCONT right behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+from textual.drivers.linux_driver import LinuxDriver
+
+
+def is_gone() -> bool:
+    """Whether the terminal is there no more."""
+    stream = sys.__stdin__
+    return stream is None or not os.isatty(stream.fileno())
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver, for terminals that go away.
+
+    The thread that writes ends with the first write that fails. Textual goes on putting into its
+    queue, which takes 30 writes, and then waits for it for ever.
+    """
+
+    def write(self, data: str) -> None:
+        """Write, as long as the terminal is there."""
+        if not is_gone():
+            super().write(data)
+
+    def close(self) -> None:
+        """Have the rest written; where there is no terminal, nothing is left to do."""
+        if not is_gone():
+            super().close()
+
+
+class EndSignals:
+    """Signals that end the program as a key would.
+
+    The terminal is left as it was, and a recording in good order.
+    """
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        """``end``: called in the event loop that runs now."""
+        self._end = end
+        self._loop = asyncio.get_running_loop()
+        self._before = {
+            signal.SIGTERM: signal.signal(signal.SIGTERM, self._came),
+            signal.SIGHUP: signal.signal(signal.SIGHUP, self._came),
+            signal.SIGCONT: signal.getsignal(signal.SIGCONT),
+        }
+
+    def _came(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            # Textual would take the terminal anew. This one is called before that for SIGCONT,
+            # which is the higher number.
+            signal.signal(signal.SIGCONT, signal.SIG_IGN)
+        self._loop.call_soon_threadsafe(self._end)
+
+    def restore(self) -> None:
+        """Have them do what they did before."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
