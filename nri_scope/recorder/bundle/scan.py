@@ -132,7 +132,7 @@ def _explained(recording: Recording, place: str) -> str:
         return place
     number = int(place.removeprefix(_OBJECT))
     rows = recording.rows(
-        "SELECT min(id) FROM event WHERE ?1 IN (pod_object, container_object, request, reply)",
+        "SELECT min(id) FROM event WHERE ? IN (pod_object, container_object, request, reply)",
         [number],
     )
     return f"{place} (event {rows[0][0]})" if rows[0][0] is not None else place
