@@ -28,10 +28,20 @@ from .recordings import container, life, recording, run_pod
 
 @pytest.fixture
 def one_life(tmp_path: Path) -> Path:
+    return _life(tmp_path, timeout_ms=5_000)
+
+
+@pytest.fixture
+def short_of_time(tmp_path: Path) -> Path:
+    return _life(tmp_path, timeout_ms=600)
+
+
+def _life(folder: Path, timeout_ms: int) -> Path:
     events = [run_pod(), *life(container())]
-    path = tmp_path / "life.nriscope.db"
     # Without validation: a validator that is lost fails what it was to validate.
-    return recording(path, events, timeout_ms=600, nri_version="0.8.0")
+    return recording(
+        folder / "life.nriscope.db", events, timeout_ms=timeout_ms, nri_version="0.8.0"
+    )
 
 
 def launched(path: Path, *commands: Sequence[str], **environment: str) -> Replayed:
@@ -81,8 +91,8 @@ def test_the_rest_of_a_chain_goes_on_without_the_one_that_crashed(one_life: Path
     assert [one.deserted for one in replayed.plugins] == ["", ""]
 
 
-def test_one_that_hangs_is_late_and_cleaned_up(one_life: Path) -> None:
-    replayed = launched(one_life, doing("import time; time.sleep(1000)"))
+def test_one_that_hangs_is_late_and_cleaned_up(short_of_time: Path) -> None:
+    replayed = launched(short_of_time, doing("import time; time.sleep(1000)"))
     (late,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
     assert (late.verdict, late.problem) == (Verdict.LATE, "no answer within 0.6 s")
     assert not replayed.ok

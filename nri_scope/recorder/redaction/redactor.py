@@ -158,7 +158,7 @@ class Redactor:
             return content
         # One character for each byte: distinct contents stay distinct.
         text = content.decode("latin-1")
-        if is_token(text):
+        if is_token(text) or not text.strip():
             return content
         return self._engine.put("unreadable", text, Strength.PRIVATE, place).encode()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.message import Message
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
@@ -289,6 +289,7 @@ def test_equal_values_have_equal_tokens_and_others_have_others(secrets: list[str
 @given(
     content=st.binary(max_size=60), method=st.sampled_from([*METHODS, "Unheard", "ContainerStatus"])
 )
+@example(content=b"\x85", method="Configure")
 def test_bytes_of_any_kind_are_redacted_without_an_error(content: bytes, method: str) -> None:
     redactor = Redactor(Rules.DEFAULT, KEY)
     for redact in redactor.request, redactor.reply:
