@@ -105,8 +105,10 @@ class Encoder:
         *,
         keep: Callable[[Event], bool] | None = None,
         want_event: bool = False,
-    ) -> tuple[bool, Event | None]:
-        """Make the rows of one event; returns whether it is kept, and itself where wanted."""
+    ) -> tuple[bool, Event | None, Captured]:
+        """Make the rows of one event; returns whether it is kept, itself where wanted, and what
+        was captured of it as it may be written.
+        """
         session.seq += 1
         size = len(item.request)
         decoded = _decoded(item)
@@ -115,7 +117,7 @@ class Encoder:
         if want_event or keep is not None:
             event = self._event(session, item, decoded, changed, owners, size)
             if keep is not None and not keep(event):
-                return False, None
+                return False, None, item
         if self._redact is not None:
             # Only the filter was asked about what really came.
             item = self._redact(item)
@@ -194,7 +196,7 @@ class Encoder:
                 _json(owners),
             )
         )
-        return True, event
+        return True, event, item
 
     def flush(self) -> None:
         """Write the rows. Raises sqlite3.Error."""

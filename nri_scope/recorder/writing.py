@@ -318,7 +318,7 @@ class Writing:
                 raise ValueError("an event outside of a session")
             if max(len(item.request), len(item.reply)) > MAX_CONTENT:
                 raise ValueError(f"an event of more than {MAX_CONTENT} bytes")
-            kept, event = encoder.encode(
+            kept, event, item = encoder.encode(
                 session,
                 item,
                 keep=self._guarded(written) if self._keep is not None else None,

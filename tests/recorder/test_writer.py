@@ -12,9 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recorder.model import Captured, Event, Gap
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.redaction.capture import AtSource
+from nri_scope.recorder.redaction.redactor import Redactor
+from nri_scope.recorder.redaction.rules import Rules
 from nri_scope.recorder.schema import APPLICATION_ID, VERSION
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recorder.writing import KILLED
@@ -123,6 +127,21 @@ class TestCallbacks:
         with Recording.open(path) as recording:
             assert [event for event, _ in told] == list(recording.events())
         assert [item for _, item in told] == items
+
+    def test_get_what_was_written_where_it_is_redacted(self, path: Path) -> None:
+        told: list[tuple[Event, Captured]] = []
+        request = api.CreateContainerRequest(container=api.Container(id="c", env=["KEY=hunter2x"]))
+        reply = api.CreateContainerResponse()
+        reply.adjust.env.add(key="DB_PASSWORD", value="correct-Horse7-battery")
+        item = an_item("CreateContainer", request)._replace(reply=reply.SerializeToString())
+        redaction = AtSource(Redactor(Rules.DEFAULT, bytes(32)))
+        record(path, [item], redaction=redaction, on_event=lambda *both: told.append(both))
+        with Recording.open(path) as recording:
+            ((event, kept),) = told
+            assert kept.request == recording.request(event.id)
+            assert kept.reply == recording.reply(event.id)
+        assert b"hunter2x" not in kept.request
+        assert b"correct-Horse7-battery" not in kept.reply
 
     def test_only_get_what_is_kept(self, path: Path) -> None:
         told: list[str] = []
