@@ -41,13 +41,13 @@ from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.logger.background import Background
 from nri_scope.logger.probes import ProbeListener, Probes, check_indices
 from nri_scope.logger.run import STOP_SIGNALS
-from nri_scope.logger.tuning import prepare_process
 from nri_scope.nri.events import Event, events_in
 from nri_scope.nri.versions import runtime_title
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.redaction.capture import NOTE, AtSource, check_continued
 from nri_scope.recorder.writer import Recorder, RecorderCounters, WriterLimits
 from nri_scope.transport.loop import run
+from nri_scope.transport.tuning import prepare_process
 
 if TYPE_CHECKING:
     from nri_scope.logger import SessionReport

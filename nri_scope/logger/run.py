@@ -22,10 +22,10 @@ from nri_scope.recorder.redaction.capture import NOTE, AtSource, check_continued
 from nri_scope.recorder.redaction.rules import Rules
 from nri_scope.recorder.writer import Recorder, RecorderCounters, WriterLimits
 from nri_scope.transport.loop import run
+from nri_scope.transport.tuning import prepare_process
 
 from .logger import Logger, SessionReport
 from .service import LoggerService
-from .tuning import prepare_process
 
 STOP_SIGNALS = {
     signal.SIGINT: "interrupted",

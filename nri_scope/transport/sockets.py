@@ -46,6 +46,12 @@ async def connect_unix(
     on_notice: Callable[[Notice], None] | None = None,
 ) -> Link:
     """Connect to a listening unix socket; `ConnectError` says why that cannot be."""
+    sock = await connect_socket(path)
+    return await _adopt(sock, serves, calls, on_request, on_notice)
+
+
+async def connect_socket(path: str | Path) -> socket.socket:
+    """A plain socket, non-blocking and connected to ``path``; raises as `connect_unix`."""
     text = check_path(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
@@ -54,15 +60,15 @@ async def connect_unix(
         if not stat.S_ISSOCK(_status(text).st_mode):
             raise ConnectError(text, "not a socket", "give the socket's path with --socket")
         await asyncio.get_running_loop().sock_connect(sock, text)
-    except ConnectError:
-        sock.close()
-        raise
     except OSError as error:
         sock.close()
         absent = isinstance(error, FileNotFoundError | ConnectionRefusedError)
         hint = "run it as root" if isinstance(error, PermissionError) else ""
         raise ConnectError(text, _words(error), hint, may_come=absent) from error
-    return await _adopt(sock, serves, calls, on_request, on_notice)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 async def adopt_descriptor(
@@ -132,6 +138,35 @@ async def listen_unix(path: str | Path, new_link: LinkFactory) -> Server:
 
     A socket nobody listens on any more is replaced; anything else at that path is left alone.
     """
+    sock = bind_socket(path)
+    inode = _status(os.fspath(path)).st_ino
+    server = await asyncio.get_running_loop().create_unix_server(new_link, sock=sock)
+    return Server(server, os.fspath(path), inode)
+
+
+class Door:
+    """A listening unix socket whose peers are wanted as plain sockets. Made as by `listen_unix`."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Listen on ``path``; raises `ConnectError`."""
+        self.path = os.fspath(path)
+        self._sock = bind_socket(path)
+        self._sock.setblocking(False)
+        self._inode = _status(self.path).st_ino
+
+    async def accept(self) -> socket.socket:
+        """The next peer, non-blocking; waits for it."""
+        sock, _ = await asyncio.get_running_loop().sock_accept(self._sock)
+        return sock
+
+    def close(self) -> None:
+        """Stop listening; the path is removed. Peers that were accepted live on."""
+        self._sock.close()
+        _remove_own(self.path, self._inode)
+
+
+def bind_socket(path: str | Path) -> socket.socket:
+    """A socket that listens on ``path`` (0600), as `listen_unix` says; raises `ConnectError`."""
     text = check_path(path)
     _remove_stale(text)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -145,9 +180,7 @@ async def listen_unix(path: str | Path, new_link: LinkFactory) -> Server:
         raise ConnectError(text, f"cannot listen here: {_words(error)}") from error
     finally:
         os.umask(mask)
-    inode = _status(text).st_ino
-    server = await asyncio.get_running_loop().create_unix_server(new_link, sock=sock)
-    return Server(server, text, inode)
+    return sock
 
 
 def _status(path: str) -> os.stat_result:
