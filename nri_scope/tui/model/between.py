@@ -66,14 +66,21 @@ class Places:
     def __init__(self) -> None:
         self._gaps: dict[tuple[int, int], int] = {}
         self._ends: dict[tuple[int, int], int] = {}
+        self._seen: Look | None = None
+        self._found: tuple[Between, ...] = ()
 
     def between(self, recording: Recording, look: Look) -> tuple[Between, ...]:
-        """All gaps and sessions at their places, in order. Raises RecordingError."""
-        found: list[Between] = [
-            *self._of_gaps(recording, look),
-            *self._of_sessions(recording, look),
-        ]
-        return tuple(sorted(found, key=lambda one: one.key))
+        """All gaps and sessions at their places, in order; the same object as long as none came
+        and nothing else of them has changed. Raises RecordingError.
+        """
+        if self._seen is None or not _same(self._seen, look):
+            found: list[Between] = [
+                *self._of_gaps(recording, look),
+                *self._of_sessions(recording, look),
+            ]
+            self._found = tuple(sorted(found, key=lambda one: one.key))
+            self._seen = look
+        return self._found
 
     def _of_gaps(self, recording: Recording, look: Look) -> Iterator[Between]:
         for gap in look.gaps:
@@ -102,6 +109,11 @@ class Places:
                 self._ends[known] = _place(recording, look, session.ended_ns, lowest)
             key = _key(self._ends[known], session.ended_ns, _ENDED, session.id)
             yield EndedHere(key, session)
+
+
+def _same(one: Look, other: Look) -> bool:
+    """Whether nothing came between them but events."""
+    return one.sessions is other.sessions and one.gaps is other.gaps and one.oldest == other.oldest
 
 
 # At one moment sessions end first, and begin last.

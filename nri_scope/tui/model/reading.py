@@ -20,6 +20,7 @@ from nri_scope.recorder.rows import (
 )
 from nri_scope.recorder.sound import sound
 from nri_scope.recorder.source import is_settled
+from nri_scope.tui.model.tables import Tables
 
 Value = str | int
 _STRETCH = 20_000
@@ -50,19 +51,19 @@ class Look:
     """Bytes of the file."""
 
 
-def look(recording: Recording) -> Look:
+def look(recording: Recording, tables: Tables) -> Look:
     """Look at it. Raises RecordingError where not even sessions and gaps can be read."""
-    sessions, gaps = recording.sessions(), recording.gaps()
+    tables.read(recording)
     oldest, first_ns = _end(recording, "ASC")
     newest, last_ns = _end(recording, "DESC")
     return Look(
-        sessions=tuple(sessions),
-        gaps=tuple(gaps),
+        sessions=tables.sessions,
+        gaps=tables.gaps,
         oldest=oldest,
         newest=newest,
         first_ns=first_ns,
         last_ns=last_ns,
-        growing=_is_growing(recording, sessions),
+        growing=_is_growing(recording, tables.sessions),
         size=size_of(recording),
     )
 

@@ -25,6 +25,7 @@ from nri_scope.tui.model.reading import (
     matching,
     walk,
 )
+from nri_scope.tui.model.tables import Tables
 
 _STRETCHES = 3
 """Of new events, in one go; the rest in the next one."""
@@ -53,6 +54,7 @@ class Scout:
     """For one thread."""
 
     def __init__(self) -> None:
+        self._tables = Tables()
         self._places = Places()
         self._log: Log | None = None
         self._walked = False
@@ -111,7 +113,7 @@ class Scout:
         return self._last if self._walked else 0
 
     def _look(self, recording: Recording) -> News:
-        seen = look(recording)
+        seen = look(recording, self._tables)
         return News(seen, self._places.between(recording, seen))
 
 

@@ -20,7 +20,7 @@ from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model import searching
-from nri_scope.tui.model.between import Between, DamagedHere
+from nri_scope.tui.model.between import DamagedHere
 from nri_scope.tui.model.facts import Facts, Growth, facts_of
 from nri_scope.tui.model.numbers import Ids, Runs
 from nri_scope.tui.model.order import Key
@@ -79,7 +79,7 @@ class Store:
         """Something was found out since the last refresh."""
         self._stopped: DamagedHere | None = None
         self._look = news.look
-        self._between: Sequence[Between] = news.between
+        self._between = news.between
         self._runs = Runs(max(1, news.look.oldest))
         self._views: WeakKeyDictionary[View, Ids] = WeakKeyDictionary()
         """Those with a filter."""

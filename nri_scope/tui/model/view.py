@@ -50,6 +50,10 @@ class View:
         self._keys: list[Key] = []
         self._places: list[int] = []
         """Their positions."""
+        self._given: tuple[Between, ...] = ()
+        """What these were taken from."""
+        self._fixed = Key(0, 0)
+        """What has a smaller key stays where it is as long as numbers are only added."""
 
     @property
     def events(self) -> int:
@@ -110,26 +114,36 @@ class View:
 
     # -- told by the store ------------------------------------------------------------------
 
-    def settle(self, between: Sequence[Between], *, moved: bool = False) -> None:
+    def settle(self, between: tuple[Between, ...], *, moved: bool = False) -> None:
         """The numbers have changed, or what lies between them: find the places again.
 
-        ``between``: all that the recording has, by their keys. ``moved``: some of the numbers have
-        other positions now.
+        ``between``: all that the recording has, by their keys; the same object where it is the same
+        as before. ``moved``: some of the numbers have other positions now.
         """
-        shown = [one for one in between if self._concerns(one)]
+        kept, rest = 0, between
+        if between is self._given and self.stopped is None and not moved:
+            # Only what goes behind the last event of before can have come or gone, or be elsewhere:
+            # a recording of many reconnects grows at the cost of what comes.
+            kept = bisect_left(self._keys, self._fixed)
+            rest = between[bisect_left(between, self._fixed, key=_key_of) :]
+        shown = [one for one in rest if self._concerns(one)]
         if self.stopped is not None:
             shown = [*(one for one in shown if one.key < self.stopped.key), self.stopped]
         keys = [one.key for one in shown]
-        places = [self._numbers.rank(key.event) + at for at, key in enumerate(keys)]
-        known = len(self._keys)
+        places = [self._numbers.rank(key.event) + at for at, key in enumerate(keys, kept)]
+        known = len(self._keys) - kept
         moved = (
             moved
-            or keys[:known] != self._keys
-            or places[:known] != self._places
+            or keys[:known] != self._keys[kept:]
+            or places[:known] != self._places[kept:]
             or any(place < self.length for place in places[known : known + 1])
         )
-        self._between, self._keys, self._places = shown, keys, places
-        self.length = len(self._numbers) + len(shown)
+        self._between[kept:], self._keys[kept:], self._places[kept:] = shown, keys, places
+        self.length = len(self._numbers) + len(self._keys)
+        last = self._numbers.at(len(self._numbers) - 1) if len(self._numbers) else 0
+        self._given = between
+        # What is not shown as it is not reached yet is looked at again, too.
+        self._fixed = Key(min(last, self.looked_at), 1)
         if moved:
             self.revision += 1
 
@@ -141,3 +155,7 @@ class View:
         # Sessions would drown the few events that are looked for. A gap is worth a line where
         # what was lost may have been before one of them.
         return isinstance(one, GapHere) and self._numbers.rank(one.key.event) < self.events
+
+
+def _key_of(one: Between) -> Key:
+    return one.key

@@ -26,7 +26,7 @@ class Rows:
 
     def __init__(self, count: int = 0) -> None:
         self.ids = Ids()
-        self.between: list[Between] = []
+        self.between: tuple[Between, ...] = ()
         self.view = View(self.ids)
         self.view.complete = True
         self.newest = 0
@@ -43,8 +43,8 @@ class Rows:
 
     def add_gap(self, before: int) -> None:
         number = len(self.between)
-        self.between.append(GapHere(Key(before, 0, 0, number), Gap(number, None, 0, 0, "", 1)))
-        self.between.sort(key=lambda one: one.key)
+        here = GapHere(Key(before, 0, 0, number), Gap(number, None, 0, 0, "", 1))
+        self.between = tuple(sorted([*self.between, here], key=lambda one: one.key))
         self.view.settle(self.between)
 
     def only(self, *numbers: int) -> View:
