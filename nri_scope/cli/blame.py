@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from nri_scope.cli.params import ANY_PATH
+from nri_scope.cli.params import ANY_PATH, redact_option
 from nri_scope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nri_scope.differ.model import Asked, Step
     from nri_scope.recorder.model import Container
     from nri_scope.recorder.reader import Recording
+    from nri_scope.recorder.redaction import Rules
 
 _LISTED = 5
 
@@ -39,6 +40,7 @@ The gutter: who, how that is known (letters, explained below), and what happened
 )
 @click.option("--full", is_flag=True, help="Every line, not only what was changed.")
 @click.option("--changed", is_flag=True, help="Changed lines alone, and what they are part of.")
+@redact_option
 @click.option(
     "--format",
     "output_format",
@@ -55,6 +57,7 @@ def command(
     path: str | None,
     full: bool,
     changed: bool,
+    redact: Rules | None,
     output_format: Literal["text", "json", "markdown"],
 ) -> None:
     """Show who put each line of a container's OCI spec there.
@@ -63,7 +66,8 @@ def command(
     its pod where that has one container only.
 
     Lines stand as they do in the spec, as YAML, with what was there before. Without --full those
-    that no plugin changed are only counted. Values are shown as they are, secrets included.
+    that no plugin changed are only counted. Without --redact values are shown as they are, secrets
+    included.
 
     Exit status: 0 no plugin was seen to change it; 1 some did; 2 it could not be done.
     """
@@ -72,20 +76,24 @@ def command(
     if path is not None and (full or changed):
         raise UsageError("--history shows one path", "leave out --full and --changed")
     view: View = "full" if full else "changed" if changed else "usual"
-    context.exit(_perform(file, what, path, view, output_format))
+    context.exit(_perform(file, redact, what, path, view, output_format))
 
 
-def _perform(file: Path, what: str, path: str | None, kind: View, form: str) -> int:
+def _perform(
+    file: Path, rules: Rules | None, what: str, path: str | None, kind: View, form: str
+) -> int:
     from nri_scope.cli.output import Output
+    from nri_scope.cli.redacted import shown
     from nri_scope.differ import blame
     from nri_scope.differ.reading import blame as history_of
-    from nri_scope.recorder.reader import Recording
+    from nri_scope.recorder.model import Container
     from nri_scope.recorder.records import to_json
 
     steps: Sequence[Step] = ()
-    with Output() as output, Recording.open(file) as recording:
-        container = _container(recording, what)
-        history = history_of(recording, container)
+    with Output() as output, shown(file, rules) as seen:
+        container = seen.same(_container(seen.original, what))
+        assert isinstance(container, Container)
+        history = history_of(seen.recording, container)
         if not (history.spec or history.base or history.steps or history.real):
             raise UsageError(
                 f"{file} does not show what {history.name} is made of",

@@ -13,7 +13,7 @@ from nri_scope.cli.params import (
     Duration,
     FilePath,
     PluginName,
-    RulesFile,
+    redact_option,
     socket_option,
     where_option,
 )
@@ -39,7 +39,6 @@ _LIVE_ONLY = {
     "duration": "--duration",
     "once": "--once",
     "wait": "--wait",
-    "redact": "--redact",
 }
 _RECORDING_ONLY = {"since": "--since", "until": "--until"}
 _EVENTS_ONLY = {"where": "--where", "quiet_unchanged": "--quiet-unchanged"}
@@ -113,15 +112,7 @@ class Options(TypedDict):
 @click.option("--duration", type=Duration(), help="--live: stop after this time, e.g. 10m.")
 @click.option("--once", is_flag=True, help="--live: stop when the runtime goes away.")
 @click.option("--wait", is_flag=True, help="--live: wait for the socket if it is not there yet.")
-@click.option(
-    "--redact",
-    type=RulesFile(),
-    is_flag=False,
-    flag_value="",
-    metavar="[RULES]",
-    help="--live: replace what is secret or personal before it is recorded or shown, by the "
-    "default rules or as the file RULES changes them.",
-)
+@redact_option
 @where_option
 @since_option
 @until_option
@@ -149,8 +140,8 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     NAMESPACE/POD/CONTAINER, or the beginning of an id. What names a file that is there, or ends
     in .nriscope.db or .nriscope.zip, is OTHER.
 
-    Each change comes with its owner and with the evidence for it. Values are shown as they are,
-    secrets included, but for --live --redact.
+    Each change comes with its owner and with the evidence for it. Without --redact values are shown
+    as they are, secrets included; with --live --redact none of these is recorded either.
 
     Exit status: 0 nothing changed; 1 something changed, or differs; 2 it could not be done.
     """
@@ -184,9 +175,12 @@ def _perform(context: click.Context, options: Options) -> int:
 
     if more and diff_files.is_recording(more[0]):
         _refuse(given, _RECORDING_ONLY | _EVENTS_ONLY, "for one recording", "leave it out")
-        return diff_files.two_recordings(Path(things[0]), Path(things[1]), options["output_format"])
+        return diff_files.two_recordings(
+            Path(things[0]), Path(things[1]), options["redact"], options["output_format"]
+        )
     check_interval(options["since"], options["until"])
-    wishes = diff_files.Shown(
+    wishes = diff_files.Wishes(
+        redact=options["redact"],
         where=options["where"],
         since_ns=options["since"],
         until_ns=options["until"],
@@ -200,6 +194,8 @@ def _specs(options: Options, given: set[str]) -> int:
     from nri_scope.cli.diff_files import two_specs
 
     _refuse(given, _RECORDING_ONLY | _EVENTS_ONLY, "for recordings", "leave it out")
+    if options["redact"] is not None:
+        raise UsageError("--redact is for recordings", "leave it out")
     if len(options["things"]) != 2:
         raise UsageError("--json-spec compares two files", "name them: X.json Y.json")
     before, after = options["things"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nri_scope import oci
 from nri_scope.cli.output import Output
+from nri_scope.cli.redacted import shown, shown_together
 from nri_scope.differ import Differ
 from nri_scope.differ.compare import compare_recordings
 from nri_scope.differ.reading import rounds
@@ -24,6 +25,7 @@ from nri_scope.recorder.display import runtime
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Role, Session
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.redaction import Rules
 from nri_scope.recorder.stats import GapStats
 
 _LISTED = 12
@@ -35,9 +37,10 @@ _WITH_REPLIES = (Role.TAP, Role.REPLAY)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Wishes:
     """What is shown of a recording."""
 
+    redact: Rules | None
     where: Filter | None
     since_ns: int | None
     until_ns: int | None
@@ -53,10 +56,11 @@ def is_recording(text: str) -> bool:
         return False
 
 
-def one_recording(file: Path, what: str | None, wishes: Shown) -> bool:
+def one_recording(file: Path, what: str | None, wishes: Wishes) -> bool:
     """Show what was changed in a recording, or of one thing in it."""
-    with Output() as output, Recording.open(file) as recording:
-        thing = None if what is None else lookup.find(recording, what)
+    with Output() as output, shown(file, wishes.redact) as seen:
+        recording = seen.recording
+        thing = None if what is None else seen.same(lookup.find(seen.original, what))
         sessions = recording.sessions()
         # What became of changes is told later, perhaps when their container is gone.
         told_later = any(session.role == Role.CRI for session in sessions)
@@ -68,34 +72,36 @@ def one_recording(file: Path, what: str | None, wishes: Shown) -> bool:
             colour=output.colour,
             quiet_unchanged=wishes.quiet_unchanged,
         )
-        chosen = _chosen(recording, wishes)
+        chosen = _chosen(seen.original, wishes)
         name_of = _names(recording, differ)
         begun = False
         for diff in rounds(recording, thing, differ=differ):
             if not begun:
                 begun = True
-                for line in render.head(file.name, _details(sessions, GapStats.of(gaps))):
+                for line in render.head(seen.name, _details(sessions, GapStats.of(gaps))):
                     output.line(line)
             if chosen is None or not chosen.isdisjoint(diff.events):
                 for line in render.round(diff, name_of):
                     output.line(line)
         if not begun:
-            raise _no_events(recording, what)
+            raise _no_events(file, what)
         for line in render.end():
             output.line(line)
         return render.changed
     return False
 
 
-def two_recordings(one: Path, other: Path, output_format: Format) -> bool:
+def two_recordings(one: Path, other: Path, redact: Rules | None, output_format: Format) -> bool:
     """Show which containers came out differently in two recordings."""
-    with Recording.open(one) as a, Recording.open(other) as b:
-        found = compare_recordings(a, b)
+    with shown_together([one, other], redact) as (a, b):
+        found = compare_recordings(a.recording, b.recording)
     if not (found.same or found.differs):
         raise UsageError("neither recording has containers", "`log` shows what they have")
+    # As they were named, which tells files of one name in two folders apart.
+    names = (str(one), str(other)) if redact is None else (a.name, b.name)
     with Output() as output:
         for line in comparison(
-            str(one), str(other), found, output_format, width=output.width, colour=output.colour
+            *names, found, output_format, width=output.width, colour=output.colour
         ):
             output.line(line)
     return found.differs
@@ -130,7 +136,7 @@ def _names(recording: Recording, differ: Differ) -> NameOf:
     return lambda thing: names.get(thing) or differ.name_of(thing)
 
 
-def _chosen(recording: Recording, wishes: Shown) -> set[int] | None:
+def _chosen(recording: Recording, wishes: Wishes) -> set[int] | None:
     """The events that somebody wants to see; None for all. All others are evidence still."""
     if wishes.where is None and wishes.since_ns is None and wishes.until_ns is None:
         return None
@@ -169,9 +175,9 @@ def _listed(plugins: list[str]) -> str:
     return f"{', '.join(names[:_LISTED])}{more}"
 
 
-def _no_events(recording: Recording, what: str | None) -> UsageError:
+def _no_events(file: Path, what: str | None) -> UsageError:
     of = f' of "{what}"' if what else ""
     return UsageError(
-        f"{recording.path} has no events{of} in which plugins can change something",
+        f"{file} has no events{of} in which plugins can change something",
         "`log` shows what it has",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, FilePath, Size, where_option
+from nri_scope.cli.params import ANY_PATH, FilePath, Size, redact_option, where_option
 from nri_scope.cli.timespec import check_interval, since_option, until_option
 from nri_scope.errors import UsageError
 from nri_scope.recorder.formats import FORMATS
@@ -41,15 +41,7 @@ _EPILOG = "\n".join(
 @since_option
 @until_option
 @click.option("--pod", default="", metavar="NS/POD", help="Only events of this pod.")
-@click.option(
-    "--redact",
-    is_flag=False,
-    flag_value="",
-    default=None,
-    metavar="[RULES]",
-    help="Replace what is secret or personal, by the default rules or as the file RULES changes "
-    "them. `redact --preview` shows what that would be.",
-)
+@redact_option
 @click.option("--note", default="", metavar="TEXT", help="Words for whoever gets the bundle.")
 @click.option(
     "--split", is_flag=True, help="Make several bundles, by time, where one would be too large."
@@ -100,8 +92,7 @@ def _check(options: Options) -> Path:
     """What is to be exported. Raises UsageError for options that contradict each other."""
     file, output = options["file"], options["output"]
     if file is None:
-        hint = "what stands right after --redact is a file of rules" if options["redact"] else ""
-        raise UsageError("no FILE to export was named", hint or "see `nri-scope export --help`")
+        raise UsageError("no FILE to export was named", "see `nri-scope export --help`")
     check_interval(options["since"], options["until"])
     if options["output_format"] is None:
         if output is None:

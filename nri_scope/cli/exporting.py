@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypedDict
 import click
 
 from nri_scope.cli.output import Output
-from nri_scope.cli.sharing import progress, redactor_of, replaced, terminated_kindly
+from nri_scope.cli.sharing import progress, replaced, terminated_kindly
 from nri_scope.errors import UsageError
-from nri_scope.recorder.bundle import MAX_BYTES, export
+from nri_scope.recorder.bundle import MAX_BYTES, export, redactor_for
 from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.bundle.redacting import convert, numbers_of
 from nri_scope.recorder.display import many, size
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from nri_scope.recorder.bundle import Bundle
     from nri_scope.recorder.filter import Filter
-    from nri_scope.recorder.redaction import Redactor
+    from nri_scope.recorder.redaction import Redactor, Rules
 
 _SECRETS = (
     "nothing was replaced: it has all that the runtime said, secrets included; --redact leaves "
@@ -46,7 +46,7 @@ class Options(TypedDict):
     since: int | None
     until: int | None
     pod: str
-    redact: str | None
+    redact: Rules | None
     note: str
     split: bool
     max_size: int | None
@@ -172,7 +172,8 @@ class _Raw(io.RawIOBase):
 
 
 def _redactor(recording: Recording, options: Options) -> Redactor | None:
-    return None if options["redact"] is None else redactor_of(recording, options["redact"])
+    rules = options["redact"]
+    return None if rules is None else redactor_for(recording, rules)
 
 
 def _selection(options: Options) -> Selection:

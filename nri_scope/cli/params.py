@@ -159,3 +159,12 @@ socket_option = click.option(
 where_option = click.option(
     "--where", type=Where(), help="Only events that this filter matches, e.g. 'ns:shop took:>1ms'."
 )
+redact_option = click.option(
+    "--redact",
+    type=RulesFile(),
+    is_flag=False,
+    flag_value="",
+    metavar="[RULES]",
+    help="Replace what is secret or personal, by the default rules or as the file RULES changes "
+    "them. `redact --preview` shows what that would be.",
+)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, FilePath
+from nri_scope.cli.params import ANY_PATH, FilePath, RulesFile
 from nri_scope.errors import UsageError
 
 if TYPE_CHECKING:
     from nri_scope.cli.output import Output
-    from nri_scope.recorder.redaction import Tally
+    from nri_scope.recorder.redaction import Rules, Tally
 
 
 @click.command()
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     "-o", "--output", type=FilePath(), metavar="X.nriscope.db", help="The recording to write."
 )
 @click.option(
-    "--rules", default="", metavar="RULES", help="Change the default rules as this file says."
+    "--rules",
+    type=RulesFile(),
+    default="",
+    metavar="RULES",
+    help="Change the default rules as this file says.",
 )
 @click.option("--force", is_flag=True, help="Write over a file that is there already.")
 @click.option(
@@ -36,7 +40,7 @@ def command(
     file: Path,
     preview: bool,
     output: Path | None,
-    rules: str,
+    rules: Rules,
     force: bool,
     output_format: str | None,
 ) -> None:
@@ -64,16 +68,17 @@ def command(
     _write(file, rules, output, force=force)
 
 
-def _preview(file: Path, rules: str, output_format: str) -> None:
+def _preview(file: Path, rules: Rules, output_format: str) -> None:
     from nri_scope.cli.output import Output
-    from nri_scope.cli.sharing import progress, redactor_of, terminated_kindly
+    from nri_scope.cli.sharing import progress, terminated_kindly
+    from nri_scope.recorder.bundle import redactor_for
     from nri_scope.recorder.bundle.redacting import preview
     from nri_scope.recorder.reader import Recording
     from nri_scope.recorder.records import SCHEMA_VERSION, to_json
 
     with Output() as output:
         with terminated_kindly(), Recording.open(file) as recording:
-            redactor = redactor_of(recording, rules)
+            redactor = redactor_for(recording, rules)
             with progress(recording, "reading") as tell:
                 tally = preview(recording, redactor, tell)
         if output_format == "text":
@@ -106,15 +111,16 @@ def _tell(output: Output, tally: Tally) -> None:
     output.line(f"{replaced(tally.by_rule())}; nothing was written")
 
 
-def _write(file: Path, rules: str, output: Path, *, force: bool) -> None:
-    from nri_scope.cli.sharing import progress, redactor_of, replaced, terminated_kindly
+def _write(file: Path, rules: Rules, output: Path, *, force: bool) -> None:
+    from nri_scope.cli.sharing import progress, replaced, terminated_kindly
+    from nri_scope.recorder.bundle import redactor_for
     from nri_scope.recorder.bundle.redacting import redact
     from nri_scope.recorder.display import many
     from nri_scope.recorder.escape import safe
     from nri_scope.recorder.reader import Recording
 
     with terminated_kindly(), Recording.open(file) as recording:
-        redactor = redactor_of(recording, rules)
+        redactor = redactor_for(recording, rules)
         with progress(recording, "redacting") as tell:
             rebuilt = redact(recording, output, redactor, force=force, on_progress=tell)
     found = replaced(redactor.tally.by_rule())

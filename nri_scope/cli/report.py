@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, FilePath
+from nri_scope.cli.params import ANY_PATH, FilePath, redact_option
 from nri_scope.errors import UsageError
 
 if TYPE_CHECKING:
-    from nri_scope.recorder import lookup
-    from nri_scope.recorder.reader import Recording
+    from nri_scope.recorder.redaction import Rules
     from nri_scope.report.model import Facts
 
 _EPILOG = """
@@ -43,15 +42,7 @@ _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
     help="The file to write: *.html, one page that needs nothing else; or *.md for an issue.",
 )
 @click.option("--force", is_flag=True, help="Write over a file that is there already.")
-@click.option(
-    "--redact",
-    is_flag=False,
-    flag_value="",
-    default=None,
-    metavar="[RULES]",
-    help="Replace what is secret or personal, by the default rules or as the file RULES changes "
-    "them, as `export --redact` does.",
-)
+@redact_option
 @click.option(
     "--diagnose", is_flag=True, help="Print what asks for attention, instead of writing a report."
 )
@@ -68,7 +59,7 @@ def command(
     what: str | None,
     output: Path | None,
     force: bool,
-    redact: str | None,
+    redact: Rules | None,
     diagnose: bool,
     output_format: str | None,
 ) -> None:
@@ -96,7 +87,7 @@ def command(
     _write(file, what, redact, output, force=force)
 
 
-def _diagnose(file: Path, what: str | None, rules: str | None, output_format: str) -> int:
+def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:
     from nri_scope.cli.output import Output
     from nri_scope.cli.sharing import terminated_kindly
     from nri_scope.recorder.records import to_json
@@ -114,7 +105,7 @@ def _diagnose(file: Path, what: str | None, rules: str | None, output_format: st
     return 0
 
 
-def _write(file: Path, what: str | None, rules: str | None, output: Path, *, force: bool) -> None:
+def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, force: bool) -> None:
     from nri_scope.cli.sharing import terminated_kindly
     from nri_scope.recorder.bundle.outputs import Outputs
     from nri_scope.recorder.display import many
@@ -145,47 +136,20 @@ def _renderer(output: Path) -> Callable[[Facts], Iterable[str]]:
     raise UsageError(f"{output}: the name does not say what to write", "end it in .html or .md")
 
 
-def _collect(file: Path, what: str | None, rules: str | None) -> tuple[Facts, str]:
+def _collect(file: Path, what: str | None, rules: Rules | None) -> tuple[Facts, str]:
     """The facts, and what was done about secrets."""
-    from nri_scope.cli.sharing import progress, redactor_of, replaced
+    from nri_scope.cli.redacted import shown
+    from nri_scope.cli.sharing import progress, replaced
     from nri_scope.recorder import lookup
-    from nri_scope.recorder.bundle.redacting import redact
-    from nri_scope.recorder.reader import Recording
-    from nri_scope.recorder.temporary import temporary_folder, writing_to
     from nri_scope.report.collect import collect
 
-    with Recording.open(file) as recording:
-        thing = None if what is None else lookup.find(recording, what)
-        if rules is None:
-            with progress(recording, "reading") as tell:
-                facts = collect(recording, thing, on_progress=tell)
-            return facts, "values as in the recording; --redact leaves secrets out"
-        redactor = redactor_of(recording, rules)
-        with temporary_folder() as folder:
-            draft = folder / "redacted.nriscope.db"
-            with writing_to(folder), progress(recording, "redacting") as tell:
-                redact(recording, draft, redactor, on_progress=tell)
-            with Recording.open(draft) as redacted, progress(redacted, "reading") as tell:
-                facts = collect(redacted, _same(redacted, thing), on_progress=tell)
-        # `record` puts the host's name into it.
-        facts = replace(facts, file=redactor.text(file.name, "report.file"), redacted=True)
-    return facts, replaced(redactor.tally.by_rule())
-
-
-def _same(redacted: Recording, thing: lookup.Found | None) -> lookup.Found | None:
-    """What was named by how it was called, whatever it is called now."""
-    from nri_scope.recorder.model import Container, Event, Pod
-
-    found: lookup.Found | None = None
-    match thing:
-        case Event():
-            found = redacted.event(thing.id)
-        case Pod():
-            found = next((one for one in redacted.pods() if one.id == thing.id), None)
-        case Container():
-            found = next((one for one in redacted.containers() if one.id == thing.id), None)
-    if found is None and thing is not None:
-        raise UsageError(
-            "these rules replace the id of what was named", "redact the recording first, and look"
-        )
-    return found
+    with shown(file, rules) as seen:
+        thing = None if what is None else seen.same(lookup.find(seen.original, what))
+        with progress(seen.recording, "reading") as tell:
+            facts = collect(seen.recording, thing, on_progress=tell)
+    if seen.redactor is None:
+        return facts, "values as in the recording; --redact leaves secrets out"
+    return (
+        replace(facts, file=seen.name, redacted=True),
+        replaced(seen.redactor.tally.by_rule()),
+    )

@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -17,21 +16,9 @@ from nri_scope.recorder.display import many
 
 if TYPE_CHECKING:
     from nri_scope.recorder.reader import Recording
-    from nri_scope.recorder.redaction import Redactor
 
-DEFAULT_RULES = ""
-"""``--redact`` without a file."""
 _MANY = 20_000
 """Events from which on it takes so long that progress is shown."""
-
-
-def redactor_of(recording: Recording, rules: str) -> Redactor:
-    """For the rules in the file of that name; raises UsageError."""
-    from nri_scope.recorder.bundle import redactor_for
-    from nri_scope.recorder.redaction import Rules
-
-    chosen = Rules.DEFAULT if rules == DEFAULT_RULES else Rules.read(Path(rules))
-    return redactor_for(recording, chosen)
 
 
 @contextmanager

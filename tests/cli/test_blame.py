@@ -17,6 +17,7 @@ from nri_scope.recorder.reader import Recording
 from tests.cli.command import NRI_SCOPE
 from tests.replay.recordings import BUNDLED, life, of_capture, recording, run_pod
 from tests.replay.recordings import container as a_container
+from tests.report.made import SECRET, secret
 
 CAPTURES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")
 WITH_OWNERS = CAPTURES[2:]
@@ -214,6 +215,19 @@ def test_a_recording_that_never_shows_the_container_is_one_line(
     assert (said.status, said.out) == (2, "")
     assert said.err.startswith(f"nri-scope: {made} does not show what {APP} is made of; ")
     assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+@pytest.mark.parametrize("options", [(), ("--full",), ("--history", "API_TOKEN")])
+def test_secrets_can_be_left_out(
+    form: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = secret(tmp_path)
+    asked = (file, "shop/web/first", *options, "--format", form)
+    assert SECRET in Said(capsys, *asked).out
+    said = Said(capsys, *asked, "--redact")
+    assert (said.status, SECRET in said.out) == (1, False)
+    assert "API_TOKEN" in said.out and "redacted-" in said.out
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from tests.replay.recordings import (
     write_session,
 )
 from tests.replay.recordings import container as a_container
+from tests.report.made import SECRET, secret
 
 CAPTURES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")
 
@@ -211,6 +212,58 @@ def test_one_passive_connection_is_enough_for_what_a_runtime_asks(
     said = Said(capsys, BUNDLED[name])
     assert said.status == 1
     assert "  + /linux/resources/cpu/shares  512  by a CRI request (request)" in said.lines
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+@pytest.mark.parametrize("what", [(), ("shop/web/first",), ("3",)])
+def test_secrets_of_a_file_can_be_left_out(
+    form: str, what: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = secret(tmp_path)
+    file = file.rename(tmp_path / f"of-{SECRET}.nriscope.db")
+    assert SECRET in Said(capsys, file, *what, "--format", form).out
+    said = Said(capsys, file, *what, "--format", form, "--redact")
+    assert said.status == 1
+    assert SECRET not in said.out
+    assert "API_TOKEN" in said.out and "redacted-" in said.out
+
+
+def test_filters_and_names_are_those_of_the_original(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[switches]\nnamespaces = true\npods = true\n")
+    file = secret(tmp_path)
+    said = Said(capsys, file, "shop/web", "--where", "ns:shop", "--redact", rules)
+    assert said.status == 1
+    assert "shop" not in said.out and "web" not in said.out
+
+
+def test_two_recordings_have_the_same_tokens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def made(name: str, value: str) -> Path:
+        one = a_container()
+        one.env.append(f"DB_PASSWORD={value}")
+        # Only the other recording tells that this is a secret.
+        one.args.append("hunter2-of-other")
+        return recording(tmp_path / name, life(one))
+
+    file, same, other = (
+        made(f"{number}.nriscope.db", value)
+        for number, value in enumerate(("hunter2-hunter2", "hunter2-hunter2", "hunter2-of-other"))
+    )
+    assert Said(capsys, file, same, "--redact").status == 0
+    said = Said(capsys, file, other, "--redact")
+    assert (said.status, "hunter2" in said.out) == (1, False)
+    assert said.out.count("redacted-") == 2
+    assert "hunter2" in Said(capsys, file, other).out
+
+
+def test_specs_are_not_redacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = Said(capsys, "--json-spec", "a.json", "b.json", "--redact")
+    assert (said.status, said.out) == (2, "")
+    assert said.err == "nri-scope: --redact is for recordings; leave it out\n"
 
 
 def test_gaps_are_owned_up_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -181,7 +181,7 @@ class TestVerify:
         (["FILE"], "no file to write was named; add -o X.nriscope.zip"),
         (
             ["--redact", "FILE", "-o", "x.zip"],
-            "no FILE to export was named; what stands right after",
+            "a recording, not a file of rules; name the recording first",
         ),
         (["FILE", "-o", "x.nriscope.db"], "a bundle is a zip, .*; name it x.nriscope.zip"),
         (["FILE", "-o", "nowhere/x.zip"], "nowhere/x.zip: no such folder; make it"),

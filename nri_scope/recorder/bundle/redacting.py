@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +16,9 @@ from nri_scope.recorder.formats import Format
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
 from nri_scope.recorder.rebuild.choosing import choose
+from nri_scope.recorder.rebuild.learning import learn
+from nri_scope.recorder.rebuild.paging import newest_event
+from nri_scope.recorder.rebuild.part import Part
 from nri_scope.recorder.redaction import Redactor, Tally
 from nri_scope.recorder.temporary import temporary_folder, writing_to
 
@@ -38,7 +42,27 @@ def redact(
         rebuilt = rebuild(source, draft, change=redactor, on_progress=on_progress)
         Scan(redactor.originals(), output, b"").recording(draft)
         outputs.place([draft])
-    return rebuilt
+    return replace(rebuilt, path=output)
+
+
+def redact_together(
+    sources: Sequence[Recording],
+    folder: Path,
+    redactor: Redactor,
+    on_progress: Callable[[float], None] | None = None,
+) -> list[Rebuilt]:
+    """Write several recordings, redacted, as new files in ``folder``, to be looked at together.
+
+    What shows in any of them that a value is secret holds for all. Raises as `redact`.
+    """
+    for source in sources[1:]:
+        # The first one is read before the others are written.
+        learn(source, Part(until=newest_event(source)), redactor, _nobody)
+    drafts: list[Rebuilt] = []
+    for number, source in enumerate(sources):
+        output = folder / f"{number}.nriscope.db"
+        drafts.append(redact(source, output, redactor, on_progress=on_progress))
+    return drafts
 
 
 def preview(

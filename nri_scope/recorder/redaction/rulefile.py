@@ -19,6 +19,8 @@ from nri_scope.recorder.redaction.rules import Action, Rule, Rules
 
 MAX_SIZE = 1 << 20
 """Bytes of the file."""
+_RECORDINGS = (b"SQLite format 3\0", b"PK\3\4")
+"""How recordings and bundles begin."""
 _MOST = 1_000
 _TABLES = ("switches", "allow", "names", "rule")
 _ALLOW = ("env", "keys", "hosts", "registries", "values")
@@ -46,6 +48,9 @@ def read(path: Path) -> Rules:
     except OSError as error:
         words = (error.strerror or str(error)).lower()
         raise UsageError(f"{path}: {words}", "name a file of rules") from error
+    if content.startswith(_RECORDINGS):
+        # ``--redact FILE``: what stands behind the option is its value.
+        raise UsageError(f"{path}: a recording, not a file of rules", "name the recording first")
     if len(content) > MAX_SIZE:
         raise UsageError(f"{path}: larger than {MAX_SIZE >> 10} KiB", "it is to hold rules only")
     try:
