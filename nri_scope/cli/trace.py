@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Printing what a plugin is asked and what it answers, while it happens, as strace does."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import NamedTuple
+
+from nri_scope.cli.output import Output
+from nri_scope.cli.trace_lines import Exchange, TraceLines
+from nri_scope.logger.background import Background
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Captured, Event
+from nri_scope.recorder.plain import Plain
+from nri_scope.recorder.records import rfc3339, to_json
+
+WAITING_MAX = 10_000
+"""Lines that may wait for a terminal or pipe that does not take them; later ones are skipped, and
+the output says how many. They are in the recording all the same."""
+WAITING_BYTES_MAX = 16 << 20
+"""Of messages that wait likewise; later lines go without what was said."""
+
+
+class _Said(NamedTuple):
+    at_ns: int
+    plugin: str
+    stream: str
+    text: str
+
+
+class Trace:
+    """Prints exchanges as they are recorded, and lines that plugins print.
+
+    Its methods may be called from any thread, never wait and never raise.
+    """
+
+    def __init__(
+        self, print_format: str, where: Filter | None = None, *, several: bool = False
+    ) -> None:
+        """``print_format``: text or jsonl. Events that ``where`` does not match are left out.
+        ``several``: say in each line of text which plugin it is about.
+        """
+        self._output = Output()
+        self._jsonl = print_format == "jsonl"
+        self._where = where
+        self._several = several
+        self._lines = TraceLines(
+            colour=self._output.colour, width=self._output.width, with_plugin=several
+        )
+        # Each of the two is counted up by one thread only.
+        self._bytes_in = self._bytes_out = 0
+        self._background = Background[Exchange | _Said](
+            self._print,
+            flush=self._output.flush,
+            skipped=self._print_skipped,
+            waiting_max=WAITING_MAX,
+        )
+
+    def show(self, event: Event, captured: Captured) -> None:
+        """One exchange, as a recorder hands it over that has stored it."""
+        size = len(captured.request) + len(captured.reply)
+        if self._bytes_in - self._bytes_out + size > WAITING_BYTES_MAX:
+            self._background.put(Exchange(event, None))
+            return
+        self._bytes_in += size
+        self._background.put(Exchange(event, captured))
+
+    def said(self, at_ns: int, plugin: str, stream: str, text: str) -> None:
+        """A line that a plugin printed to ``stream``: stdout or stderr. ``at_ns``: wall clock."""
+        self._background.put(_Said(at_ns, plugin, stream, text))
+
+    def close(self) -> None:
+        """Print what still waits, within reason."""
+        self._background.close()
+
+    def _print(self, item: Exchange | _Said) -> None:
+        if isinstance(item, _Said):
+            self._print_said(item)
+            return
+        if item.captured is not None:
+            self._bytes_out += len(item.captured.request) + len(item.captured.reply)
+        with suppress(Exception):
+            # Names come from what is not shown, too.
+            self._lines.learn(item)
+        if self._where is not None and not self._where.matches(item.event):
+            return
+        try:
+            lines = self._rendered(item)
+        except Exception:  # noqa: BLE001 - what a peer said must not end the trace
+            lines = self._rendered(item._replace(captured=None))
+        for line in lines:
+            self._output.line(line)
+
+    def _rendered(self, item: Exchange) -> list[str]:
+        return [to_json(self._lines.record(item))] if self._jsonl else self._lines.of(item)
+
+    def _print_said(self, said: _Said) -> None:
+        if self._jsonl:
+            line: dict[str, Plain] = {"at": rfc3339(said.at_ns), "plugin": said.plugin}
+            line |= {"stream": said.stream, "text": said.text}
+            self._output.line(to_json({"output": line}))
+            return
+        for text in self._lines.said(said.at_ns, said.plugin, said.stream, said.text):
+            self._output.line(text)
+
+    def _print_skipped(self, count: int) -> None:
+        words = f"{count} lines are not shown; what was recorded is in the recording"
+        self._output.line(to_json({"skipped": count}) if self._jsonl else words)

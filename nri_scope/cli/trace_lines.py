@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One exchange between a runtime and a plugin as a line for people, or as a record."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.cli.trace_words import NOTHING, reply_words, request_words
+from nri_scope.nri.methods import METHODS, RUNTIME_SERVICE
+from nri_scope.nri.subject import MALFORMED, UNKNOWN, decode_reply, decode_request
+from nri_scope.recorder.display import clock, day, duration, subject
+from nri_scope.recorder.escape import safe
+from nri_scope.recorder.model import Captured, Event
+from nri_scope.recorder.plain import Plain
+from nri_scope.recorder.records import deadline_ms, event_record
+from nri_scope.replay.golden.plain import plain_reply
+from nri_scope.wire import Code
+
+NAMES_MAX = 20_000
+"""Containers whose names are remembered: of a large node a few times over."""
+DETAIL_MAX = 1000
+"""Columns of what was said where the terminal sets no width."""
+_DIM, _BOLD, _RED, _END = "\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[0m"
+
+
+class Exchange(NamedTuple):
+    """One request with its answer."""
+
+    event: Event
+    captured: Captured | None
+    """None where there was no room for what was said."""
+
+
+class TraceLines:
+    """Makes lines; remembers the day, to say so when it changes, and the names of containers.
+
+    ``width``: cut lines to so many columns; None: as long as they get, within reason.
+    """
+
+    def __init__(
+        self, *, colour: bool = False, width: int | None = None, with_plugin: bool = False
+    ) -> None:
+        self._colour = colour
+        self._width = width
+        self._with_plugin = with_plugin
+        self._day = ""
+        self._names: OrderedDict[str, str] = OrderedDict()
+
+    def learn(self, exchange: Exchange) -> None:
+        """Remember whom the ids are of that come in this exchange."""
+        event, captured = exchange
+        if event.container_id and event.container:
+            self._name(event.container_id, f"{event.namespace}/{event.pod}/{event.container}")
+        if captured is None or event.method != "Synchronize":
+            return
+        message = decode_request(captured.method, captured.request, captured.service).message
+        if isinstance(message, api.SynchronizeRequest):
+            pods = {pod.id: f"{pod.namespace}/{pod.name}" for pod in message.pods}
+            for one in message.containers:
+                self._name(one.id, f"{pods.get(one.pod_sandbox_id, '?')}/{one.name}")
+
+    def of(self, exchange: Exchange) -> list[str]:
+        """The lines of an exchange, without line ends."""
+        event = exchange.event
+        bad = event.status != "ok" or bool(event.mark)
+        plugin = f"{safe(event.plugin)} " if self._with_plugin else ""
+        start = f"{event.id:>6} {clock(event.at_ns)} "
+        rest = f"{duration(event.took_ns):>6} {'!' if bad else ' '} {plugin}{self._call(exchange)}"
+        rest = safe(rest, DETAIL_MAX if self._width is None else max(0, self._width - len(start)))
+        if bad:
+            line = self._paint(_RED, f"{start}{rest}")
+        else:
+            line = f"{self._paint(_DIM, start)}{rest}"
+        return [*self._new_day(event.at_ns), line]
+
+    def said(self, at_ns: int, plugin: str, stream: str, text: str) -> list[str]:
+        """The lines for one that a plugin printed."""
+        whose = f"{plugin} " if self._with_plugin else ""
+        line = f"{'':>6} {clock(at_ns)} {stream:>6} | {whose}{text}"
+        return [*self._new_day(at_ns), self._paint(_DIM, safe(line, self._width or DETAIL_MAX))]
+
+    def record(self, exchange: Exchange) -> dict[str, Plain]:
+        """An exchange for programs: the keys of `log`, and what was said."""
+        event, captured = exchange
+        record = event_record(event)
+        record["called_by"] = "plugin" if _is_plugins_own(event) else "runtime"
+        record["error"] = None
+        if event.status_code:
+            record["error"] = {"code": event.status_code, "message": event.status_message}
+        record["changed"] = list(event.changed)
+        record["request"] = record["reply"] = None
+        if captured is not None:
+            decoded = decode_request(captured.method, captured.request, captured.service)
+            if decoded.message is not None:
+                record["request"] = request_words(decoded.message, self._name_of)
+            reply = None if event.status_code else _reply(event, captured)
+            if reply is not None:
+                record["reply"] = plain_reply(reply, self._name_of)
+        return record
+
+    # -- parts ------------------------------------------------------------------------------
+
+    def _call(self, exchange: Exchange) -> str:
+        event, captured = exchange
+        arguments = [subject(event)]
+        if captured is not None and not event.mark:
+            message = decode_request(captured.method, captured.request, captured.service).message
+            if message is not None:
+                arguments.append(request_words(message, self._name_of))
+        # A plugin's own calls go the other way.
+        arrow = "← " if _is_plugins_own(event) else ""
+        return f"{arrow}{event.event}({', '.join(filter(None, arguments))}) = {self._end(exchange)}"
+
+    def _end(self, exchange: Exchange) -> str:
+        """How it ended."""
+        event, captured = exchange
+        told = f": {event.status_message}" if event.status_message else ""
+        if event.status_code == Code.DEADLINE_EXCEEDED:
+            limit = deadline_ms(event.timeout_ns)
+            within = f" within {duration(limit * 1_000_000)}" if limit else " in time"
+            return f"no answer{within}"
+        if event.status_code == Code.UNAVAILABLE:
+            return f"no answer{told}"
+        if event.status_code:
+            return f"error {event.status_code}{told}"
+        if captured is None:
+            return "(not shown: too much to be shown in time)"
+        if not captured.reply:
+            return _marked(event) or NOTHING
+        reply = _reply(event, captured)
+        if reply is None:
+            return f"{len(captured.reply)} bytes{f', {_marked(event)}' if event.mark else ''}"
+        return reply_words(reply, self._name_of)
+
+    def _new_day(self, at_ns: int) -> list[str]:
+        today = day(at_ns)
+        if today == self._day:
+            return []
+        self._day = today
+        text = f"── {today[:10]}, times at UTC{today[11:]}"
+        return [self._paint(_BOLD, safe(text, self._width))]
+
+    def _paint(self, colour: str, text: str) -> str:
+        return f"{colour}{text}{_END}" if self._colour and text else text
+
+    def _name(self, container_id: str, name: str) -> None:
+        self._names[container_id] = name
+        self._names.move_to_end(container_id)
+        if len(self._names) > NAMES_MAX:
+            self._names.popitem(last=False)
+
+    def _name_of(self, container_id: str) -> str:
+        return self._names.get(container_id, "")
+
+
+def _is_plugins_own(event: Event) -> bool:
+    """Whether it was the plugin that called the runtime."""
+    known = METHODS.get(event.method)
+    return known is not None and known.service == RUNTIME_SERVICE and event.mark != UNKNOWN
+
+
+def _marked(event: Event) -> str:
+    return f"request {event.mark}" if event.mark == MALFORMED else event.mark
+
+
+def _reply(event: Event, captured: Captured) -> Message | None:
+    # What is asked of another service may have any reply.
+    return None if event.mark == UNKNOWN else decode_reply(captured.method, captured.reply)
