@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from google.protobuf.message import Message
 
-from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.cli.trace_words import NOTHING, reply_words, request_words
 from nri_scope.nri.methods import METHODS, RUNTIME_SERVICE
 from nri_scope.nri.subject import MALFORMED, UNKNOWN, decode_reply, decode_request
 from nri_scope.recorder.display import clock, day, duration, subject
@@ -17,6 +15,7 @@ from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Captured, Event
 from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.records import deadline_ms, event_record
+from nri_scope.replay.golden.in_short import NOTHING, names_told, reply_words, request_words
 from nri_scope.replay.golden.plain import plain_reply
 from nri_scope.wire import Code
 
@@ -58,10 +57,9 @@ class TraceLines:
         if captured is None or event.method != "Synchronize":
             return
         message = decode_request(captured.method, captured.request, captured.service).message
-        if isinstance(message, api.SynchronizeRequest):
-            pods = {pod.id: f"{pod.namespace}/{pod.name}" for pod in message.pods}
-            for one in message.containers:
-                self._name(one.id, f"{pods.get(one.pod_sandbox_id, '?')}/{one.name}")
+        if message is not None:
+            for container_id, name in names_told(message):
+                self._name(container_id, name)
 
     def of(self, exchange: Exchange) -> list[str]:
         """The lines of an exchange, without line ends."""

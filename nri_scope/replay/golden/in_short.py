@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was asked and answered, in few words, as a trace shows it."""
+"""What was asked and answered, in few words: the form of goldens, for one line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from google.protobuf.message import Message
 
@@ -11,10 +11,8 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.identity import plugin_id
 from nri_scope.recorder.display import many
 from nri_scope.recorder.plain import UNKNOWN, Plain
-from nri_scope.replay.golden.plain import MARK, MOUNT_KEY, REMOVED, plain_reply
 
-NameOf = Callable[[str], str]
-"""From a container's id to ``namespace/pod/container``; "" where it is not known."""
+from .plain import MARK, MOUNT_KEY, REMOVED, NameOf, plain_reply
 
 NOTHING = "{}"
 """An answer that says nothing: no change."""
@@ -69,6 +67,16 @@ def reply_words(message: Message, name_of: NameOf) -> str:
         failed = [name_of(one.container_id) or one.container_id for one in message.failed]
         return f"failed: {_listed(failed)}" if failed else NOTHING
     return _words(message, name_of) or NOTHING
+
+
+def names_told(request: Message) -> Iterator[tuple[str, str]]:
+    """The ids of all containers that Synchronize tells of, each with ``namespace/pod/container``;
+    those whose pod it does not tell have a ``?`` in its place.
+    """
+    if isinstance(request, api.SynchronizeRequest):
+        pods = {pod.id: f"{pod.namespace}/{pod.name}" for pod in request.pods}
+        for one in request.containers:
+            yield one.id, f"{pods.get(one.pod_sandbox_id, '?')}/{one.name}"
 
 
 def _events(names: Plain) -> str:
