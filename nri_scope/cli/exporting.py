@@ -26,6 +26,7 @@ from nri_scope.recorder.temporary import temporary_folder, writing_to
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from nri_scope.cli.verifying import Verified
     from nri_scope.recorder.bundle import Bundle
     from nri_scope.recorder.filter import Filter
     from nri_scope.recorder.redaction import Redactor, Rules
@@ -59,13 +60,13 @@ def write_bundle(file: Path, options: Options) -> bool:
     """Make the bundle and say so; returns False where --verify found a difference."""
     output = options["output"]
     assert output is not None
-    found: list[str] = []
+    found: list[Verified] = []
 
     def verify(bundle: Path) -> None:
         # Replaying loads much that packing needs not.
-        from nri_scope.cli.verifying import differences
+        from nri_scope.cli.verifying import verified
 
-        found.extend(differences(file, _selection(options), bundle, options["command_line"]))
+        found.append(verified(file, _selection(options), bundle, options["command_line"]))
 
     with terminated_kindly(), Recording.open(file) as recording:
         redactor = _redactor(recording, options)
@@ -88,15 +89,17 @@ def write_bundle(file: Path, options: Options) -> bool:
         _tell(f"the original is damaged, and what comes before that was packed: {exported.damage}")
     if redactor is None:
         _tell(_SECRETS)
-    return not options["verify"] or _tell_differences(found)
+    return all(map(_tell_verified, found))
 
 
-def _tell_differences(found: list[str]) -> bool:
-    if not found:
+def _tell_verified(found: Verified) -> bool:
+    for gone in found.gone:
+        _tell(f"{gone}, before and after redaction; what it did until then was compared")
+    if not found.differences:
         _tell("verified: the plugin does the same before and after redaction")
         return True
     with Output() as output:
-        for line in found:
+        for line in found.differences:
             output.line(safe(line, output.width))
     _tell(
         "not verified: a rule may replace what the plugin decides by; a file of rules can keep it"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nri_scope.cli.replaying import play
 from nri_scope.recorder.reader import Recording
@@ -24,9 +24,18 @@ _MOST = 20
 """Differences that are told; after the first one the rest is mostly its consequence."""
 
 
-def differences(
+class Verified(NamedTuple):
+    """What two replays showed."""
+
+    differences: list[str]
+    gone: list[str]
+    """Plugins that did not stay until the end of either, with what became of them: there is less
+    that could differ."""
+
+
+def verified(
     original: Path, selection: Selection, bundle: Path, command_line: tuple[str, ...]
-) -> list[str]:
+) -> Verified:
     """What differs between a replay of what was chosen and one of the bundle made of it.
 
     Compared are verdicts, what fails, is skipped or dropped, and how many changes each plugin asks
@@ -45,7 +54,11 @@ def differences(
     after = play(Job(bundle, casting), Audience())
     found = list(_differences(before, after))
     more = len(found) - _MOST
-    return [*found[:_MOST], *([f"and {more} more differences"] if more > 0 else [])]
+    told = [*found[:_MOST], *([f"and {more} more differences"] if more > 0 else [])]
+    both = zip(before.plugins, after.plugins, strict=False)
+    return Verified(
+        told, [f"{one.plugin}: {one.gone}" for one, two in both if one.gone and two.gone]
+    )
 
 
 def _differences(before: Replayed, after: Replayed) -> Iterator[str]:

@@ -136,11 +136,13 @@ class TestFormats:
 
 
 _PLUGIN = """
+import os
+
 from nri_scope.plugin import BasePlugin, run
 
 class Decider(BasePlugin):
     def create_container(self, pod, container):
-        if "DB_PASSWORD=hunter2" in container.env and {decides}:
+        if {decides} and "DB_PASSWORD=hunter2" in container.env:
             raise RuntimeError("no")
         return None
 
@@ -149,7 +151,7 @@ run(Decider(), name="decider", index="10")
 
 
 class TestVerify:
-    def _verify(self, say: Say, decides: bool) -> tuple[int, str, str]:
+    def _verify(self, say: Say, decides: object) -> tuple[int, str, str]:
         Path("decider.py").write_text(_PLUGIN.format(decides=decides))
         return say(
             *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact", "--pod", "shop/web"),
@@ -166,6 +168,13 @@ class TestVerify:
         assert status == 1 and "not verified" in err
         assert out.startswith("event 5, CreateContainer: before redaction 10-decider error, ")
         assert zipfile.is_zipfile("x.nriscope.zip")
+
+    def test_one_that_does_not_stay_is_told_of(self, say: Say) -> None:
+        status, _, err = self._verify(say, "os._exit(3)")
+        assert status == 0
+        assert re.search(
+            r"^10-decider: .*exit status 3, before and after redaction; what", err, re.M
+        )
 
     def test_one_that_cannot_be_started_leaves_nothing(self, say: Say) -> None:
         status, _, err = say(
