@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ FILTER_GROUP = "filter"
 _GROUP = "narrow"
 _TELL_SECONDS = 0.1
 """Between two times that the matches found so far are drawn."""
+_AT_ONCE = 1_000
+"""Events that are looked for in a view before others get their turn."""
 
 
 class Narrower:
@@ -191,6 +194,11 @@ class Narrower:
         except NriScopeError as error:
             self._app.show_trouble(error)
             return
-        if not any(self._app.events.go_to_event(number) for number in numbers):
-            where = "later" if forwards else "earlier"
-            self._app.say(f"no {where} event of this container is shown here")
+        for count, number in enumerate(numbers, 1):
+            if self._app.events.go_to_event(number):
+                return
+            if not count % _AT_ONCE:
+                # A filter may hide ever so many of them.
+                await asyncio.sleep(0)
+        where = "later" if forwards else "earlier"
+        self._app.say(f"no {where} event of this container is shown here")

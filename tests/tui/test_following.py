@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.geometry import Region
 
 from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
+from nri_scope.tui.widgets.event_list import EventList
 from tests.replay.recordings import START_NS, container, life, run_pod
 from tests.tui.screen import Shown, showing
 
@@ -85,6 +88,27 @@ async def test_a_recording_that_grows_is_followed(writing: Writing) -> None:
         await grown(screen, 43)
         await screen.shows("following · 44 of 44")
         assert screen.selected == 43
+
+
+async def test_what_comes_moves_nothing_but_rows(
+    writing: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing.events(40)
+    async with showing(writing.path) as screen:
+        await screen.shows("following · 41 of 41")
+        events, laid_out = screen.app.events, []
+        refresh = EventList.refresh
+
+        def noted(self: EventList, *regions: Region, layout: bool = False, **more: Any) -> Any:
+            laid_out.append(layout)
+            return refresh(self, *regions, layout=layout, **more)
+
+        monkeypatch.setattr(EventList, "refresh", noted)
+        writing.events(5)
+        await screen.shows("following · 46 of 46")
+        assert laid_out and not any(laid_out)
+        assert events.virtual_size.height == 46
+        assert events.vertical_scrollbar.window_virtual_size == 46
 
 
 async def test_moving_up_leaves_following_and_what_comes_is_counted(writing: Writing) -> None:

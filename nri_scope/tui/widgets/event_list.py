@@ -236,9 +236,7 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _moved(self, *positions: int) -> None:
         """Keep in step; where only rows at ``positions`` look different, draw no others."""
-        size = Size(self.scrollable_content_region.width, self.listing.length)
-        if size != self.virtual_size:
-            self.virtual_size = size
+        self._fit_rows()
         if round(self.scroll_y) != self.listing.top:
             # Not through validation: the new height is known to the layout only later.
             self.set_reactive(Widget.scroll_y, float(self.listing.top))
@@ -253,6 +251,21 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         self._want()
         self._tell()
         self.post_message(self.Moved())
+
+    def _fit_rows(self) -> None:
+        """Have room for all rows."""
+        region, before = self.scrollable_content_region, self.virtual_size
+        size = Size(region.width, self.listing.length)
+        if size == before:
+            return
+        has_bar = self.show_vertical_scrollbar and before.width == size.width
+        if has_bar and min(before.height, size.height) > region.height:
+            # Nothing is elsewhere than it was. To lay out the whole screen would take most of the
+            # time that looking and drawing may take where much comes.
+            self.set_reactive(Widget.virtual_size, size)
+            self.vertical_scrollbar.window_virtual_size = size.height
+        else:
+            self.virtual_size = size
 
     def _draw(self, *regions: Region) -> None:
         """Draw these parts, or everything; what waits for rows to be read waits no longer."""
