@@ -4,7 +4,8 @@
     python -m scripts.report_picture             # docs/images/report-light.png and -dark.png
     python -m scripts.report_picture FILE.html FOLDER   # of any report: light, dark, phone, paper
 
-Needs a Chromium (``apt install chromium``, or CHROMIUM=PATH). Neither the tests nor CI do.
+Needs a Chromium (``apt install chromium``, or CHROMIUM=PATH). CI has none: what the browser says of
+a page is checked by ``CHROMIUM=chromium pytest tests/report/test_browser.py``, by hand.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WIDE, PHONE = 1180, 390
 _SECONDS = 120
+_CONSOLE = ":CONSOLE:"
 _SECONDS_IN_DEVICES = {"sidecar": 1.3, "job": 5.0}
 
 
@@ -103,7 +105,7 @@ def shoot(page: Path, image: Path, *, width: int, dark: bool = False, height: in
     arguments = [f"--window-size={width},{tall}", f"--screenshot={image}"]
     if dark:
         arguments.append("--blink-settings=preferredColorScheme=0")
-    _chromium(page, *arguments)
+    chromium(page, *arguments)
 
 
 def page_height(page: Path, width: int) -> int:
@@ -118,7 +120,7 @@ def page_height(page: Path, width: int) -> int:
             "</iframe><script>f.onload=()=>document.title="
             "f.contentDocument.documentElement.scrollHeight</script>"
         )
-        dump = _chromium(
+        dump, _ = chromium(
             frame, "--dump-dom", "--allow-file-access-from-files", f"--window-size={width},400"
         )
     _, _, rest = dump.partition("<title>")
@@ -126,17 +128,19 @@ def page_height(page: Path, width: int) -> int:
     return int(number) if number.isdigit() else 4000
 
 
-def _chromium(page: Path, *arguments: str) -> str:
+def chromium(page: Path, *arguments: str) -> tuple[str, list[str]]:
+    """What Chromium prints of a page, and what it complains of: blocked content, errors."""
     program = os.environ.get("CHROMIUM") or next(filter(shutil.which, CHROMIUM), None)
     if program is None:
         raise SystemExit("no Chromium here: install one, or name it as CHROMIUM=PATH")
     command = [
         *(program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
+        *("--enable-logging=stderr", "--v=0"),
         *arguments,
         page.resolve().as_uri(),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
-    return done.stdout
+    return done.stdout, [line for line in done.stderr.splitlines() if _CONSOLE in line]
 
 
 def main(arguments: list[str]) -> None:
@@ -148,7 +152,7 @@ def main(arguments: list[str]) -> None:
             tone = "dark" if dark else "light"
             shoot(page, folder / f"{tone}.png", width=WIDE, dark=dark)
             shoot(page, folder / f"phone-{tone}.png", width=PHONE, dark=dark)
-        _chromium(page, f"--print-to-pdf={folder / 'paper.pdf'}", "--no-pdf-header-footer")
+        chromium(page, f"--print-to-pdf={folder / 'paper.pdf'}", "--no-pdf-header-footer")
         return
     with tempfile.TemporaryDirectory() as name:
         recording, page = Path(name) / "node-1.nriscope.db", Path(name) / "report.html"
