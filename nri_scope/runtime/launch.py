@@ -15,18 +15,19 @@ from .process import Process
 
 
 async def launch(
-    command: Command, on_output: OnOutput | None = None
+    command: Command, on_output: OnOutput | None = None, *, pass_output: bool = False
 ) -> tuple[Process, socket.socket]:
     """Start a plugin and return the runtime's end of the connection.
 
     The plugin gets descriptor 3, its environment and nothing else of ours. What it prints, which
-    real runtimes throw away, goes to `Process.output`. Raises `UsageError` when it cannot be
-    started.
+    real runtimes throw away, goes to `Process.output`, and only to ``on_output`` with
+    ``pass_output``. Raises `UsageError` when it cannot be started.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with theirs:
         try:
-            return await Process.start(command, theirs, on_output), ours
+            process = await Process.start(command, theirs, on_output, pass_output=pass_output)
+            return process, ours
         except BaseException:
             ours.close()
             raise

@@ -18,6 +18,10 @@ LINE_MAX = 16 << 10
 OUTPUT_MAX = 4 << 20
 """Bytes of both streams together, `LINE_COST` for each line included: the first lines are kept."""
 
+PASSING_RATE = 256 << 10
+"""Bytes a second that come back of `OUTPUT_MAX` where lines are passed on instead of kept. To cut
+output into lines takes the time of the event loop, in which others wait."""
+
 LINE_COST = 256
 """Bytes that a line takes in memory beside its text, about: empty lines are not free."""
 
@@ -51,9 +55,12 @@ class OutputLine:
 class Output:
     """The output of one process."""
 
-    def __init__(self, on_output: OnOutput | None = None) -> None:
+    def __init__(self, on_output: OnOutput | None = None, *, passing: bool = False) -> None:
+        """With ``passing`` lines are handed over for as long as the process runs, and not kept."""
         self.left_out = 0
-        """Lines that were printed and are not in `lines`."""
+        """Lines that were printed and are not in `lines`, or were not handed over."""
+        self._passing = passing
+        self._passed_ns = 0
         self._on_output = on_output
         self._lines: list[OutputLine] = []
         self._room = OUTPUT_MAX
@@ -75,6 +82,10 @@ class Output:
 
     def feed(self, stream: Stream, data: bytes, mono_ns: int) -> None:
         """Take what was read from a stream at ``mono_ns``."""
+        if self._passing:
+            earned = (mono_ns - (self._passed_ns or mono_ns)) * PASSING_RATE // 1_000_000_000
+            self._room = min(self._room + earned, OUTPUT_MAX)
+            self._passed_ns = mono_ns
         if self._room <= 0:
             skipped, data = self._streams[stream].skip(data)
             self.left_out += skipped
@@ -94,7 +105,8 @@ class Output:
             self.left_out += 1
             return
         self._room -= len(line.text) + LINE_COST
-        self._lines.append(line)
+        if not self._passing:
+            self._lines.append(line)
         if self._on_output is not None:
             self._on_output(line.stream, line.text, line.mono_ns)
 

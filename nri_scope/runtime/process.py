@@ -46,12 +46,22 @@ class LeftBehind:
 class Process:
     """A launched plugin's process. Make one with `Process.start`."""
 
-    def __init__(self, command: Command, keeper: Keeper, on_output: OnOutput | None) -> None:
+    def __init__(
+        self,
+        command: Command,
+        keeper: Keeper,
+        on_output: OnOutput | None,
+        *,
+        pass_output: bool = False,
+    ) -> None:
         self.pid = 0
         self.command = command.argv
-        self.output = Output(self._tell if on_output is not None else None)
+        self.output = Output(self._tell if on_output is not None else None, passing=pass_output)
         self.exit_words = ""
         """``exit status 3`` or ``killed by SIGSEGV``; empty as long as it is running."""
+        self.exit_code: int | None = None
+        """As of `os.waitstatus_to_exitcode`: -9 for SIGKILL; None while it is running, or where
+        nobody knows."""
         self.ending = False
         """The runtime has begun to end it."""
         self.ended_by_us = False
@@ -78,13 +88,20 @@ class Process:
 
     @classmethod
     async def start(
-        cls, command: Command, connection: socket.socket, on_output: OnOutput | None = None
+        cls,
+        command: Command,
+        connection: socket.socket,
+        on_output: OnOutput | None = None,
+        *,
+        pass_output: bool = False,
     ) -> Process:
         """Start ``command`` with ``connection`` as descriptor 3, and return once it runs.
 
-        Raises `UsageError` when it cannot be started.
+        With ``pass_output`` what it prints is told as long as it runs, and only the last lines are
+        kept. Raises `UsageError` when it cannot be started.
         """
-        process = cls(command, spawn_keeper(command, connection), on_output)
+        keeper = spawn_keeper(command, connection)
+        process = cls(command, keeper, on_output, pass_output=pass_output)
         try:
             await process._started
         except BaseException:
@@ -214,6 +231,7 @@ class Process:
                 self.ended_by_us = (
                     self.ending and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
                 )
+                self.exit_code = os.waitstatus_to_exitcode(status)
                 self._exit(exit_words(status))
             case {"left": list(left)}:
                 self.left_behind = tuple(_left_behind(one) for one in left)

@@ -102,3 +102,17 @@ def test_a_flood_is_told_no_further_than_it_is_kept() -> None:
         count += 1000
     assert told == texts(output)
     assert len(told) + output.left_out == count
+
+
+def test_lines_that_are_passed_on_are_not_kept_and_come_again_after_a_flood() -> None:
+    told: list[str] = []
+    output = Output(lambda stream, text, mono_ns: told.append(text), passing=True)
+    flood = 2 * module.OUTPUT_MAX // LINE_COST
+    output.feed(OUT, b"x\n" * flood, 1)
+    output.feed(OUT, b"x\n" * flood, 1)
+    assert 0 < len(told) < flood
+    assert len(told) + output.left_out == 2 * flood
+    assert output.lines == ()
+    output.feed(OUT, b"later\n", 1 + 1_000_000_000)
+    assert told[-1] == "later"
+    assert output.last(OUT, 1) == ["later"]
