@@ -105,6 +105,17 @@ exceeded for a moment by one large batch, or for longer while another program ke
 transaction open or when what Synchronize told is larger by itself. `--max-age` is kept to a \
 sixteenth.
 
+## Marks
+
+Marks are the one thing that is written into a finished recording, by whoever looks at it, in a \
+transaction of its own; a file without the table `mark` gets it with the first one. While \
+somebody records to the file, where it may not be written, and for a bundle, they are in \
+`FILE.marks.json` beside it instead: in `marks`, each with `event`, `at_ns` (when the event was), \
+`comment` and `made_ns`, and in `unmarked` what is taken back of those in the recording. Of two \
+marks of one event the newer one counts. A mark goes when its event does. What is made of a \
+recording (a part, a bundle, a redacted copy) has the marks of both places in its table. A table \
+`mark` that is not exactly the one above is read, and never written.
+
 ## Parts of a recording
 
 A part of a recording is a recording that was made from another one. Events, sessions, gaps and \
@@ -125,6 +136,10 @@ Events are written in batches at most {int(WriterLimits().batch_seconds * 1000)}
 recorder is killed, what was committed is there; a power cut may cost the last seconds and never \
 the file. Up to {WriterLimits().queue_bytes >> 20} MiB wait in memory while the file cannot be \
 written; what does not fit is lost, and counted in `gap` with the reason.
+
+A mark is in the file, or nothing of it is: who is killed meanwhile leaves SQLite's `-journal` \
+beside it, and the next program that may write there, readers of ours included, puts back what was \
+there before.
 """
 
 _FUNCTIONS = """\

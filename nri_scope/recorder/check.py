@@ -110,6 +110,11 @@ def has_left_out(connection: sqlite3.Connection) -> bool:
     return _has(connection, "left_out")
 
 
+def has_marks(connection: sqlite3.Connection) -> bool:
+    """Whether the recording has the table ``mark``. Raises sqlite3.Error."""
+    return _has(connection, "mark")
+
+
 def _words(sql: object) -> str:
     return " ".join(sql.split()) if isinstance(sql, str) else ""
 

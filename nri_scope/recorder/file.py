@@ -9,6 +9,7 @@ import fcntl
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,6 +30,11 @@ from nri_scope.recorder.schema import (
 PAGE = 4096
 """Bytes of a page in the files we make."""
 _BUSY_MS = 20
+_OPENING_MS = 500
+"""For whoever keeps a mark in the recording at this moment."""
+_ASKED_SECONDS = 0.01
+"""Whoever asks whether somebody records to the file has the lock for less."""
+_ASKED_TIMES = 5
 MAY_HAVE_EFFECTS = """
 SELECT 1 FROM event LEFT JOIN name ON name.id = event.method
 WHERE changed IS NOT NULL OR text IN ('ValidateContainerAdjustment', 'UpdateContainers')
@@ -67,8 +73,10 @@ class RecordingFile:
                 identity = (status.st_dev, status.st_ino)
                 connection = connect(path)
                 try:
+                    connection.execute(f"PRAGMA busy_timeout = {_OPENING_MS}")
                     lay_out(connection) if is_new else _accept(connection, path)
                     _set_up(connection, path)
+                    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
                 except BaseException:
                     connection.close()
                     raise
@@ -183,15 +191,30 @@ def _open_existing(path: Path) -> int:
     if (status.st_dev, status.st_ino) in _ours:
         raise busy
     lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _is_locked_for_us(lock):
         os.close(lock)
-        raise busy from None
+        raise busy
     # Whoever widened its mode since did so for what was in it then.
     with suppress(OSError):
         os.fchmod(lock, 0o600)
     return lock
+
+
+def _is_locked_for_us(lock: int) -> bool:
+    for more in reversed(range(_ASKED_TIMES)):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if more:
+                time.sleep(_ASKED_SECONDS)
+        else:
+            return True
+    return False
+
+
+def is_ours(identity: tuple[int, int]) -> bool:
+    """Whether this process records to a file, by its device and number."""
+    return identity in _ours
 
 
 def connect(path: Path) -> sqlite3.Connection:

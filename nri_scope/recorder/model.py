@@ -183,12 +183,40 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A mark or comment."""
+    """What whoever wrote the recording has to say about it."""
 
     id: int
     session: int | None
     at_ns: int
     text: str
+
+
+MAX_MARKS = 10_000
+"""Of one recording."""
+MAX_COMMENT = 2_000
+"""Characters."""
+
+MarkKey = tuple[int, int]
+"""What a mark is of: number and time of an event. Together they name it, so that marks of a file
+that had this name before match nothing."""
+
+
+class Mark(NamedTuple):
+    """An event that somebody marked, or that is not marked any more."""
+
+    event: int
+    at_ns: int
+    """Wall clock of the event."""
+    comment: str = ""
+    made_ns: int = 0
+    """Wall clock when this was made; of two marks of one event the newer one counts."""
+    gone: bool = False
+    """Whether this takes back an older mark, which may be where nobody can write now."""
+
+    @property
+    def key(self) -> MarkKey:
+        """What it is of."""
+        return self.event, self.at_ns
 
 
 @dataclass(frozen=True, slots=True)

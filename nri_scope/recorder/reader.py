@@ -84,7 +84,8 @@ class Recording:
     def open(cls, path: str | Path) -> Self:
         """Open for reading, whether it is being written or not. Raises RecordingError.
 
-        Nothing is written, neither into the file nor, unless it is being written, beside it.
+        Nothing is written, neither into the file nor, unless it is being written, beside it; but
+        what somebody who was killed left half written is undone, as by every SQLite.
         """
         return cls(Path(path))
 

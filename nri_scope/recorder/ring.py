@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from nri_scope.recorder.check import has_left_out
+from nri_scope.recorder.check import has_left_out, has_marks
 from nri_scope.recorder.content import ContentError, Kind, load
 from nri_scope.recorder.encode import Encoder
 from nri_scope.recorder.objects import fetch
@@ -121,6 +121,11 @@ def cut(
     containers: set[int] = set()
     if encoder.has_effects:
         yield from _delete_effects(connection, end_event, containers)
+    # Before their events, likewise.
+    if has_marks(connection):
+        yield _step(
+            connection, lambda: connection.execute("DELETE FROM mark WHERE event < ?", (end_event,))
+        )
     yield from _delete_events(connection, end_event, pods, containers)
 
     if has_left_out(connection):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any, cast
 
-from nri_scope.recorder.model import Container, Event, Gap, Note, Pod, Session
+from nri_scope.recorder.model import Container, Event, Gap, Mark, Note, Pod, Session
 
 EVENT_COLUMNS = ", ".join(column.name for column in fields(Event))
 """Of the view ``events``, for `event_of`."""
@@ -99,6 +99,12 @@ def note_of(row: Row) -> Note:
     """A note: id, session, at_ns, text. Raises RowError."""
     _check("a note", row, *((int, session, int, str) for session in _NUMBER_OR_NULL))
     return Note(*row)
+
+
+def mark_of(row: Row) -> Mark:
+    """A mark: event, at_ns, comment, made_ns. Raises RowError."""
+    _check("a mark", row, (int, int, str, int))
+    return Mark(*row)
 
 
 def pod_of(row: Row) -> Pod:

@@ -170,13 +170,23 @@ TABLES = (
     ),
     Table(
         "note",
-        "Marks and comments.",
+        "What whoever wrote the file has to say about it.",
         (
             Column("id", _ID, "counts up"),
-            Column("session", "INTEGER REFERENCES session(id)", ""),
+            Column("session", "INTEGER REFERENCES session(id)", "NULL: none or all"),
             Column("at_ns", _INT, "wall clock, ns since 1970 UTC"),
             Column("text", _TEXT, ""),
         ),
+    ),
+    Table(
+        "mark",
+        "Events that somebody marked when looking at the recording.",
+        (
+            Column("event", f"{_ID} REFERENCES event(id)", ""),
+            Column("made_ns", _INT, "wall clock when it was marked or commented last"),
+            Column("comment", _TEXT, "in that person's words; empty: none"),
+        ),
+        since_first=False,
     ),
     Table(
         "left_out",
@@ -277,6 +287,11 @@ def table_sql(table: Table) -> str:
     ]
     end = ") WITHOUT ROWID" if table.key else ")"
     return "\n".join([f"CREATE TABLE {table.name} (  -- {table.comment}", *lines, end])
+
+
+def plain_sql(sql: str) -> str:
+    """``CREATE TABLE`` without comments, to be compared."""
+    return " ".join(" ".join(line.partition("--")[0] for line in sql.splitlines()).split())
 
 
 def index_sql(table: Table, column: str) -> str:

@@ -18,6 +18,7 @@ from nri_scope.recorder.migrations import upgraded_copy
 from nri_scope.recorder.problems import code_of, in_words, is_damage, way_to_read
 from nri_scope.recorder.schema import EVENTS_VIEW, LOG_VIEW, VERSION
 from nri_scope.recorder.temporary import ELSEWHERE
+from nri_scope.recorder.undo import is_interrupted, undo
 
 _BUSY_MS = 2_000
 # Names are short, and objects bounded; what a query puts together may be larger.
@@ -56,7 +57,7 @@ def connect(path: Path, *, settled: bool) -> tuple[sqlite3.Connection, int]:
     ``settled`` says that nobody writes to the file (`is_settled`), nor will. ``path`` must not be a
     symbolic link. Of a bundle it is the recording in it. The connection has the temporary views
     ``events`` (`EVENTS_VIEW`) and ``log``, which hide whatever the file has under these names.
-    Raises RecordingError.
+    What somebody who was killed left half written in it is undone. Raises RecordingError.
     """
     _look_at(path)
     connection: sqlite3.Connection | None = None
@@ -65,10 +66,15 @@ def connect(path: Path, *, settled: bool) -> tuple[sqlite3.Connection, int]:
         try:
             version = check(connection, path)
         except sqlite3.DatabaseError as error:
-            if code_of(error) != sqlite3.SQLITE_NOTADB or not _is_zip(path):
+            if is_interrupted(error) and undo(path):
+                connection.close()
+                connection = _open(path, settled=False)
+                version = check(connection, path)
+            elif code_of(error) != sqlite3.SQLITE_NOTADB or not _is_zip(path):
                 raise
-            connection.close()
-            connection, version = _unpacked(path)
+            else:
+                connection.close()
+                connection, version = _unpacked(path)
         if version < VERSION:
             old, connection = connection, upgraded_copy(connection, version)
             old.close()
@@ -156,6 +162,13 @@ def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError
     code = code_of(error)
     if code == sqlite3.SQLITE_NOTADB:
         return RecordingError(path, "not an nri-scope recording", GIVE_A_RECORDING)
+    if is_interrupted(error):
+        return RecordingError(
+            path,
+            f"a write to it was interrupted, and {path.name}-journal, which undoes it, "
+            "cannot be used here",
+            "copy both files to a folder that you can write to",
+        )
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) and not is_settled(path):
         return RecordingError(
             path,

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.recorder.file import RecordingFile
 from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
-from nri_scope.recorder.model import Captured
+from nri_scope.recorder.marks.inside import marks_in, put
+from nri_scope.recorder.marks.watch import RecorderWatch
+from nri_scope.recorder.model import Captured, Mark
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.ring import MIN_SIZE, REASON, Ring
 from nri_scope.recorder.writer import Recorder, WriterLimits
@@ -130,6 +132,28 @@ def test_the_file_stays_within_its_size_and_keeps_the_newest(ring: Written) -> N
     assert (gap.reason, gap.lost, gap.session) == (REASON, ring.writing.removed, None)
     removed = ring.sent[: ring.writing.removed]
     assert (gap.from_ns, gap.to_ns) == (removed[0].wall_ns, removed[-1].wall_ns)
+
+
+def test_marks_go_with_their_events(ring: Written) -> None:
+    for number in range(60):
+        ring.send(noisy(number))
+    ring.close()
+    with Recording.open(ring.path) as recording:
+        events = list(recording.events())
+    marks = [Mark(event.id, event.at_ns) for event in (events[0], events[-1])]
+    put(ring.path, marks, RecorderWatch(ring.path))
+    again = Written(ring.path, Ring(_SIZE, None))
+    again.write(Begin(2, a_start()))
+    for number in range(60, 120):
+        again.send(noisy(number), session=2)
+        if again.writing.removed > len(events):
+            break
+        with Recording.open(ring.path) as recording:
+            there = {event.id for event in recording.events()}
+            assert {mark.event for mark in marks_in(recording)} <= there
+    again.close()
+    with closing(sqlite3.connect(ring.path)) as connection:
+        assert connection.execute("SELECT count(*) FROM mark").fetchone() == (0,)
 
 
 def path_size(path: Path) -> int:

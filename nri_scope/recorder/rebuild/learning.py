@@ -7,9 +7,11 @@ in one that is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nri_scope.recorder.assembly import synchronize
+from nri_scope.recorder.marks.kept import marks_of
+from nri_scope.recorder.model import Mark
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild.change import Change
 from nri_scope.recorder.rebuild.exchange import Stopped, exchanges
@@ -19,9 +21,15 @@ from nri_scope.recorder.redaction import Kind
 
 
 def learn(
-    source: Recording, part: Part, change: Change, on_progress: Callable[[float], None]
+    source: Recording,
+    part: Part,
+    change: Change,
+    on_progress: Callable[[float], None],
+    marks: Sequence[Mark] | None = None,
 ) -> None:
     """Show everything up to `Part.until`, which becomes less where that is damaged.
+
+    ``marks`` are those of the original; None: what is kept in it and beside it.
 
     Raises RecordingError where a table is.
     """
@@ -43,6 +51,8 @@ def learn(
         change.learn_text(gap.reason)
     for note in source.notes():
         change.learn_text(note.text)
+    for mark in marks_of(source) if marks is None else marks:
+        change.learn_text(mark.comment)
     try:
         for some in exchanges(source, None, until=part.until):
             for one in some:

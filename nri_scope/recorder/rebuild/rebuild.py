@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.model import LEFT_OUT
+from nri_scope.recorder.marks.kept import marks_of
+from nri_scope.recorder.model import LEFT_OUT, Mark
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild.change import Change
 from nri_scope.recorder.rebuild.choosing import choose
@@ -41,6 +42,7 @@ def rebuild(
     selection: Selection = _ALL,
     *,
     change: Change | None = None,
+    marks: Sequence[Mark] | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> Rebuilt:
     """Write what ``selection`` chooses of ``source``, and its context, to the new file ``output``.
@@ -48,6 +50,9 @@ def rebuild(
     Numbers of events and sessions, places in sessions and times stay what they were. The same
     input gives the same bytes. Where the original is damaged, what comes before is written, and
     `Rebuilt.damage` says so. A recording that is being written is taken as it is now.
+
+    ``marks`` are those of the original; None: what is kept in it and beside it. Those of events
+    that are written are written, too.
 
     ``on_progress`` is called now and then with the part that is done, 0 to 1, by the calling
     thread; an exception from it, or the interrupt key, ends the work and leaves nothing behind.
@@ -59,9 +64,10 @@ def rebuild(
     with _snapshot(source), new_file(output) as connection:
         effects = Effects(source)
         part = _part(source, selection, effects, progress)
+        marks = marks_of(source) if marks is None else marks
         if change is not None:
-            learn(source, part, change, progress.step(0.3))
-        written = _Rebuilding(source, connection, part, effects, change or Unchanged())
+            learn(source, part, change, progress.step(0.3), marks)
+        written = _Rebuilding(source, connection, part, effects, change or Unchanged(), marks)
         rebuilt = written.write(output, progress)
     progress.done()
     return rebuilt
@@ -138,8 +144,10 @@ class _Rebuilding:
         part: Part,
         effects: Effects,
         change: Change,
+        marks: Sequence[Mark],
     ) -> None:
         self._source = source
+        self._marks = marks
         self._connection = connection
         self._part = part
         self._effects = effects
@@ -161,6 +169,7 @@ class _Rebuilding:
         )
         gaps = tables.gaps(self._gaps(holes, counts))
         tables.notes(_notes(holes, counts))
+        tables.marks(self._marks)
         return Rebuilt(
             path=output,
             events=counts.chosen,

@@ -15,7 +15,7 @@ from nri_scope.recorder.assembly import synchronize
 from nri_scope.recorder.check import recover
 from nri_scope.recorder.content import Kind as Content
 from nri_scope.recorder.encode import INSERT_STATE, put_container, put_pod
-from nri_scope.recorder.model import LEFT_OUT, Gap, Note, Session
+from nri_scope.recorder.model import LEFT_OUT, Gap, Mark, Note, Session
 from nri_scope.recorder.reader import MAX_REQUEST, Recording
 from nri_scope.recorder.rebuild.change import Change
 from nri_scope.recorder.rebuild.numbers import chunks, is_among, listed
@@ -275,6 +275,18 @@ class Tables:
             (
                 (note.id, note.session, note.at_ns, self._words(note.text, "note.text"))
                 for note in kept
+            ),
+        )
+
+    def marks(self, marks: Iterable[Mark]) -> None:
+        """Write those of events that are there, in order."""
+        self._connection.executemany(
+            "INSERT INTO mark (event, made_ns, comment) "
+            "SELECT id, ?, ? FROM event WHERE id = ? AND at_ns = ?",
+            (
+                (mark.made_ns, self._words(mark.comment, "mark.comment"), mark.event, mark.at_ns)
+                for mark in sorted(marks)
+                if self._part.kept is None or is_among(self._part.kept, mark.event)
             ),
         )
 

@@ -57,7 +57,7 @@ class Masking(Unchanged):
         return message.replace(_SECRET, _MASK)
 
     def text(self, text: str, place: str = "text") -> str:
-        assert re.fullmatch(r"(event|session|gap|note)\.[a-z_]+", place)
+        assert re.fullmatch(r"(event|session|gap|note|mark)\.[a-z_]+", place)
         return self.path(text)
 
     def name(self, kind: Kind, text: str) -> str:

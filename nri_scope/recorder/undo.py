@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Undoing what somebody who was killed left half written.
+
+Outside of SQLite's WAL mode, which only recorders use, a write keeps the pages of before in a
+journal beside the file. As long as that is there, and nobody has the lock, the file is nothing to
+be read: SQLite puts the pages back first, which it does for those alone who may write.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+
+_BUSY_MS = 2_000
+_SUPER_JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+"""Ends a journal that names another file, which SQLite may delete in the end."""
+
+
+def is_interrupted(error: sqlite3.Error | UnicodeError) -> bool:
+    """Whether a file is not read because a write to it has to be undone first."""
+    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
+
+
+def undo(path: Path) -> bool:
+    """Undo it. False where that cannot be done, or is not to be: the journal may be a stranger's.
+
+    Nothing of the file itself is looked at.
+    """
+    journal = path.with_name(f"{path.name}-journal")
+    try:
+        opened = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(opened)
+            end = os.pread(opened, len(_SUPER_JOURNAL), max(0, status.st_size - 8))
+        finally:
+            os.close(opened)
+    except OSError:
+        return False
+    if not stat.S_ISREG(status.st_mode) or end == _SUPER_JOURNAL:
+        return False
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as connection:
+            connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            # Any look into the file.
+            connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error:
+        return False
+    return True
