@@ -14,7 +14,7 @@ from nri_scope.cli.params import ANY_PATH, FilePath, redact_option
 from nri_scope.errors import UsageError
 
 if TYPE_CHECKING:
-    from nri_scope.recorder.redaction import Rules
+    from nri_scope.recorder.redaction import Redactor, Rules
     from nri_scope.report.model import Facts
 
 _EPILOG = """
@@ -29,6 +29,11 @@ What --diagnose looks for:
   missed-around-synchronize  containers that a plugin was never told of
   order                      an order of events, or of plugins, that may surprise
 """
+_SAYING = (
+    *("nri_scope.report", "nri_scope.report.diagnosis", "nri_scope.differ", "nri_scope.oci"),
+    *("nri_scope.differ.render", "nri_scope.recorder", "nri_scope.nri"),
+)
+"""The packages whose words are in a report."""
 _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 
 
@@ -106,7 +111,7 @@ def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: 
 
 
 def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, force: bool) -> None:
-    from nri_scope.cli.sharing import terminated_kindly
+    from nri_scope.cli.sharing import replaced, terminated_kindly
     from nri_scope.recorder.bundle.outputs import Outputs
     from nri_scope.recorder.display import many
     from nri_scope.recorder.escape import safe
@@ -114,9 +119,14 @@ def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, f
 
     render = _renderer(output)
     with terminated_kindly(), Outputs(output, file, force=force) as outputs:
-        facts, done = _collect(file, what, rules)
+        facts, redactor = _collect(file, what, rules)
         draft = outputs.new(output.suffix)
         size = write(draft, render(facts))
+        if redactor is None:
+            done = "values as in the recording; --redact leaves secrets out"
+        else:
+            _look(redactor, draft, output)
+            done = replaced(redactor.tally.by_rule())
         outputs.place([draft])
     found = f"; {many(len(facts.findings), 'finding')}" if facts.findings else ""
     click.echo(safe(f"{output}: {size:,} bytes; {done}{found}"), err=True)
@@ -136,10 +146,23 @@ def _renderer(output: Path) -> Callable[[Facts], Iterable[str]]:
     raise UsageError(f"{output}: the name does not say what to write", "end it in .html or .md")
 
 
-def _collect(file: Path, what: str | None, rules: Rules | None) -> tuple[Facts, str]:
-    """The facts, and what was done about secrets."""
+def _look(redactor: Redactor, draft: Path, output: Path) -> None:
+    """Whether anything that was replaced is in what was written. Raises RedactionLeak."""
+    from html import unescape
+
+    from nri_scope.recorder.bundle.scan import Scan
+    from nri_scope.recorder.bundle.words import words_of
+
+    scan = Scan(redactor.originals(), output, words=lambda: words_of(*_SAYING))
+    scan.file(draft, "the report")
+    scan.text(unescape(draft.read_text("utf-8")).encode(), "the report")
+    scan.name(output.name)
+
+
+def _collect(file: Path, what: str | None, rules: Rules | None) -> tuple[Facts, Redactor | None]:
+    """The facts, and what replaced secrets in them."""
     from nri_scope.cli.redacted import shown
-    from nri_scope.cli.sharing import progress, replaced
+    from nri_scope.cli.sharing import progress
     from nri_scope.recorder import lookup
     from nri_scope.report.collect import collect
 
@@ -147,9 +170,6 @@ def _collect(file: Path, what: str | None, rules: Rules | None) -> tuple[Facts, 
         thing = None if what is None else seen.same(lookup.find(seen.original, what))
         with progress(seen.recording, "reading") as tell:
             facts = collect(seen.recording, thing, on_progress=tell)
-    if seen.redactor is None:
-        return facts, "values as in the recording; --redact leaves secrets out"
-    return (
-        replace(facts, file=seen.name, redacted=True),
-        replaced(seen.redactor.tally.by_rule()),
-    )
+    if seen.redactor is not None:
+        facts = replace(facts, file=seen.name, redacted=True)
+    return facts, seen.redactor

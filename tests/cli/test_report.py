@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from nri_scope.cli.main import cli, run
+from nri_scope.report import file as report_file
+from tests.replay import recordings
 from tests.replay.recordings import RECORDING
 from tests.report import made
 from tests.tui.hostile import assert_harmless, hostile_recording
@@ -68,6 +71,36 @@ def test_the_recordings_name_is_redacted_too(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert made.SECRET not in (tmp_path / "report.md").read_text()
     assert made.SECRET not in report(recording, "--redact", "--diagnose").stdout
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.md"])
+def test_what_was_written_is_looked_through(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording = made.secret(tmp_path)
+    draw = report_file.write
+
+    def write(path: Path, parts: Iterable[str]) -> int:
+        return draw(path, [*parts, f"<b>{made.SECRET.replace('2', '&#50;')}</b>"])
+
+    monkeypatch.setattr(report_file, "write", write)
+    assert run(["report", str(recording), "-o", str(tmp_path / name), "--redact"]) == 2
+    assert "is still in the report; please report it" in capsys.readouterr().err
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("suffix", [".html", ".md"])
+def test_words_of_ours_are_no_secrets_and_names_of_files_are(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    container = recordings.container()
+    container.env.append("DB_PASSWORD=timeline")
+    recording = recordings.recording(tmp_path / "x.nriscope.db", recordings.life(container))
+    asked = ["report", str(recording), "--redact", "-o"]
+    assert run([*asked, str(tmp_path / f"report{suffix}")]) == 0
+    recording = made.secret(tmp_path)
+    assert run(["report", str(recording), "--redact", "-o", f"{made.SECRET}{suffix}"]) == 2
+    assert "the file's name; choose another name" in capsys.readouterr().err
 
 
 def test_without_room_for_temporary_files_the_way_out_is_told(

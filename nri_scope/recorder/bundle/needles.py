@@ -27,6 +27,8 @@ class Found(NamedTuple):
 
     original: Original
     start: int
+    form: bytes
+    """How it is written there."""
 
 
 class Needles:
@@ -83,7 +85,7 @@ class Needles:
             for length, forms_of_it in index[data[at : at + size]].items():
                 form = data[at : at + length]
                 if form in forms_of_it:
-                    return Found(self._of[form], at)
+                    return Found(self._of[form], at, form)
         return None
 
     def _searches(self) -> Iterator[Callable[[bytes], Found | None]]:
@@ -102,11 +104,14 @@ class Needles:
 
     def _match(self, pattern: re2._Regexp[bytes], data: bytes) -> Found | None:
         match = pattern.search(data)
-        return None if match is None else Found(self._of[match[0] or b""], match.start())
+        if match is None:
+            return None
+        form = match[0] or b""
+        return Found(self._of[form], match.start(), form)
 
     def _plain(self, form: bytes, data: bytes) -> Found | None:
         at = data.find(form)
-        return None if at < 0 else Found(self._of[form], at)
+        return None if at < 0 else Found(self._of[form], at, form)
 
 
 def _compiled(values: list[bytes]) -> re2._Regexp[bytes]:

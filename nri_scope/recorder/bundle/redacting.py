@@ -7,11 +7,13 @@ import os
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.bundle.scan import Scan
+from nri_scope.recorder.bundle.words import FORMATS, words_of
 from nri_scope.recorder.formats import Format
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
@@ -40,7 +42,9 @@ def redact(
     with Outputs(output, source.path, force=force) as outputs:
         draft = outputs.new(".db")
         rebuilt = rebuild(source, draft, change=redactor, on_progress=on_progress)
-        Scan(redactor.originals(), output, b"").recording(draft)
+        scan = Scan(redactor.originals(), output)
+        scan.recording(draft)
+        scan.name(output.name)
         outputs.place([draft])
     return replace(rebuilt, path=output)
 
@@ -101,9 +105,10 @@ def convert(
     rebuild(source, redacted, selection, change=redactor, on_progress=on_progress)
     with Recording.open(redacted) as recording, _new(draft) as stream:
         count = form.write(recording, numbers, stream)
-    scan = Scan(redactor.originals(), target, b"")
+    scan = Scan(redactor.originals(), target, words=partial(words_of, *FORMATS))
     scan.recording(redacted)
     scan.file(draft, "the written file")
+    scan.name(target.name)
     redacted.unlink()
     return count
 

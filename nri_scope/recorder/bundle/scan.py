@@ -9,19 +9,21 @@ pages without content included.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from nri_scope.errors import RedactionLeak
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.bundle.needles import Found, Needles
-from nri_scope.recorder.model import Role
+from nri_scope.recorder.model import LEFT_OUT, Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.redaction import Original
+from nri_scope.recorder.ring import REASON
 from nri_scope.recorder.rows import Row, number_of
 from nri_scope.recorder.schema import TABLES, statements
 from nri_scope.recorder.sound import sound
+from nri_scope.recorder.writing import DELETED, KILLED
 
 _TOGETHER = 1 << 20
 _WINDOW = 8 << 20
@@ -35,16 +37,25 @@ class Scan:
     """Looks for originals. Methods raise RedactionLeak for ``target``, RecordingError and OSError.
 
     ``ours`` is text of our own that is in the files whatever the recording holds: a value that is a
-    part of it (somebody's variable may be ``CREATE TABLE``) is looked for elsewhere only.
+    part of it (somebody's variable may be ``CREATE TABLE``) is looked for elsewhere only. So is one
+    that is a part of ``words``, which is asked for when such a value is met: it may be long.
     """
 
-    def __init__(self, originals: Iterable[Original], target: Path, ours: bytes) -> None:
+    def __init__(
+        self,
+        originals: Iterable[Original],
+        target: Path,
+        ours: bytes = b"",
+        words: Callable[[], bytes] = bytes,
+    ) -> None:
         self._needles = Needles(originals)
         own = [*statements(), *METHODS, *(event.name for event in Event), *Role]
         own += {method.service for method in METHODS.values()}
+        own += [LEFT_OUT, REASON, DELETED, KILLED, "SQLite format 3"]
         self._few = self._needles.without(ours + _BETWEEN + "\n".join(own).encode())
         self._own_names = frozenset(own)
         self._target = target
+        self._words = words
 
     def recording(self, path: Path) -> None:
         """Every table, every message and every byte of a recording."""
@@ -64,11 +75,14 @@ class Scan:
             data = b""
             while piece := file.read(_WINDOW):
                 data = data[max(len(data) - keep, 0) :] + piece
-                self._look(self._few, data, place)
+                self.text(data, place)
 
     def text(self, content: bytes, place: str) -> None:
         """A text."""
-        self._look(self._few, content, place)
+        while (found := self._few.find(content)) is not None:
+            if found.form not in self._words():
+                raise RedactionLeak(self._target, found.original.rule, place)
+            self._few = self._few.without(found.form)
 
     def name(self, name: str) -> None:
         """The name that the user chose for what is written."""
@@ -76,11 +90,6 @@ class Scan:
             self.text(name.encode("utf-8", "surrogateescape"), "the file's name")
         except RedactionLeak as leak:
             raise RedactionLeak(leak.path, leak.rule, leak.place, "choose another name") from None
-
-    def _look(self, needles: Needles, content: bytes, place: str) -> None:
-        found = needles.find(content)
-        if found is not None:
-            raise RedactionLeak(self._target, found.original.rule, place)
 
     def _pieces(self, needles: Needles, pieces: Iterator[tuple[str, bytes]]) -> None:
         """Many small ones, looked at together."""
