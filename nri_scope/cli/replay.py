@@ -140,6 +140,13 @@ def _bound(context: click.Context, parameter: click.Parameter, text: str | None)
 )
 @click.option("-o", "--output", type=FilePath(), metavar="REC", help="Record the run itself.")
 @click.option("--golden", type=FilePath(), metavar="FILE", help="Compare replies with these.")
+@click.option(
+    "--golden-from",
+    type=ANY_PATH,
+    metavar="REC",
+    help="Compare replies with what the plugin answered in production: REC is a recording by "
+    "`tap`, FILE itself perhaps.",
+)
 @click.option("--update-golden", is_flag=True, help="Write --golden from these replies.")
 @click.option(
     "--compare-with",

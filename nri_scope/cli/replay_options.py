@@ -55,6 +55,7 @@ class Options(TypedDict):
     faults: tuple[str, ...]
     output: Path | None
     golden: Path | None
+    golden_from: Path | None
     update_golden: bool
     others: tuple[str, ...]
     junit: Path | None
@@ -84,12 +85,19 @@ def understood(options: Options) -> tuple[Job, Wishes]:
         rounds=options["rounds"],
         output=options["output"],
         # What is only printed as it comes need not be remembered, however long the recording is.
-        keep=bool(json or options["golden"] or options["junit"] or options["others"]),
+        keep=bool(
+            json
+            or options["golden"]
+            or options["golden_from"]
+            or options["junit"]
+            or options["others"]
+        ),
     )
     wishes = Wishes(
         json=json,
         junit=options["junit"],
         golden=options["golden"],
+        golden_from=options["golden_from"],
         update_golden=options["update_golden"],
         other=_other(job, options["others"]),
     )
@@ -102,6 +110,11 @@ def _check(options: Options) -> None:
         raise UsageError("--update-golden needs --golden", "name the file to write")
     if options["golden"] is not None and options["rounds"] > 1:
         raise UsageError("--golden compares one round", "leave out --loop")
+    if options["golden_from"] is not None:
+        if options["golden"] is not None:
+            raise UsageError("--golden and --golden-from both say what is expected", "choose one")
+        if options["rounds"] > 1:
+            raise UsageError("--golden-from compares one round", "leave out --loop")
     if options["max_idle"] is not None and options["speed"] is None:
         raise UsageError("--max-idle bounds the pauses of --speed", "add --speed 1x")
     if options["step"] and options["speed"] is not None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from nri_scope.cli.golden_from import WHAT, GoldenFrom
 from nri_scope.cli.output import Output
 from nri_scope.errors import UsageError
 from nri_scope.recorder.escape import safe
@@ -38,6 +39,8 @@ class Wishes:
     json: bool = False
     junit: Path | None = None
     golden: Path | None = None
+    golden_from: Path | None = None
+    """A recording of tapped plugins, in place of `golden`."""
     update_golden: bool = False
     other: Job | None = None
     """The same replay to another chain, to compare with."""
@@ -51,14 +54,18 @@ def perform(job: Job, wishes: Wishes) -> bool:
     """Replay and tell; returns whether all is well, which it is when nobody reads any more."""
     # A golden that cannot be read is better found before the plugins have done anything.
     golden = _load(wishes)
+    production = None
+    if wishes.golden_from is not None:
+        production = GoldenFrom(wishes.golden_from, job)
+        job = production.prepared(job)
     if wishes.junit is not None:
         _check_junit(wishes.junit)
     with Output() as output:
-        return _perform(output, job, golden, wishes)
+        return _perform(output, job, golden or production, wishes)
     return True
 
 
-def _perform(output: Output, job: Job, golden: Golden | None, wishes: Wishes) -> bool:
+def _perform(output: Output, job: Job, golden: Golden | GoldenFrom | None, wishes: Wishes) -> bool:
     plugins = [plugin.id for plugin in job.casting.plugins]
     # Of those that come by themselves we do not know the names yet.
     names = [*plugins, *["??-external"] * job.casting.expect]
@@ -68,11 +75,11 @@ def _perform(output: Output, job: Job, golden: Golden | None, wishes: Wishes) ->
     mismatches = _compare(replayed, golden, wishes)
     other = None if wishes.other is None else play(wishes.other, Audience())
     if wishes.junit is not None:
-        _write(wishes.junit, junit(replayed, _by_key(mismatches, wishes)))
+        _write(wishes.junit, junit(replayed, _by_key(mismatches, golden, wishes)))
     if wishes.json:
-        output.line(to_json(_document(replayed, mismatches, other, wishes)))
+        output.line(to_json(_document(replayed, mismatches, other, golden, wishes)))
     else:
-        _tell(output, text, replayed, mismatches, other, wishes)
+        _tell(output, text, replayed, mismatches, other, golden, wishes)
     return _well(replayed, mismatches, other, wishes)
 
 
@@ -82,7 +89,7 @@ def _well(
     """What the exit status says."""
     if other is not None and (not other.ok or next(differing(replayed, other), None) is not None):
         return False
-    if wishes.golden is None or wishes.update_golden:
+    if (wishes.golden is None and wishes.golden_from is None) or wishes.update_golden:
         return replayed.ok
     return not mismatches and not any(
         plugin.left_behind or plugin.deserted for plugin in replayed.plugins
@@ -170,7 +177,11 @@ def _load(wishes: Wishes) -> Golden | None:
     return Golden.load(wishes.golden)
 
 
-def _compare(replayed: Replayed, golden: Golden | None, wishes: Wishes) -> list[Mismatch]:
+def _compare(
+    replayed: Replayed, golden: Golden | GoldenFrom | None, wishes: Wishes
+) -> list[Mismatch]:
+    if isinstance(golden, GoldenFrom):
+        return golden.compare(replayed)
     if wishes.golden is None:
         return []
     origin = origin_of(replayed)
@@ -189,8 +200,18 @@ def _compare(replayed: Replayed, golden: Golden | None, wishes: Wishes) -> list[
     return golden.compare(replayed.replies(), replayed.name_of)
 
 
-def _by_key(mismatches: Sequence[Mismatch], wishes: Wishes) -> dict[Key, list[str]]:
-    return {one.key: list(lines([one], str(wishes.golden))) for one in mismatches}
+def _by_key(
+    mismatches: Sequence[Mismatch], golden: Golden | GoldenFrom | None, wishes: Wishes
+) -> dict[Key, list[str]]:
+    return {one.key: list(_lines([one], golden, wishes)) for one in mismatches}
+
+
+def _lines(
+    mismatches: Sequence[Mismatch], golden: Golden | GoldenFrom | None, wishes: Wishes
+) -> Iterator[str]:
+    if isinstance(golden, GoldenFrom):
+        return lines(mismatches, str(golden.path), what=WHAT)
+    return lines(mismatches, str(wishes.golden))
 
 
 # -- telling ----------------------------------------------------------------------------------
@@ -202,6 +223,7 @@ def _tell(
     replayed: Replayed,
     mismatches: Sequence[Mismatch],
     other: Replayed | None,
+    golden: Golden | GoldenFrom | None,
     wishes: Wishes,
 ) -> None:
     for line in text.containers(replayed):
@@ -213,10 +235,13 @@ def _tell(
             output.line(safe(f"with the other chain: {failure}", output.width))
     if mismatches:
         output.line("")
-        for line in lines(mismatches, str(wishes.golden)):
+        for line in _lines(mismatches, golden, wishes):
             output.line(line)
     for line in text.summary(replayed):
         output.line(line)
+    if isinstance(golden, GoldenFrom):
+        for line in golden.verdict(mismatches):
+            output.line(line)
     if wishes.golden is not None:
         file = safe(str(wishes.golden))
         if wishes.update_golden:
@@ -231,11 +256,19 @@ def _document(
     replayed: Replayed,
     mismatches: Sequence[Mismatch],
     other: Replayed | None,
+    golden: Golden | GoldenFrom | None,
     wishes: Wishes,
 ) -> dict[str, Plain]:
     found = document(replayed)
     times = found.pop("times")
     found["well"] = _well(replayed, mismatches, other, wishes)
+    if isinstance(golden, GoldenFrom):
+        found["golden"] = {
+            "file": str(golden.path),
+            "updated": False,
+            "tapped": golden.data(),
+            "mismatches": [as_data(one) for one in mismatches],
+        }
     if wishes.golden is not None:
         found["golden"] = {
             "file": str(wishes.golden),

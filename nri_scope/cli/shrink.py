@@ -146,6 +146,7 @@ def command(
             "faults": faults,
             "output": output,
             "golden": golden,
+            "golden_from": None,
             "update_golden": False,
             "others": (),
             "junit": None,

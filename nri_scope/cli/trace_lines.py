@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import Message
 
-from nri_scope.nri.methods import METHODS, RUNTIME_SERVICE
-from nri_scope.nri.subject import MALFORMED, UNKNOWN, decode_reply, decode_request
+from nri_scope.nri.subject import MALFORMED, UNKNOWN, decode_reply, decode_request, is_plugins_call
 from nri_scope.recorder.display import clock, day, duration, subject
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Captured, Event
@@ -85,7 +84,7 @@ class TraceLines:
         """An exchange for programs: the keys of `log`, and what was said."""
         event, captured = exchange
         record = event_record(event)
-        record["called_by"] = "plugin" if _is_plugins_own(event) else "runtime"
+        record["called_by"] = "plugin" if is_plugins_call(event.method, event.mark) else "runtime"
         record["error"] = None
         if event.status_code:
             record["error"] = {"code": event.status_code, "message": event.status_message}
@@ -110,7 +109,7 @@ class TraceLines:
             if message is not None:
                 arguments.append(request_words(message, self._name_of))
         # A plugin's own calls go the other way.
-        arrow = "← " if _is_plugins_own(event) else ""
+        arrow = "← " if is_plugins_call(event.method, event.mark) else ""
         return f"{arrow}{event.event}({', '.join(filter(None, arguments))}) = {self._end(exchange)}"
 
     def _end(self, exchange: Exchange) -> str:
@@ -153,12 +152,6 @@ class TraceLines:
 
     def _name_of(self, container_id: str) -> str:
         return self._names.get(container_id, "")
-
-
-def _is_plugins_own(event: Event) -> bool:
-    """Whether it was the plugin that called the runtime."""
-    known = METHODS.get(event.method)
-    return known is not None and known.service == RUNTIME_SERVICE and event.mark != UNKNOWN
 
 
 def _marked(event: Event) -> str:

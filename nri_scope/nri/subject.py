@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope._gen.nri import api_pb2 as api
 
 from .events import Event
-from .methods import METHODS
+from .methods import METHODS, RUNTIME_SERVICE
 
 MALFORMED = "malformed"
 UNKNOWN = "unknown"
@@ -66,6 +66,15 @@ def decode_request(method: str, payload: bytes, service: str = "") -> Decoded:
     pod = pod_of(method, message)
     container = container_of(method, message)
     return Decoded(method, event_name(method, message), message, pod, container, "")
+
+
+def is_plugins_call(method: str, mark: str) -> bool:
+    """Whether it was the plugin that called the runtime (RegisterPlugin, UpdateContainers).
+
+    `mark` as of `Decoded`: a method of another service may have the same name.
+    """
+    known = METHODS.get(method)
+    return known is not None and known.service == RUNTIME_SERVICE and mark != UNKNOWN
 
 
 def pod_of(method: str, message: Message) -> api.PodSandbox | None:

@@ -100,7 +100,7 @@ class Effects:
             if wanted:
                 played.dropped += ledger.remarks(container, pod, wanted)
         else:
-            world.not_created(container)
+            world.not_created(container, pod)
             played.changes += ledger.created(container, pod, wanted, None, failure=outcome.failure)
 
     def _update(

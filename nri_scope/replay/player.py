@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 
 from nri_scope.nri.events import Event
-from nri_scope.nri.subject import container_of
+from nri_scope.nri.subject import container_of, pod_of
 from nri_scope.runtime import RECORDED, Answer, Course, Outcome, Runtime
 
 from .ahead import Ahead
@@ -134,7 +134,7 @@ class Player:
             self._story.end()
             created = container_of(part.event.name, part.request)
             if part.event is Event.CreateContainer and created is not None:
-                self._world.not_created(created)
+                self._world.not_created(created, pod_of(part.event.name, part.request))
             elif self._world.concerned(part.event, part.request):
                 self._world.happened(part.event, part.request)
 

@@ -18,7 +18,7 @@ from nri_scope.nri.methods import (
     METHODS,
     PLUGIN_SERVICE,
 )
-from nri_scope.nri.subject import decode_request
+from nri_scope.nri.subject import decode_request, is_plugins_call
 from nri_scope.recorder.filter import Filter, parse
 from nri_scope.recorder.model import Event as Recorded
 from nri_scope.recorder.model import Role, Session
@@ -145,7 +145,7 @@ class Script:
         for recorded, request, _ in self._recording.exchanges(
             where=parse(f"session:{self.session.id}")
         ):
-            if recorded.method in SETUP_METHODS:
+            if recorded.method in SETUP_METHODS or is_plugins_call(recorded.method, recorded.mark):
                 continue
             begun = begun or (choice.begin is not None and choice.begin.reached(recorded))
             if choice.end is not None and choice.end.reached(recorded):

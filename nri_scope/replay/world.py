@@ -165,8 +165,11 @@ class World:
             container, adjustment, shows_rlimits=self.shows_rlimits
         )
 
-    def not_created(self, container: api.Container) -> None:
-        """Its creation failed."""
+    def not_created(self, container: api.Container, pod: api.PodSandbox | None) -> None:
+        """Its creation in ``pod`` failed."""
+        if pod is not None and pod.id:
+            # A plugin that asked for nothing else first hears of the pod now.
+            self.pods.setdefault(pod.id, pod)
         self._named(container)
         self.containers.pop(container.id, None)
         self._shaped.discard(container.id)

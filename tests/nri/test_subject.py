@@ -13,6 +13,7 @@ from nri_scope.nri.subject import (
     decode_reply,
     decode_request,
     event_name,
+    is_plugins_call,
 )
 
 from .captures import NAMES, exchanges
@@ -106,3 +107,12 @@ def test_a_pod_of_a_mere_id_is_a_pod() -> None:
     decoded = decode_request("StopContainer", request.SerializeToString())
     assert decoded.pod == api.PodSandbox(id="p")
     assert decoded.container is not None and decoded.container.id == "c"
+
+
+def test_what_a_plugin_calls_is_told_from_what_the_runtime_does() -> None:
+    own = {name for name in METHODS if is_plugins_call(name, "")}
+    assert own == {"RegisterPlugin", "UpdateContainers"}
+    assert is_plugins_call("UpdateContainers", MALFORMED)
+    # Of another service that has a method of this name.
+    assert not is_plugins_call("UpdateContainers", UNKNOWN)
+    assert not is_plugins_call("Hibernate", UNKNOWN)

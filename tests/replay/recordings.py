@@ -10,8 +10,10 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.nri.negotiation import nri_version_of
 from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
 from tests.runtime_role.captures import exchanges
 
@@ -141,6 +143,52 @@ def of_capture(name: str, path: Path) -> Path:
         )  # fmt: skip
     recorder.close()
     return path
+
+
+def as_tapped(source: Path, path: Path, *asked: api.UpdateContainersRequest) -> Path:
+    """The recording of a replay as a tap would have made it: with RegisterPlugin in front, and what
+    the plugins, after their first event, ``asked`` for by themselves.
+    """
+    recorder = Recorder.open(path)
+    with Recording.open(source) as recording:
+        sessions: dict[int, int] = {}
+        starts = {one.id: one for one in recording.sessions()}
+        for event, request, reply in recording.exchanges():
+            start = starts[event.session]
+            item = Captured(
+                event.at_ns, event.mono_ns, event.method, request, reply, event.status_code,
+                event.status_message, event.took_ns, event.timeout_ns,
+            )  # fmt: skip
+            if event.session not in sessions:
+                begun = replace(
+                    _start(start.plugin, start.runtime_name, start.runtime_version,
+                           start.nri_version, start.started_ns),
+                    role=Role.TAP, mask=start.mask, nri_version_inferred=start.nri_version_inferred,
+                )  # fmt: skip
+                sessions[event.session] = recorder.begin_session(begun)
+                registered = api.RegisterPluginRequest(
+                    plugin_name=start.plugin_name, plugin_idx=start.plugin_index
+                )
+                recorder.capture(sessions[event.session], _own(item, "RegisterPlugin", registered))
+            recorder.capture(sessions[event.session], item)
+            if event.seq == 3:
+                for one in asked:
+                    recorder.capture(sessions[event.session], _own(item, "UpdateContainers", one))
+        for number, session in sessions.items():
+            recorder.end_session(session, "the plugin closed", starts[number].ended_ns or 0)
+    recorder.close()
+    return path
+
+
+def _own(beside: Captured, method: str, request: Message) -> Captured:
+    """What a plugin called, at the time of something else."""
+    return beside._replace(
+        method=method,
+        request=request.SerializeToString(),
+        reply=b"",
+        service=RUNTIME_SERVICE,
+        timeout_ns=0,
+    )
 
 
 def _start(plugin: str, runtime: str, version: str, nri_version: str, at_ns: int) -> SessionStart:

@@ -26,17 +26,21 @@ _NOTHING = "nothing"
 
 
 def lines(
-    mismatches: Sequence[Mismatch], golden: str, most: int | None = MAX_SHOWN
+    mismatches: Sequence[Mismatch],
+    golden: str,
+    most: int | None = MAX_SHOWN,
+    *,
+    what: str = "golden",
 ) -> Iterator[str]:
     """Plain lines, safe for a terminal.
 
-    ``golden`` is the file's name as the user gave it; of more than ``most`` mismatches the rest is
-    only counted (None: all are shown).
+    ``golden`` is the file's name as the user gave it, ``what`` is what it is; of more than ``most``
+    mismatches the rest is only counted (None: all are shown).
     """
     if not mismatches:
         return
-    file = safe(golden)
-    yield f"{_counted(len(mismatches))} (expected: golden {file}; got: this replay)"
+    file = f"{what} {safe(golden)}"
+    yield f"{_counted(len(mismatches))} (expected: {file}; got: this replay)"
     shown = mismatches[:most]
     for alike, group in groupby(shown, _together):
         several = list(group)
@@ -61,14 +65,14 @@ def _quiet(mismatches: list[Mismatch], file: str) -> Iterator[str]:
     kind, key = mismatches[0].kind, mismatches[0].key
     events = ", ".join(mismatch.key.event for mismatch in mismatches)
     if kind is Kind.MISSING:
-        what = f"answered with nothing, and not in golden {file}"
+        what = f"answered with nothing, and not in {file}"
     else:
-        what = f"expected with an empty reply (golden {file}), and did not happen"
+        what = f"expected with an empty reply ({file}), and did not happen"
     yield _cut(f"{safe(key.plugin)} {safe(key.subject)}: {what}: {safe(events)}")
 
 
 def _one(mismatch: Mismatch, file: str) -> Iterator[str]:
-    at = f"golden {file}" + (f", line {mismatch.line}" if mismatch.line else "")
+    at = file + (f", line {mismatch.line}" if mismatch.line else "")
     name = safe(str(mismatch.key))
     count = len(mismatch.differences)
     match mismatch.kind:
@@ -82,7 +86,7 @@ def _one(mismatch: Mismatch, file: str) -> Iterator[str]:
             yield f"  expected ({at}):"
             yield from _reply(mismatch.expected)
         case Kind.MISSING:
-            yield f"{name}: got a reply that has no entry in golden {file} (missing entry)"
+            yield f"{name}: got a reply that has no entry in {file} (missing entry)"
             yield "  got:"
             yield from _reply(mismatch.got)
             if mismatch.nearest is not None:

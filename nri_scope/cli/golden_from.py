@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``replay --golden-from``: what was answered in production, held against what is answered now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nri_scope.recorder.escape import safe
+from nri_scope.replay.golden import Mismatch
+from nri_scope.replay.production import Model, Production
+from nri_scope.replay.run import Job
+
+if TYPE_CHECKING:
+    from nri_scope.recorder.plain import Plain
+    from nri_scope.replay.result import Replayed
+
+WHAT = "the tap in"
+"""What the file is that replies are compared with."""
+
+
+class GoldenFrom:
+    """Use it once: `prepared` before, `compare` after the replay."""
+
+    def __init__(self, path: Path, job: Job) -> None:
+        """Raises `UsageError` where nobody's answers can be meant, and `RecordingError`."""
+        self.path = path
+        self._production = Production.of(path, job.recording)
+        self._models: Mapping[str, Model] = {}
+        # Of those that come by themselves we do not know the names yet.
+        known = [] if job.casting.listen is not None else [one.id for one in job.casting.plugins]
+        session = self._production.session_for(known, job.choice)
+        self._choice = replace(job.choice, session=session)
+        if known:
+            self._models = self._production.models(known, self._choice)
+
+    def prepared(self, job: Job) -> Job:
+        """The same replay, of the session that was tapped where nobody named another one."""
+        return replace(job, choice=self._choice)
+
+    def compare(self, replayed: Replayed) -> list[Mismatch]:
+        """Where replies are not what was answered in production.
+
+        Raises `UsageError` where nobody's answers can be meant, and `RecordingError`.
+        """
+        if not self._models:
+            plugins = [one.plugin for one in replayed.plugins]
+            self._models = self._production.models(plugins, self._choice)
+        return self._production.compare(replayed, self._models, self._choice)
+
+    def verdict(self, mismatches: Sequence[Mismatch]) -> Iterator[str]:
+        """Whose answers these are, in lines; whether they are the same is told with it."""
+        for plugin, model in self._models.items():
+            alike = not any(one.key.plugin == plugin for one in mismatches)
+            whose = model.plugin if plugin == model.plugin else f"{model.plugin} (for {plugin})"
+            sessions = ", ".join(map(str, model.sessions[:20]))
+            number = f"session{'s' if len(model.sessions) > 1 else ''} {sessions}"
+            as_it_did = "as" if alike else "not as"
+            yield f"{as_it_did} {safe(whose)} answered in {safe(str(self.path))}, {number}"
+
+    def data(self) -> list[Plain]:
+        """The same for programs."""
+        return [
+            {"plugin": plugin, "tapped": model.plugin, "sessions": list(model.sessions)}
+            for plugin, model in self._models.items()
+        ]

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What plugins answered in production, where they were tapped: the golden of a replay.
+
+Two ways to say which answer belongs to which reply. Where the tapped session itself is replayed, an
+event's number says it. Where another session is, of this recording or of another one, the subject's
+name and the event do, the first with the first and so on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import RpcError, UsageError
+from nri_scope.nri.subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
+from nri_scope.recorder.escape import safe
+from nri_scope.recorder.filter import parse
+from nri_scope.recorder.lookup import container_name
+from nri_scope.recorder.model import Event, Role, Session
+from nri_scope.recorder.reader import Recording
+from nri_scope.runtime.play import SETUP_METHODS
+from nri_scope.wire import Code
+
+from .golden import Golden, Mismatch
+from .golden.mismatch import Kind
+from .model import Reply, Verdict
+from .origin import origin_of
+from .result import Replayed
+from .script import Choice, subject_of
+
+_NAMED_MAX = 20
+"""Plugins that are named where there are too many."""
+_SYNCHRONIZE, _CREATE = "Synchronize", "CreateContainer"
+_VALIDATE = "ValidateContainerAdjustment"
+
+
+class Model(NamedTuple):
+    """Whose answers are expected of a plugin of the replay."""
+
+    plugin: str
+    """``NN-name`` of the plugin that was tapped."""
+    sessions: tuple[int, ...]
+    """Its sessions, in order."""
+    is_replayed: bool
+    """Whether it is this very session that is replayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Production:
+    """The tapped plugins of one recording."""
+
+    path: Path
+    tapped: Mapping[str, tuple[Session, ...]]
+    """By ``NN-name``, each with its sessions in order; at least one."""
+    is_replayed: bool
+    """Whether it is this recording that is replayed."""
+    whole: frozenset[int] = frozenset()
+    """Those of the sessions that can be replayed: their Synchronize is complete."""
+
+    @classmethod
+    def of(cls, path: Path, replayed: Path) -> Production:
+        """Look who was tapped in the recording at ``path``.
+
+        Raises `UsageError` where nobody was, and `RecordingError`.
+        """
+        tapped: dict[str, tuple[Session, ...]] = {}
+        with Recording.open(path) as recording:
+            sessions = [one for one in recording.sessions() if one.role == Role.TAP]
+            whole = frozenset(one.id for one in sessions if recording.state(one.id).complete)
+        for one in sessions:
+            tapped[one.plugin] = (*tapped.get(one.plugin, ()), one)
+        if not tapped:
+            raise UsageError(
+                f"{safe(str(path))}: no plugin was tapped in it, so nobody knows what one answered",
+                "record with `tap`, or write a golden with --golden and --update-golden",
+            )
+        return cls(path, tapped, os.path.realpath(path) == os.path.realpath(replayed), whole)
+
+    def models(self, plugins: Sequence[str], choice: Choice) -> dict[str, Model]:
+        """Whose answers are expected of which of ``plugins`` (``NN-name``).
+
+        One of its name, else the only one there is; nobody's for plugins of a chain that were not
+        tapped. Raises `UsageError` where that leaves nobody, or does not say which.
+        """
+        session = choice.session if self.is_replayed else None
+        by_session = next((one for one in self._sessions() if one.id == session), None)
+        found: dict[str, Model] = {}
+        for plugin in plugins:
+            alone = len(plugins) == 1
+            if alone and by_session is not None:
+                tapped = by_session.plugin
+            elif plugin in self.tapped:
+                tapped = plugin
+            elif alone and len(self.tapped) == 1:
+                (tapped,) = self.tapped
+            else:
+                continue
+            found[plugin] = self._model(tapped, session)
+        if not found:
+            raise self._nobody(plugins)
+        inexact = [plugin for plugin, model in found.items() if not model.is_replayed]
+        if inexact and (choice.where is not None or choice.begin is not None):
+            raise UsageError(
+                f"the session that is replayed is not the one of {safe(found[inexact[0]].plugin)} "
+                f"in {safe(str(self.path))}, so its answers are told apart by counting events",
+                "leave out --where and --from, or replay that session",
+            )
+        return found
+
+    def session_for(self, plugins: Sequence[str], choice: Choice) -> int | None:
+        """The session to replay where the user named none: that of the first one of ``plugins``
+        that was tapped; None where another recording is replayed. Raises `UsageError`.
+        """
+        if choice.session is not None or not self.is_replayed:
+            return choice.session
+        if not plugins and len(self.tapped) > 1:
+            raise self._nobody(plugins)
+        # Where it came by itself there is one at the most, whatever it is called.
+        if plugins:
+            everything = Choice()
+            tapped = min(model.plugin for model in self.models(plugins, everything).values())
+        else:
+            (tapped,) = self.tapped
+        sessions = [one.id for one in self.tapped[tapped]]
+        return next((one for one in sessions if one in self.whole), sessions[0])
+
+    def compare(
+        self, replayed: Replayed, models: Mapping[str, Model], choice: Choice
+    ) -> list[Mismatch]:
+        """Where replies are not what was answered in production. Raises `RecordingError`."""
+        with Recording.open(self.path) as recording:
+            names = {one.id: container_name(one) for one in recording.containers()}
+            answers = _Answers(recording, replayed, models, is_part=bool(choice.only))
+            expected, unreadable = answers.all()
+
+        def name_of(container_id: str) -> str:
+            name = replayed.name_of(container_id)
+            return names.get(container_id, name) if name == container_id else name
+
+        golden = Golden.of(expected, origin_of(replayed), name_of)
+        got = [
+            # What its answer led to here is the runtime's word, which no tap knows.
+            replace(reply, verdict=Verdict.OK) if reply.verdict is Verdict.CONFLICT else reply
+            for reply in _comparable(replayed.replies())
+            if reply.plugin in models and _place(reply) not in unreadable
+        ]
+        found = golden.compare(got, name_of)
+        counted = {plugin for plugin, model in models.items() if not model.is_replayed}
+        part = bool(choice.only or choice.end)
+        return [
+            one
+            for one in found
+            # What a part of another session leaves out need not have come.
+            if not (part and one.kind is Kind.UNUSED and one.key.plugin in counted)
+        ]
+
+    def _sessions(self) -> Iterator[Session]:
+        for sessions in self.tapped.values():
+            yield from sessions
+
+    def _model(self, tapped: str, session: int | None) -> Model:
+        sessions = tuple(one.id for one in self.tapped[tapped])
+        if session in sessions:
+            assert session is not None
+            return Model(tapped, (session,), True)
+        return Model(tapped, sessions, False)
+
+    def _nobody(self, plugins: Sequence[str]) -> UsageError:
+        there = ", ".join(
+            f"{plugin} (session {sessions[0].id})"
+            for plugin, sessions in [*self.tapped.items()][:_NAMED_MAX]
+        )
+        ours = f"none of them is {' or '.join(plugins)}" if plugins else "which one is replayed?"
+        return UsageError(
+            f"{safe(str(self.path))} has the answers of {safe(there)}, and {safe(ours)}",
+            "say which with --session, or name the plugin so with --index and --name",
+        )
+
+
+_Place = tuple[str, str, str, int]
+"""Plugin, subject, event, and the how manieth of its kind."""
+
+
+def _place(reply: Reply) -> _Place:
+    return reply.plugin, reply.subject, reply.event, reply.occurrence
+
+
+def _comparable(replies: Iterator[Reply]) -> Iterator[Reply]:
+    """Replies to what production can have had too: not what this replay does by itself."""
+    seen: set[tuple[str, int, str]] = set()
+    for reply in replies:
+        event = (reply.plugin, reply.event_id, reply.event)
+        if (reply.event_id or reply.event == _SYNCHRONIZE) and event not in seen:
+            seen.add(event)
+            yield reply
+
+
+class _Answers:
+    """Reads what is expected."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        replayed: Replayed,
+        models: Mapping[str, Model],
+        *,
+        is_part: bool,
+    ) -> None:
+        """``is_part``: what existed in the beginning may not be what the session began with."""
+        self._is_part = is_part
+        self._recording = recording
+        self._models = models
+        self._played = {
+            event.event_id for event in replayed.events if event.event_id and not event.skipped
+        }
+        self._first = next((one.event_id for one in replayed.events if one.event_id), 0)
+        self._got = {
+            (reply.plugin, reply.event_id, reply.event): reply.occurrence
+            for reply in _comparable(replayed.replies())
+        }
+        self._unreadable: set[_Place] = set()
+
+    def all(self) -> tuple[list[Reply], set[_Place]]:
+        """What is expected, and the places of which nobody can know."""
+        found: list[Reply] = []
+        for plugin, model in self._models.items():
+            of_plugin = list(self._of(plugin, model))
+            # Those that a reply stands against take their places first.
+            found += sorted(of_plugin, key=lambda reply: reply.occurrence == 0)
+            if self._is_part and not model.is_replayed:
+                self._unreadable.add((plugin, "", _SYNCHRONIZE, 1))
+        return [one for one in found if _place(one) not in self._unreadable], self._unreadable
+
+    def _of(self, plugin: str, model: Model) -> Iterator[Reply]:
+        counts: dict[tuple[str, str], int] = {}
+        creations: dict[str, int] = {}
+        is_first = True
+        for session in model.sessions:
+            for event, request, data in self._recording.exchanges(
+                where=parse(f"session:{session}")
+            ):
+                if event.method == _SYNCHRONIZE:
+                    if _is_last_part(request) and not counts.get((_SYNCHRONIZE, "")):
+                        counts[_SYNCHRONIZE, ""] = 1
+                        yield from self._reply(event, data, plugin, 0, 1)
+                    continue
+                if event.method in SETUP_METHODS or is_plugins_call(event.method, event.mark):
+                    continue
+                if event.event == _CREATE:
+                    creations[event.container_id] = event.id
+                subject = subject_of(event)
+                if not model.is_replayed:
+                    count = counts[event.event, subject] = counts.get((event.event, subject), 0) + 1
+                    yield from self._reply(event, data, plugin, event.id, count)
+                    continue
+                if is_first and event.id != self._first:
+                    # What existed in the beginning was not what it was in production.
+                    self._unreadable.add((plugin, "", _SYNCHRONIZE, 1))
+                is_first = False
+                number = event.id
+                if event.event == _VALIDATE:
+                    number = creations.get(event.container_id, 0)
+                if number in self._played:
+                    count = self._got.get((plugin, number, event.event), 0)
+                    yield from self._reply(event, data, plugin, number, count)
+
+    def _reply(
+        self, event: Event, data: bytes, plugin: str, number: int, count: int
+    ) -> Iterator[Reply]:
+        subject = "" if event.method == _SYNCHRONIZE else subject_of(event)
+        message, verdict, problem = None, Verdict.OK, ""
+        match event.status_code:
+            case Code.OK:
+                message = decode_reply(event.method, data)
+                if message is None and event.mark != UNKNOWN:
+                    self._unreadable.add((plugin, subject, event.event, count))
+                    return
+            case Code.DEADLINE_EXCEEDED:
+                verdict = Verdict.LATE
+            case Code.UNAVAILABLE:
+                verdict = Verdict.CRASH
+            case code:
+                verdict, problem = Verdict.ERROR, str(RpcError(code, event.status_message))
+        yield Reply(
+            event_id=number,
+            event=event.event,
+            plugin=plugin,
+            subject=subject,
+            occurrence=count,
+            message=message,
+            verdict=verdict,
+            problem=problem,
+            took_ns=event.took_ns,
+            deadline_ns=event.timeout_ns,
+        )
+
+
+def _is_last_part(request: bytes) -> bool:
+    message = decode_request(_SYNCHRONIZE, request).message
+    return isinstance(message, api.SynchronizeRequest) and not message.more

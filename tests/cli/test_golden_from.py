@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``replay --golden-from``: a plugin against what it answered in production."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.cli.main import run
+from tests.replay.recordings import BUNDLED, as_tapped, of_capture
+
+PLUGIN = """#!{python}
+import os
+from nri_scope.errors import RpcError
+from nri_scope.plugin import Adjustment, Update, run
+
+class Plugin:
+    def synchronize(self, pods, containers):
+        shares = int(os.environ.get("SHARES", "7"))
+        return [Update(one.id).set_cpu(shares=shares) for one in containers]
+
+    def create_container(self, pod, container):
+        if container.name == os.environ.get("REFUSED"):
+            raise RpcError(9, "never")
+        return Adjustment().add_env(os.environ.get("VARIABLE", "ADDED"), "1")
+
+run(Plugin(), name="plugin")
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plugin, and TAP and CHAIN: what it and others answered."""
+    folder = tmp_path_factory.mktemp("production")
+    program = folder / "plugin"
+    program.write_text(PLUGIN.format(python=sys.executable))
+    program.chmod(0o755)
+    asked = api.UpdateContainersRequest(update=[api.ContainerUpdate(container_id="nobody")])
+    for name, plugins in {
+        "TAP": f"-- {program}",
+        "CHAIN": f"--plugin '30={program}' --plugin '20={program}' --env REFUSED=sidecar",
+    }.items():
+        recorded = folder / f"{name}.replay"
+        run(["replay", str(BUNDLED["containerd-2.1"]), "-o", str(recorded), *shlex.split(plugins)])
+        as_tapped(recorded, folder / name, asked)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+def told(line: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> str:
+    capsys.readouterr()
+    assert run(["replay", *shlex.split(line)]) == status
+    captured = capsys.readouterr()
+    return captured.out if status < 2 else captured.err
+
+
+def test_the_same_plugin_answers_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    text = told("TAP --golden-from TAP -- ./plugin", capsys)
+    assert text.endswith("as 10-plugin answered in TAP, session 1\n")
+
+
+def test_another_answer_is_shown_with_the_one_of_production(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = told("TAP --golden-from TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+    assert "10-plugin shop/web/app CreateContainer: differs in 2 places" in text
+    assert "expected (the tap in TAP):" in text
+    assert text.endswith("not as 10-plugin answered in TAP, session 1\n")
+    found = json.loads(
+        told("TAP --golden-from TAP --format json --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+    )
+    golden = found["golden"]
+    assert golden["tapped"] == [{"plugin": "10-plugin", "tapped": "10-plugin", "sessions": [1]}]
+    assert {one["event"] for one in golden["mismatches"]} == {"CreateContainer"}
+
+
+def test_what_synchronize_was_answered_counts_where_all_is_played(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = told("TAP --golden-from TAP --env SHARES=8 -- ./plugin", capsys, 1)
+    assert "10-plugin session Synchronize: differs" in text
+    part = "TAP --golden-from TAP --env SHARES=8 --only shop/web/sidecar -- ./plugin"
+    assert "Synchronize: differs" not in told(part, capsys)
+
+
+def test_a_part_is_held_against_the_same_part(capsys: pytest.CaptureFixture[str]) -> None:
+    # The first of several events of one container is not the first one that is played.
+    text = told(
+        "TAP --golden-from TAP --where 'event:CreateContainer container:sidecar' -- ./plugin",
+        capsys,
+    )
+    assert text.endswith("as 10-plugin answered in TAP, session 1\n")
+
+
+def test_answers_of_production_may_be_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "CHAIN --golden-from CHAIN --index 20 -- ./plugin"
+    text = told(line, capsys, 1)
+    assert "20-plugin shop/web/sidecar CreateContainer" in text
+    assert "error: 'rpc error: code 9: never'" in text
+    told(f"{line[:-11]} --env REFUSED=sidecar -- ./plugin", capsys)
+
+
+def test_another_recording_may_be_replayed(capsys: pytest.CaptureFixture[str]) -> None:
+    file = BUNDLED["containerd-2.1"]
+    text = told(f"{file} --golden-from TAP --name renamed -- ./plugin", capsys)
+    assert text.endswith("as 10-plugin (for 10-renamed) answered in TAP, session 1\n")
+    told(f"{file} --golden-from TAP --only shop/web -- ./plugin", capsys)
+    told(f"{file} --golden-from TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+    text = told(f"{file} --golden-from TAP --from 12 -- ./plugin", capsys, 2)
+    assert "told apart by counting events; leave out --where and --from" in text
+
+
+def test_of_a_chain_each_plugin_is_held_against_its_own_answers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    chain = "--plugin 20=./plugin --plugin 30=./plugin --env REFUSED=sidecar"
+    text = told(f"CHAIN --golden-from CHAIN {chain}", capsys)
+    assert "as 20-plugin answered in CHAIN, session 1\n" in text
+    assert "as 30-plugin answered in CHAIN, session 2\n" in text
+
+
+def test_who_is_meant_is_said_by_a_session_or_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told("CHAIN --golden-from CHAIN -- ./plugin", capsys, 2) == (
+        "nri-scope: CHAIN has the answers of 20-plugin (session 1), 30-plugin (session 2), and "
+        "none of them is 10-plugin; say which with --session, or name the plugin so with --index "
+        "and --name\n"
+    )
+    text = told("CHAIN --golden-from CHAIN --session 2 --env REFUSED=sidecar -- ./plugin", capsys)
+    assert "as 30-plugin (for 10-plugin) answered in CHAIN, session 2" in text
+    told("CHAIN --golden-from CHAIN --index 30 --env REFUSED=sidecar -- ./plugin", capsys)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("TAP --golden-from FILE -- ./plugin", "FILE: no plugin was tapped in it"),
+        ("TAP --golden-from NONE -- ./plugin", "NONE"),
+        ("TAP --golden-from TAP --golden g -- ./plugin", "--golden and --golden-from both say"),
+        ("TAP --golden-from TAP --loop 2 -- ./plugin", "--golden-from compares one round"),
+        ("CHAIN --golden-from CHAIN --listen s", "which one is replayed?; say which"),
+    ],
+)
+def test_bad_input_is_one_line(
+    line: str, problem: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not (folder / "FILE").exists():
+        (folder / "FILE").symlink_to(BUNDLED["containerd-2.1"])
+    text = told(line, capsys, 2)
+    assert problem in text
+    assert text.count("\n") == 1
+
+
+def test_a_tap_of_a_real_chain_can_be_replayed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_capture("containerd-1.7.24", folder / "REAL")
+    text = told("REAL --golden-from REAL --index 60 --name cpu-policy -- ./plugin", capsys, 1)
+    assert "not as 60-cpu-policy answered in REAL" in text
+    # Its own word for the containers beside the one that is created.
+    assert "shop/web/app:" in text
