@@ -17,6 +17,14 @@ from .events import (
     WireEvent,
 )
 from .limits import Limits
+from .overhearing import (
+    Heard,
+    Hearing,
+    HearingEnded,
+    NotUnderstood,
+    RequestHeard,
+    ResponseHeard,
+)
 from .status import Code
 
 __all__ = [
@@ -24,11 +32,17 @@ __all__ = [
     "Connection",
     "ConnectionFailed",
     "FrameIgnored",
+    "Heard",
+    "Hearing",
+    "HearingEnded",
     "Limits",
     "MessageIgnored",
     "MessageRejected",
+    "NotUnderstood",
     "PeerClosed",
+    "RequestHeard",
     "RequestReceived",
+    "ResponseHeard",
     "ResponseReceived",
     "WireEvent",
 ]

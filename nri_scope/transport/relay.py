@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two sockets as if they were one: what comes from each is written to the other, and heard.
+
+Nothing is changed, merged or held. A piece is written in the very callback in which it came; only
+then does anybody look at it. What the system does between two ends of one socket happens here too:
+
+- whoever is not read fills a buffer, and stops being read: at most one piece is in our hands;
+- an end that only stops writing (``shutdown``) goes on being written to;
+- an end that is gone is closed at the other end, once that has been given all that was said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import select
+import socket
+from collections import deque
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import NamedTuple, Protocol
+
+PIECE_MAX = 256 << 10
+"""Bytes read at once: a little more than a unix socket holds unless it was told otherwise."""
+
+_GONE = select.EPOLLHUP | select.EPOLLERR
+
+OnPiece = Callable[[bool, bytes, int, int], None]
+"""Called with the way (True: from the first socket to the second), what was passed on, and the
+monotonic times (ns) when it had come and when all of it was with the other socket."""
+
+
+class RelayEnd(NamedTuple):
+    """How a relay ended."""
+
+    first: bool | None
+    """Whether it was the first socket's peer that ended it; None: neither, it was closed here."""
+    words: str
+    """What the system said, or why it was closed here; "" for an ordinary end."""
+
+
+class Through(Protocol):
+    """What may stand in the way, for those who want faults. It decides what `pass_on` is given."""
+
+    def take(self, relay: Relay, forth: bool, data: bytes, arrived_ns: int) -> None:
+        """Something came."""
+        ...
+
+    def ended(self, relay: Relay, forth: bool) -> None:
+        """Nothing more comes: the last moment to pass on what is held."""
+        ...
+
+
+class Relay:
+    """Relays between two connected stream sockets, which belong to it from now on.
+
+    What goes wrong in ``on_piece`` ends the hearing, never the relaying; ``on_failure`` is told.
+    """
+
+    def __init__(
+        self,
+        first: socket.socket,
+        second: socket.socket,
+        on_piece: OnPiece,
+        *,
+        through: Through | None = None,
+        on_failure: Callable[[Exception], None] = lambda error: None,
+    ) -> None:
+        """Begins at once; to be called in a running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._closed: asyncio.Future[RelayEnd] = self._loop.create_future()
+        self._on_piece: OnPiece | None = on_piece
+        self._on_failure = on_failure
+        self._end: RelayEnd | None = None
+        self._sockets = (first, second)
+        for sock in self._sockets:
+            sock.setblocking(False)
+            sock.set_inheritable(False)
+        buffer = memoryview(bytearray(PIECE_MAX))
+        self._forth = forth = _Way(self, True, first, second, buffer, through)
+        self._back = back = _Way(self, False, second, first, buffer, through)
+        self._ways = {first.fileno(): (forth, back), second.fileno(): (back, forth)}
+        """The way that reads from a descriptor, and the one that writes to it."""
+        # An epoll of our own rather than two readers of the loop: the latter do not tell apart who
+        # is gone from who is done with writing, and libuv gives up on a socket that was reset.
+        self._epoll = select.epoll()
+        for sock in self._sockets:
+            self._epoll.register(sock, select.EPOLLIN)
+        self._loop.add_reader(self._epoll.fileno(), self._ready)
+
+    @property
+    def closed(self) -> bool:
+        """Nothing is relayed any more."""
+        return self._closed.done()
+
+    async def wait_closed(self) -> RelayEnd:
+        """How it ended, once it has."""
+        return await asyncio.shield(self._closed)
+
+    def close(self, words: str = "closed here") -> None:
+        """Close both sockets at once."""
+        self._end = self._end or RelayEnd(None, words)
+        self._finish()
+
+    def pass_on(self, forth: bool, data: bytes, arrived_ns: int) -> None:
+        """Write ``data`` as if it had come in this way; for a `Through`. It may have to wait."""
+        if not self.closed:
+            (self._forth if forth else self._back).write(data, arrived_ns)
+
+    def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
+        """Tell whoever listens."""
+        if self._on_piece is None:
+            return
+        try:
+            self._on_piece(forth, data, arrived_ns, passed_ns)
+        except Exception as error:  # noqa: BLE001 - what a peer said must not end the relaying
+            self._on_piece = None
+            with contextlib.suppress(Exception):
+                self._on_failure(error)
+
+    # -- what a way finds -------------------------------------------------------------------
+
+    def source_ended(self, way: _Way, error: OSError | None) -> None:
+        """Nothing more comes from the way's source, and all that came was passed on."""
+        self._ended_by(way.forth, error)
+        with contextlib.suppress(OSError):
+            way.target.shutdown(socket.SHUT_WR)
+        # One that is gone altogether, and not just done with writing, is heard of in `_ready`.
+        if error is not None or (self._forth.over and self._back.over):
+            self._finish()
+
+    def target_gone(self, way: _Way, error: OSError) -> None:
+        """Nothing can be written to the way's target. It may have said something before that."""
+        self._ended_by(not way.forth, None if isinstance(error, BrokenPipeError) else error)
+        with contextlib.suppress(OSError):
+            # The source learns it when it writes again, as it would if there were no relay.
+            way.source.shutdown(socket.SHUT_RD)
+        if self._forth.over and self._back.over:
+            self._finish()
+
+    def wants(self, sock: socket.socket) -> None:
+        """Ask the system for what is of use now: bytes of this socket, room in it, or neither."""
+        reading, writing = self._ways[sock.fileno()]
+        events = (select.EPOLLIN if reading.reading else 0) | (
+            select.EPOLLOUT if writing.waiting else 0
+        )
+        try:
+            self._epoll.modify(sock, events)
+        except FileNotFoundError:
+            self._epoll.register(sock, events)
+
+    def _ready(self) -> None:
+        for descriptor, events in self._epoll.poll(0, 2):
+            if self.closed:
+                return
+            reading, writing = self._ways[descriptor]
+            if writing.waiting:
+                writing.writable()
+            if reading.reading:
+                reading.readable()
+            elif events & _GONE and not self.closed:
+                if reading.over:
+                    # There is nobody to be written to, and nothing left of what was said.
+                    self._ended_by(reading.forth, None)
+                    self._finish()
+                elif not writing.waiting:
+                    # Its last words still wait for the other end. The system would tell of it
+                    # again and again meanwhile, whatever is asked for.
+                    self._epoll.unregister(descriptor)
+
+    def _ended_by(self, first: bool, error: OSError | None) -> None:
+        words = "" if error is None else (error.strerror or str(error)).lower()
+        self._end = self._end or RelayEnd(first, words)
+
+    def _finish(self) -> None:
+        if self.closed:
+            return
+        self._forth.stop()
+        self._back.stop()
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+        for sock in self._sockets:
+            sock.close()
+        self._closed.set_result(self._end or RelayEnd(None, ""))
+
+
+class _Way:
+    """One direction."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        forth: bool,
+        source: socket.socket,
+        target: socket.socket,
+        buffer: memoryview,
+        through: Through | None,
+    ) -> None:
+        self.forth = forth
+        self.source = source
+        self.target = target
+        self.reading = True
+        """The source is wanted to be read."""
+        self.waiting: deque[tuple[bytes, int]] = deque()
+        """What the target does not take yet, each with the time when it came. One piece, unless
+        something stands in the way."""
+        self.over = False
+        """Nothing will be passed on in this way any more."""
+        self._relay = relay
+        self._buffer = buffer
+        self._through = through
+        self._written = 0
+        """Bytes of the first that waits which the target took."""
+        self._source_over = False
+        self._error: OSError | None = None
+
+    def stop(self) -> None:
+        """Neither read nor write any more."""
+        self.over = True
+        self.reading = False
+        self.waiting.clear()
+
+    def write(self, data: bytes, arrived_ns: int) -> None:
+        """Write or, behind what waits already, keep until it can be written."""
+        if self.over:
+            return
+        if self.waiting:
+            self.waiting.append((data, arrived_ns))
+            return
+        sent = self._send(memoryview(data))
+        if sent == len(data):
+            self._relay.heard(self.forth, data, arrived_ns, monotonic_ns())
+        elif sent >= 0:
+            self._wait(data, arrived_ns, sent)
+
+    def readable(self) -> None:
+        """Bytes came, or the source has ended."""
+        buffer = self._buffer
+        try:
+            size = self.source.recv_into(buffer)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._source_ended(error)
+            return
+        arrived_ns = monotonic_ns()
+        if not size:
+            self._source_ended(None)
+        elif self._through is not None:
+            self._through.take(self._relay, self.forth, bytes(buffer[:size]), arrived_ns)
+        else:
+            sent = self._send(buffer[:size])
+            if sent == size:
+                passed_ns = monotonic_ns()
+                self._relay.heard(self.forth, bytes(buffer[:size]), arrived_ns, passed_ns)
+            elif sent >= 0:
+                self._wait(bytes(buffer[:size]), arrived_ns, sent)
+
+    def writable(self) -> None:
+        """There may be room for what waits."""
+        while self.waiting:
+            data, arrived_ns = self.waiting[0]
+            sent = self._send(memoryview(data)[self._written :])
+            if sent < 0:
+                return
+            self._written += sent
+            if self._written < len(data):
+                return
+            passed_ns = monotonic_ns()
+            self.waiting.popleft()
+            self._written = 0
+            self._relay.heard(self.forth, data, arrived_ns, passed_ns)
+        if self.over:
+            return
+        self._relay.wants(self.target)
+        if self._source_over:
+            self._end()
+        else:
+            self._read(True)
+
+    def _send(self, data: memoryview) -> int:
+        """How much the target took; -1 when it is gone."""
+        try:
+            return self.target.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            self.stop()
+            self._relay.wants(self.source)
+            self._relay.wants(self.target)
+            self._relay.target_gone(self, error)
+            return -1
+
+    def _wait(self, data: bytes, arrived_ns: int, written: int) -> None:
+        self.waiting.append((data, arrived_ns))
+        self._written = written
+        self._relay.wants(self.target)
+        if not self._source_over:
+            self._read(False)
+
+    def _source_ended(self, error: OSError | None) -> None:
+        self._source_over = True
+        self._error = error
+        self._read(False)
+        if self._through is not None:
+            self._through.ended(self._relay, self.forth)
+        if not self.waiting and not self.over:
+            self._end()
+
+    def _end(self) -> None:
+        self.over = True
+        self._relay.source_ended(self, self._error)
+
+    def _read(self, wanted: bool) -> None:
+        self.reading = wanted
+        self._relay.wants(self.source)
