@@ -122,9 +122,9 @@ A part of a recording is a recording that was made from another one. Events, ses
 notes keep their numbers, events their places in sessions, and all their times. It has the events \
 that were chosen and, as their context, all that happened to the same pods and containers before: \
 of none of them anything is missing up to its last chosen event \
-(of what `shrink` makes, only how they began is there). Of Configure and Synchronize it \
-has every event of its sessions, and of `state` what is about its own pods and containers. \
-Sessions that were not there meanwhile are not in it.
+(of what `shrink` makes, only how they began is there). Of RegisterPlugin, Configure and \
+Synchronize it has every event of its sessions, and of `state` what is about its own pods and \
+containers. Sessions that were not there meanwhile are not in it.
 
 What was left out is said twice: for people as rows of `gap`, "{LEFT_OUT}"; for programs in \
 `left_out`, since a place in a session that nobody recorded says that an event was lost, which \

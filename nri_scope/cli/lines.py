@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from nri_scope.nri.subject import is_plugins_call
 from nri_scope.recorder.display import clock, day, duration, runtime, subject
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Event, Gap, Session
@@ -102,6 +103,8 @@ def _detail(event: Event) -> str:
     elif event.status != "ok":
         words = f": {safe(event.status_message, _MAX_DETAIL)}" if event.status_message else ""
         parts.append(f"error {event.status_code}{words}")
+    if is_plugins_call(event.method, event.mark):
+        parts.append("called by the plugin")
     if event.changed:
         owners = ", ".join(safe(owner) for owner in event.owners)
         by = f" by {safe(owners, _MAX_DETAIL)}" if owners else ""

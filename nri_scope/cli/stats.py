@@ -74,7 +74,7 @@ def _text(found: Summary, times: Sequence[TimeIn], file: Path, width: int | None
     yield safe(f"file      {file} (recording version {found.version})", width)
     yield f"events    {_events(stats)}"
     if stats.took is not None:
-        yield f"answered  {_statuses(stats)}; we took {_took(stats)}"
+        yield f"answered  {_statuses(stats)}; {_who(found)} took {_took(stats)}"
     yield f"gaps      {_gaps(found)}"
     ratio = "" if found.ratio is None else f", {_few_digits(found.ratio)} × as much"
     yield f"size      {size(stats.wire_bytes)} on the wire, {size(found.file_bytes)} on disk{ratio}"
@@ -101,7 +101,7 @@ def _text(found: Summary, times: Sequence[TimeIn], file: Path, width: int | None
             ("event", "count", "not ok", "p50", "p99", "max", "wire"),
             [
                 (
-                    entry.event,
+                    f"{entry.event}{_direction(entry.event)}",
                     f"{entry.count:,}",
                     f"{entry.not_ok:,}",
                     *(duration(took) for took in (entry.took.p50, entry.took.p99, entry.took.max)),
@@ -190,6 +190,22 @@ def _few_digits(number: float) -> str:
 def _statuses(stats: Stats) -> str:
     parts = [f"{count:,} {status}" for status, count in stats.by_status.items() if count]
     return ", ".join(parts)
+
+
+def _who(found: Summary) -> str:
+    """Who answered."""
+    from nri_scope.recorder.model import Role
+
+    ours = {one.role in (Role.LOGGER, Role.PROBE) for one in found.sessions if one.role != Role.CRI}
+    if ours == {False}:
+        return "plugins"
+    return "we and plugins" if False in ours else "we"
+
+
+def _direction(event: str) -> str:
+    from nri_scope.nri.subject import is_plugins_call
+
+    return ", by plugins" if is_plugins_call(event, "") else ""
 
 
 def _took(stats: Stats) -> str:

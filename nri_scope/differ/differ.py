@@ -238,7 +238,7 @@ class Differ:
 
     def _other(self, one: Round) -> RoundDiff | None:
         match one.name:
-            case "Configure" | "Shutdown":
+            case "RegisterPlugin" | "Configure" | "Shutdown":
                 return None
             case _ if one.first.method == CONTAINER_STATUS:
                 return self._status(one)

@@ -33,7 +33,7 @@ ROUND_MAX = 256 << 20
 MISSED_MAX = 100
 """Connections that are told as having missed one event, with every event."""
 
-ASIDE = frozenset({"Configure", UNSOLICITED, CONTAINER_STATUS, "Shutdown"})
+ASIDE = frozenset({"RegisterPlugin", "Configure", UNSOLICITED, CONTAINER_STATUS, "Shutdown"})
 """Between the runtime and one connection, at any time: also while a chain is being asked."""
 _ALONE = ASIDE | {SYNCHRONIZE}
 """Between the runtime and one connection; no chain."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from nri_scope.nri.subject import is_plugins_call
 from nri_scope.recorder.model import Gap, Status
 
 SECOND = 1_000_000_000
@@ -82,6 +83,7 @@ class Stats:
     without_pod: int
     """Events about no pod."""
     took: Took | None
+    """Of what the runtime asked; what a plugin asks takes the runtime's time."""
     first_ns: int | None
     last_ns: int | None
     busiest_ns: int | None
@@ -128,14 +130,15 @@ def tally(samples: Iterable[Sample]) -> Stats:
     everything = array("q")
     by_event: list[EventStats] = []
     for event, taken in times.items():
-        everything.extend(taken)
+        if not is_plugins_call(event, ""):
+            everything.extend(taken)
         took = Took.of(taken)
         assert took is not None
         by_event.append(EventStats(event, len(taken), not_ok[event], sizes[event], took))
     without_pod = pods.pop(("", ""), 0)
     busiest = max(seconds.items(), key=lambda entry: (entry[1], -entry[0]), default=None)
     return Stats(
-        count=len(everything),
+        count=sum(map(len, times.values())),
         by_status=dict(statuses),
         by_event=tuple(sorted(by_event, key=lambda entry: (-entry.count, entry.event))),
         by_pod=tuple(

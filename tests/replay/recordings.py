@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.nri.negotiation import nri_version_of
+from nri_scope.nri.subject import decode_request
 from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
@@ -178,6 +179,62 @@ def as_tapped(source: Path, path: Path, *asked: api.UpdateContainersRequest) -> 
             recorder.end_session(session, "the plugin closed", starts[number].ended_ns or 0)
     recorder.close()
     return path
+
+
+def of_taps(name: str, path: Path) -> Path:
+    """The plugins of a capture as taps would have recorded them, each with its RegisterPlugin; and
+    60-cpu-policy asks out of turn, once, for cpu shares of the first container that started, and of
+    one that is not there.
+    """
+    recorder = Recorder.open(path)
+    sessions: dict[str, int] = {}
+    asked = False
+    newest = 0
+    for stored, reply in exchanges(name):
+        newest = stored.at_ns
+        if "-probe-" in stored.plugin:
+            continue
+        item = Captured(
+            stored.at_ns, stored.at_ns, stored.method, stored.request, reply, 0, "", 50_000,
+            2 * 10**9,
+        )  # fmt: skip
+        if stored.method == "Configure":
+            configure = api.ConfigureRequest.FromString(stored.request)
+            version, _ = nri_version_of(configure)
+            start = _start(
+                stored.plugin,
+                configure.runtime_name,
+                configure.runtime_version,
+                str(version or ""),
+                stored.at_ns,
+            )
+            mask = api.ConfigureResponse.FromString(reply).events
+            session = recorder.begin_session(replace(start, role=Role.TAP, mask=mask))
+            sessions[stored.plugin] = session
+            index, _, plugin = stored.plugin.partition("-")
+            registered = api.RegisterPluginRequest(plugin_name=plugin, plugin_idx=index)
+            recorder.capture(session, _own(item, "RegisterPlugin", registered))
+        recorder.capture(sessions[stored.plugin], item)
+        container = decode_request(stored.method, stored.request).container
+        if "cpu-policy" in stored.plugin and "Start" in _event(stored.method, stored.request):
+            if not asked and container is not None:
+                update = api.UpdateContainersRequest()
+                for container_id in (container.id, "stranger"):
+                    one = update.update.add(container_id=container_id)
+                    one.linux.resources.cpu.shares.value = 777
+                failed = api.UpdateContainersResponse(failed=update.update[1:])
+                own = _own(item, "UpdateContainers", update)
+                own = own._replace(reply=failed.SerializeToString(), took_ns=5 * 10**9)
+                recorder.capture(sessions[stored.plugin], own)
+            asked = True
+    for session in sessions.values():
+        recorder.end_session(session, "the plugin closed", newest + 10**9)
+    recorder.close()
+    return path
+
+
+def _event(method: str, request: bytes) -> str:
+    return decode_request(method, request).event
 
 
 def _own(beside: Captured, method: str, request: Message) -> Captured:

@@ -23,7 +23,7 @@ _SCAN = (
     "(SELECT pod FROM main.event AS raw WHERE raw.id = events.id) AS pod_key, "
     "(SELECT container FROM main.event AS raw WHERE raw.id = events.id) AS container_key, "
     "({condition}) AS chosen, "
-    "CASE WHEN mark <> '' THEN 0 WHEN method = 'Configure' THEN 1 "
+    "CASE WHEN mark <> '' THEN 0 WHEN method IN ('RegisterPlugin', 'Configure') THEN 1 "
     f"WHEN method = 'Synchronize' THEN {_SYNCHRONIZE} ELSE 0 END AS setup "
     "FROM events WHERE id > ? ORDER BY id LIMIT ?)"
 )
@@ -38,14 +38,14 @@ class Chosen:
     sessions: set[int] = field(default_factory=set)
     """Of the chosen events."""
     times: array[int] = field(default_factory=lambda: array("q"))
-    """Wall clock of the chosen events, but for Configure and Synchronize; ns, in any order."""
+    """Wall clock of the chosen events, but for how sessions began; ns, in any order."""
     known: Mapping[int, Session] = field(default_factory=dict)
     """All sessions; events of others belong to nothing."""
     pods: dict[int, int] = field(default_factory=dict)
     """Whom chosen events are about, each with the newest of these events."""
     containers: dict[int, int] = field(default_factory=dict)
     setup: list[tuple[int, int]] = field(default_factory=list)
-    """All events of Configure and Synchronize, with their sessions."""
+    """All events of RegisterPlugin, Configure and Synchronize, with their sessions."""
     synchronized: array[int] = field(default_factory=lambda: array("q"))
     """Parts of Synchronize that were chosen."""
     until: int = 0

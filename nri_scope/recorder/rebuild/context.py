@@ -40,7 +40,7 @@ _ONLY_TOLD = (
     "PostUpdateContainer",
 )
 """Between an event that can change a container and what the CRI is asked then."""
-_ASIDE = ("Configure", "UpdateContainers", "ContainerStatus", "Shutdown")
+_ASIDE = ("RegisterPlugin", "Configure", "UpdateContainers", "ContainerStatus", "Shutdown")
 """Between the runtime and one connection, also while a chain is being asked."""
 
 _Row = tuple[int | None, ...]

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.reader import Recording
 
+_COME_ALONG = ("RegisterPlugin", "Configure")
+
 Unit = tuple[int, ...]
 """Numbers of events."""
 
@@ -29,11 +31,11 @@ class Numbered:
 
 
 def events_of(recording: Recording, session: int) -> list[Numbered]:
-    """The events of a session, without Configure, which comes along in any case."""
+    """The events of a session, without those that come along in any case."""
     return [
         Numbered(event.id, event.pod_id, event.container_id, event.event)
         for event in recording.events(where=parse(f"session:{session}"))
-        if event.event != "Configure"
+        if event.event not in _COME_ALONG
     ]
 
 

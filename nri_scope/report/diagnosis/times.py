@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.differ.model import RoundDiff, Span
 from nri_scope.differ.render import words
+from nri_scope.nri.subject import is_plugins_call
 from nri_scope.recorder.display import duration
 from nri_scope.recorder.model import Event, Role
 from nri_scope.report import wording
@@ -60,14 +61,15 @@ class Times:
         if session is None or session.role == Role.CRI or not self._scene.wanted(event):
             return
         # What is set up has a deadline of its own, and so has what a plugin asks for.
-        if event.timeout_ns <= 0 or event.method in ("Configure", "UpdateContainers"):
+        own = is_plugins_call(event.method, event.mark)
+        if event.timeout_ns <= 0 or own or event.method == "Configure":
             return
         late = event.status_code == Code.DEADLINE_EXCEEDED
         if not late and 2 * event.took_ns <= event.timeout_ns:
             return
-        own = self._scene.is_passive(event.session)
-        title = f"nri-scope's own connection {event.plugin}" if own else event.plugin
-        slow = self._found.setdefault(title, _Slow(title, own))
+        ours = self._scene.is_passive(event.session)
+        title = f"nri-scope's own connection {event.plugin}" if ours else event.plugin
+        slow = self._found.setdefault(title, _Slow(title, ours))
         slow.add(event.id, event.event, event.took_ns, event.timeout_ns, late=late)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nri_scope.nri.subject import is_plugins_call
 from nri_scope.recorder.display import clock, day, duration, runtime, size, subject
 from nri_scope.recorder.model import Event, Gap, Role, Session
 from nri_scope.recorder.reader import Recording
@@ -41,8 +42,12 @@ _MARKS = {
 def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[Line]:
     """Its facts, and what was before and after it. Raises RecordingError."""
     session = _session(recording, event.session)
+    by = "  called by the plugin" * is_plugins_call(event.method, event.mark)
     yield _fact(
-        "event", (event.event, Style.STRONG), f"  {event.method}" * (event.method != event.event)
+        "event",
+        (event.event, Style.STRONG),
+        f"  {event.method}" * (event.method != event.event),
+        by,
     )
     if comment:
         yield _fact("comment", (comment, Style.NOTE))

@@ -28,6 +28,7 @@ STEP = 20_000
 """Events in one step: some 30 ms."""
 _WHOLE = 2_000
 """Events in one step where rounds have to be put together: some 30 ms, too."""
+_OWN_CALLS = "SELECT id FROM name WHERE text IN ('RegisterPlugin', 'UpdateContainers')"
 _PASSIVE = (Role.LOGGER, Role.PROBE)
 
 
@@ -46,6 +47,11 @@ class Counts:
     changes: Counter[str] = field(default_factory=Counter)
     """Events that tell of a change, by its owners (``NN-name``)."""
     times: array[int] = field(default_factory=lambda: array("q"))
+
+    def add_own(self, ok: bool) -> None:
+        """One more that the plugin called."""
+        self.calls += 1
+        self.problems += not ok
 
     def add(self, took_ns: int, deadline_ns: int, ok: bool) -> None:
         """One more call."""
@@ -134,11 +140,12 @@ class Tally:
             looked, last = self._stretch(recording)
             condition, values = self._condition(last)
             rows = recording.connection.execute(
-                "SELECT id, session, took_ns, timeout_ns, status_code, owners FROM event "
+                "SELECT id, session, took_ns, timeout_ns, status_code, owners, "
+                f"method IN ({_OWN_CALLS}) AND mark IS NOT 'unknown' FROM event "
                 f"WHERE id > ? AND id <= ?{condition} ORDER BY id",
                 (self.newest, last, *values),
             ).fetchall()
-            for number, session, took_ns, deadline_ns, code, owners in ascending(
+            for number, session, took_ns, deadline_ns, code, owners, own in ascending(
                 rows, (self.newest,)
             ):
                 if type(session) is not int or type(took_ns) is not int:
@@ -146,7 +153,11 @@ class Tally:
                 counts = self.counts.get(session)
                 if counts is None:
                     counts = self.counts[session] = Counts(first_event=number)
-                counts.add(took_ns, deadline_ns if type(deadline_ns) is int else 0, not code)
+                if own:
+                    # What a plugin calls takes the runtime's time.
+                    counts.add_own(not code)
+                else:
+                    counts.add(took_ns, deadline_ns if type(deadline_ns) is int else 0, not code)
                 if owners is not None:
                     counts.changes.update(texts(owners))
                 self.newest = number

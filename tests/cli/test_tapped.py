@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings of tapped plugins, in the commands that read recordings."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.main import run
+from nri_scope.differ.reading import blame as blamed
+from nri_scope.differ.reading import rounds
+from nri_scope.recorder.lookup import container_name
+from nri_scope.recorder.model import LEFT_OUT
+from nri_scope.recorder.reader import Recording
+from tests.replay.recordings import of_taps
+
+
+@pytest.fixture(scope="module")
+def tapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two plugins on containerd 1.7 with NRI 0.6."""
+    return of_taps("containerd-1.7.24", tmp_path_factory.mktemp("tap") / "tap.nriscope.db")
+
+
+@pytest.fixture(autouse=True)
+def _there(tapped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "TAP").symlink_to(tapped)
+    monkeypatch.chdir(tmp_path)
+
+
+def told(line: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> str:
+    capsys.readouterr()
+    assert run(shlex.split(line)) == status
+    return capsys.readouterr().out
+
+
+def test_log_says_what_the_plugin_called(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told("log TAP", capsys).splitlines()
+    (asked,) = (line for line in lines if " UpdateContainers " in line)
+    assert asked.endswith("called by the plugin; changed 1 by 60-cpu-policy")
+    assert sum("RegisterPlugin" in line and "called by" in line for line in lines) == 2
+
+
+def test_show_has_what_it_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    (event,) = json.loads(
+        told(
+            "sql TAP --format json \"SELECT id FROM events WHERE event = 'UpdateContainers'\"",
+            capsys,
+        )
+    )["rows"]
+    text = told(f"show TAP {event['id']}", capsys)
+    assert text.count("container_id: stranger") == 2
+
+
+def test_stats_count_the_time_of_plugins_and_not_of_the_runtime(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = told("stats TAP", capsys)
+    assert "plugins took 50µs (median), 50µs (99 %), 50µs (longest)" in text
+    assert "UpdateContainers, by plugins" in text
+    found = json.loads(told("stats TAP --format json", capsys))
+    (policy,) = (one for one in found["chain"] if one["owner"] == "60-cpu-policy")
+    assert policy["took_us"]["max"] == 50
+
+
+def test_blame_names_owners_exactly_on_nri_0_6(tapped: Path) -> None:
+    with Recording.open(tapped) as recording:
+        (app,) = (one for one in recording.containers() if container_name(one) == "shop/web/app")
+        history = blamed(recording, app)
+    owners = {
+        step.change.path: (str(step.owner), [str(one) for one in step.evidence])
+        for step in history.steps
+    }
+    assert owners["/process/env/INJECTED"] == ("30-env-injector", ["tap"])
+    # By the creation of others, and by what it asked for out of turn.
+    assert owners["/linux/resources/cpu/cpus"] == ("60-cpu-policy", ["tap"])
+    assert ("60-cpu-policy", 777) in [
+        (str(step.owner), step.change.after) for step in history.steps
+    ]
+    # NRI 0.6 has no such field: containerd takes no notice.
+    assert {one.path for one in history.asked} == {
+        "/linux/resources/pids/limit",
+        "/process/oomScoreAdj",
+    }
+
+
+def test_diff_shows_updates_of_others_and_requests_that_were_dropped(
+    tapped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = told("diff TAP", capsys, 1)
+    assert "RegisterPlugin" not in text
+    assert "UpdateContainers, asked out of turn" in text
+    assert "on stranger: the runtime says that it failed" in text
+    with Recording.open(tapped) as recording:
+        found = list(rounds(recording))
+    creations = [one for one in found if one.name == "CreateContainer"]
+    assert all(one.seen_by == ("30-env-injector", "60-cpu-policy") for one in creations)
+    assert any(one.side_effects for one in creations)
+    assert not any(one.missed_by for one in found)
+
+
+def test_registering_does_not_break_the_round_that_is_on_its_way(tapped: Path) -> None:
+    from nri_scope.differ import Differ
+
+    with Recording.open(tapped) as recording:
+        registered, *others = recording.exchanges()
+        differ = Differ(recording.sessions())
+        found = []
+        for event, request, reply in others:
+            found += differ.feed(event, request, reply)
+            if event.event == "CreateContainer":
+                # Another connection of this plugin begins while the chain is asked.
+                found += differ.feed(*registered)
+    creations = [one for one in found if one.name == "CreateContainer"]
+    assert all(len(one.seen_by) == 2 for one in creations)
+
+
+def test_diagnosis_takes_the_time_of_the_runtime_for_no_plugins(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = told("report TAP --diagnose", capsys, 1)
+    assert "deadline" not in text
+    assert "asked for /process/oomScoreAdj in vain" in text
+
+
+@pytest.mark.parametrize("suffix", ["html", "md"])
+def test_reports_name_them(suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told(f"report TAP -o r.{suffix}", capsys)
+    text = Path(f"r.{suffix}").read_text(encoding="utf-8")
+    assert "tapped" in text
+    assert "60-cpu-policy" in text
+
+
+def test_a_part_says_how_the_connections_began(capsys: pytest.CaptureFixture[str]) -> None:
+    told("export TAP -o part.nriscope.zip --where container:app", capsys)
+    with Recording.open(Path("part.nriscope.zip")) as part:
+        events = [event.event for event in part.events()]
+        assert events.count("RegisterPlugin") == events.count("Configure") == 2
+        assert "UpdateContainers" in events
+        assert {gap.reason for gap in part.gaps()} == {LEFT_OUT}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "otlp-json", "perfetto", "sqlite-expanded"])
+def test_other_formats_take_them(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told(f"export TAP --format {form} -o x", capsys)
+    assert Path("x").stat().st_size
+
+
+def test_redaction_takes_them(tapped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told("redact TAP -o clean.nriscope.db", capsys)
+    with Recording.open(tapped) as original, Recording.open(Path("clean.nriscope.db")) as clean:
+        assert [one.event for one in clean.events()] == [one.event for one in original.events()]
+        assert [one.role for one in clean.sessions()] == ["tap", "tap"]
+        assert not any(b"hunter2" in request for _, request, _ in clean.exchanges())
