@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -42,7 +43,8 @@ class Needles:
                     self._of.setdefault(form, original)
         self._patterns: list[re2._Regexp[bytes]] | None = None
         self._are_many: bool | None = None
-        self._beginnings: dict[bytes, dict[int, set[bytes]]] = {}
+        self._beginnings: dict[bytes, list[bytes]] = {}
+        self._longest: dict[bytes, int] = {}
         self._size = 0
 
     def __len__(self) -> int:
@@ -76,16 +78,22 @@ class Needles:
         index = self._beginnings
         if not index:
             self._size = min(_BEGINNING, min(map(len, self._of), default=0))
-            for form in self._of:
-                of_length = index.setdefault(form[: self._size], {})
-                of_length.setdefault(len(form), set()).add(form)
+            for form in sorted(self._of):
+                begins_alike = index.setdefault(form[: self._size], [])
+                # One that goes on where another ends is found with that one.
+                if not begins_alike or not form.startswith(begins_alike[-1]):
+                    begins_alike.append(form)
+            self._longest = {begin: max(map(len, some)) for begin, some in index.items()}
         size = self._size
         begins = (at for at in range(len(data) - size + 1) if data[at : at + size] in index)
         for at in begins:
-            for length, forms_of_it in index[data[at : at + size]].items():
-                form = data[at : at + length]
-                if form in forms_of_it:
-                    return Found(self._of[form], at, form)
+            begin = data[at : at + size]
+            # As none is the beginning of another, only the last one that is not behind the text
+            # in the alphabet can be what the text begins with, however many begin alike.
+            text = data[at : at + self._longest[begin]]
+            place = bisect_right(index[begin], text)
+            if place and text.startswith(form := index[begin][place - 1]):
+                return Found(self._of[form], at, form)
         return None
 
     def _searches(self) -> Iterator[Callable[[bytes], Found | None]]:

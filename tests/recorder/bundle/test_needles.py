@@ -102,6 +102,24 @@ def test_many_long_ones_are_found() -> None:
         assert found is not None and found.original.value == value
 
 
+@given(st.lists(st.text("ab", min_size=6, max_size=12), min_size=1, max_size=20), st.text("ab"))
+def test_those_that_begin_alike_are_found_each(values: list[str], text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nri_scope.recorder.bundle.needles.MANY", 0)
+        needles = Needles(map(an_original, values))
+        found = needles.find(text.encode())
+    assert (found is not None) == any(value in text for value in values)
+    assert found is None or text.startswith(found.original.value, found.start)
+
+
+def test_however_many_begin_alike_a_place_is_looked_at_once() -> None:
+    values = [f"secret{'a' * number}{number:04d}" for number in range(3_000)]
+    needles = Needles(map(an_original, values))
+    assert needles.find(f"secret{'a' * 3_000}b".encode() * 100) is None
+    found = needles.find(f"x{values[1_234]}".encode())
+    assert found is not None and found.original.value == values[1_234]
+
+
 def test_without_leaves_out_what_is_in_a_text() -> None:
     needles = Needles([an_original("CREATE TABLE"), an_original("hunter22")])
     fewer = needles.without(b"CREATE TABLE event")
