@@ -110,6 +110,16 @@ def has_left_out(connection: sqlite3.Connection) -> bool:
     return _has(connection, "left_out")
 
 
+def has_tapped(connection: sqlite3.Connection) -> bool:
+    """Whether the recording has the table ``tapped``. Raises sqlite3.Error."""
+    return _has(connection, "tapped")
+
+
+def has_output(connection: sqlite3.Connection) -> bool:
+    """Whether the recording has the table ``output``. Raises sqlite3.Error."""
+    return _has(connection, "output")
+
+
 def has_marks(connection: sqlite3.Connection) -> bool:
     """Whether the recording has the table ``mark``. Raises sqlite3.Error."""
     return _has(connection, "mark")

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox, SynchronizeRequest
 from nri_scope.nri.changes import changes_of, updates_in
 from nri_scope.nri.subject import UNKNOWN, Decoded, decode_reply, decode_request
-from nri_scope.recorder.check import has_effects
+from nri_scope.recorder.check import has_effects, has_tapped
 from nri_scope.recorder.container_status import METHOD as CONTAINER_STATUS
 from nri_scope.recorder.container_status import SERVICE as CRI_SERVICE
 from nri_scope.recorder.container_status import asked_about
@@ -39,6 +39,7 @@ _MAY_CHANGE = frozenset(
 INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * 22)})"
 INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
 INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
+INSERT_TAPPED = "INSERT INTO tapped (event, held_ns, metadata) VALUES (?, ?, ?)"
 
 EventRow = tuple[int | str | None, ...]
 StateRow = tuple[int | None, ...]
@@ -92,11 +93,13 @@ class Encoder:
         self._names = Names(connection)
         self.subjects = Subjects(connection, empty=empty)
         self.has_effects = has_effects(connection)
+        self.has_tapped = has_tapped(connection)
         self.objects = objects
         self.next_event = next_event
         self._events: list[EventRow] = []
         self._states: list[StateRow] = []
         self._effects: list[tuple[int, int]] = []
+        self._tapped: list[tuple[int, int, str | None]] = []
 
     def encode(
         self,
@@ -170,6 +173,8 @@ class Encoder:
         self.next_event = event_id + 1
         self._states += states
         self._effects += effects
+        if item.held_ns is not None and self.has_tapped:
+            self._tapped.append((event_id, int64(item.held_ns), _metadata(item.metadata)))
         self._events.append(
             (
                 event_id,
@@ -211,6 +216,9 @@ class Encoder:
         if self._effects:
             self._connection.executemany(INSERT_EFFECT, self._effects)
             self._effects = []
+        if self._tapped:
+            self._connection.executemany(INSERT_TAPPED, self._tapped)
+            self._tapped = []
 
     @property
     def waiting(self) -> int:
@@ -361,6 +369,12 @@ def rest_of(decoded: Decoded, message: Message) -> bytes:
         del message.pods[:]
         del message.containers[:]
     return message.SerializeToString(deterministic=True)
+
+
+def _metadata(pairs: tuple[tuple[str, str], ...]) -> str | None:
+    if not pairs:
+        return None
+    return json.dumps([[storable(key), storable(value)] for key, value in pairs])
 
 
 def _json(texts: tuple[str, ...]) -> str | None:

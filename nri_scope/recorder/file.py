@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Self
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.check import check, check_schema, has_effects
+from nri_scope.recorder.check import (
+    check,
+    check_schema,
+    has_effects,
+    has_output,
+    has_tapped,
+)
 from nri_scope.recorder.problems import code_of, in_words, way_to_write
 from nri_scope.recorder.schema import (
     APPLICATION_ID,
@@ -267,11 +273,18 @@ def _add_tables(connection: sqlite3.Connection) -> None:
     Events that are there already are not in ``effect``; so it is added only where none of them
     can have an effect, which is so for all that a logger recorded without --validate.
     """
-    if has_effects(connection) or connection.execute(MAY_HAVE_EFFECTS).fetchone() is not None:
+    missing = set()
+    if not has_tapped(connection):
+        missing.add("tapped")
+    if not has_output(connection):
+        missing.add("output")
+    if not has_effects(connection) and not connection.execute(MAY_HAVE_EFFECTS).fetchone():
+        missing.add("effect")
+    if not missing:
         return
     connection.execute("BEGIN IMMEDIATE")
     for table in TABLES:
-        if table.name == "effect":
+        if table.name in missing:
             for statement in table_statements(table):
                 connection.execute(statement)
     connection.execute("COMMIT")

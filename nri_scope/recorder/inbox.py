@@ -54,7 +54,19 @@ class Remark:
     text: str
 
 
-Entry = tuple[int, Captured] | Begin | End | Missed | Remark
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that a plugin printed."""
+
+    session: int
+    at_ns: int
+    stream: str
+    text: str
+
+
+Told = Begin | End | Missed | Remark | Line
+"""What is no event."""
+Entry = tuple[int, Captured] | Told
 
 
 class Inbox:
@@ -103,14 +115,16 @@ class Inbox:
         if self._asleep:
             self.ring()
 
-    def tell(self, entry: Begin | End | Missed | Remark) -> None:
-        """Queue what is no event. Of these only notes can be refused."""
-        if isinstance(entry, Remark):
+    def tell(self, entry: Told) -> None:
+        """Queue what is no event. Of these only notes and lines can be refused."""
+        if isinstance(entry, Remark | Line):
             if self._full or self._put_bytes - self._done_bytes > self._limit:
                 return
         elif self._gaps:
             self.flush_gaps()
         self._put_bytes += ITEM_BYTES
+        if type(entry) is Line:
+            self._put_bytes += len(entry.text)
         self._entries.append(entry)
         if self._asleep:
             self.ring()
@@ -196,6 +210,8 @@ class Inbox:
         for entry in entries:
             if type(entry) is tuple:
                 size += len(entry[1].request) + len(entry[1].reply)
+            elif type(entry) is Line:
+                size += len(entry.text)
         self._done_bytes += size
 
     def __len__(self) -> int:

@@ -68,11 +68,16 @@ class Captured(NamedTuple):
     """google.rpc.Code of the answer; 0 is OK, 4 means that the answer came too late."""
     status_message: str
     took_ns: int
-    """From the arrival of the request's last byte to the hand-over of the reply to the socket."""
+    """From the arrival of the request's last byte to the hand-over of the reply to the socket. Of a
+    tap: from the hand-over of that byte to the plugin to the arrival of the reply's last one."""
     timeout_ns: int
     """The deadline the runtime sent with the request; 0 if none."""
     service: str = ""
     """Empty for the usual service of the method; else the ttRPC service that was named."""
+    held_ns: int | None = None
+    """Time in a tap, on both ways, beside `took_ns`; None where there was no tap."""
+    metadata: tuple[tuple[str, str], ...] = ()
+    """What came along with the request, as a tap saw it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +194,26 @@ class Note:
     session: int | None
     at_ns: int
     text: str
+
+
+class Printed(NamedTuple):
+    """A line that a plugin printed which the tap had launched."""
+
+    id: int
+    session: int
+    at_ns: int
+    """When it began."""
+    stream: str
+    """stdout or stderr."""
+    text: str
+
+
+class Tapped(NamedTuple):
+    """What only a tap knows of an event."""
+
+    event: int
+    held_ns: int
+    metadata: tuple[tuple[str, str], ...] = ()
 
 
 MAX_MARKS = 10_000

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from nri_scope.recorder.check import has_left_out, has_marks
+from nri_scope.recorder.check import has_left_out, has_marks, has_output
 from nri_scope.recorder.content import ContentError, Kind, load
 from nri_scope.recorder.encode import Encoder
 from nri_scope.recorder.objects import fetch
@@ -126,6 +126,8 @@ def cut(
         yield _step(
             connection, lambda: connection.execute("DELETE FROM mark WHERE event < ?", (end_event,))
         )
+    if encoder.has_tapped:
+        yield from _delete_tapped(connection, end_event)
     yield from _delete_events(connection, end_event, pods, containers)
 
     if has_left_out(connection):
@@ -230,6 +232,24 @@ def _delete_effects(
         yield 0
 
 
+def _delete_tapped(connection: sqlite3.Connection, end_event: int) -> Iterator[int]:
+    while True:
+        row = connection.execute(
+            "SELECT max(event) FROM (SELECT event FROM tapped WHERE event < ? "
+            "ORDER BY event LIMIT ?)",
+            (end_event, _EVENTS),
+        ).fetchone()
+        if row[0] is None:
+            return
+        newest = row[0]
+        yield _step(
+            connection,
+            lambda newest=newest: connection.execute(  # type: ignore[misc]
+                "DELETE FROM tapped WHERE event <= ?", (newest,)
+            ),
+        )
+
+
 def _delete_events(
     connection: sqlite3.Connection, end_event: int, pods: set[int], containers: set[int]
 ) -> Iterator[int]:
@@ -282,6 +302,13 @@ def _delete_sessions(
         pods.update([pod] if pod is not None else [])
         containers.update([container] if container is not None else [])
     connection.execute(f"DELETE FROM state WHERE session IN {_numbers(gone)}")
+    if has_output(connection):
+        # A plugin may print much where little happens: all that came before what is kept.
+        connection.execute(
+            f"DELETE FROM output WHERE session IN {_numbers(gone)} OR at_ns < "
+            "(SELECT at_ns FROM event WHERE id >= ? ORDER BY id LIMIT 1)",
+            (end_event,),
+        )
     connection.execute(f"DELETE FROM session WHERE id IN {_numbers(gone)}")
     # What is said about a time that is gone goes with it.
     removed = connection.execute("SELECT to_ns FROM gap WHERE reason = ?", (REASON,)).fetchone()

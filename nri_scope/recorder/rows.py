@@ -11,7 +11,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any, cast
 
-from nri_scope.recorder.model import Container, Event, Gap, Mark, Note, Pod, Session
+from nri_scope.recorder.model import (
+    Container,
+    Event,
+    Gap,
+    Mark,
+    Note,
+    Pod,
+    Printed,
+    Session,
+    Tapped,
+)
 
 EVENT_COLUMNS = ", ".join(column.name for column in fields(Event))
 """Of the view ``events``, for `event_of`."""
@@ -107,6 +117,19 @@ def mark_of(row: Row) -> Mark:
     return Mark(*row)
 
 
+def printed_of(row: Row) -> Printed:
+    """A line of output: id, session, at_ns, stream, text. Raises RowError."""
+    _check("a line of output", row, (int, int, int, str, str))
+    return Printed(*row)
+
+
+def tapped_of(row: Row) -> Tapped:
+    """What a tap knows: event, held_ns, metadata. Raises RowError."""
+    _check("what a tap knows", row, (int, int, str), (int, int, _NULL))
+    event, held_ns, metadata = row
+    return Tapped(event, held_ns, _pairs(metadata) if metadata else ())
+
+
 def pod_of(row: Row) -> Pod:
     """A pod: key, id, namespace, name, uid. Raises RowError."""
     _check("a pod", row, _POD)
@@ -131,6 +154,18 @@ def optional_numbers_of(row: Row) -> tuple[int | None, ...]:
     if any(value is not None and type(value) is not int for value in row):
         raise RowError("a reference is no number")
     return row
+
+
+def _pairs(encoded: str) -> tuple[tuple[str, str], ...]:
+    try:
+        pairs = json.loads(encoded)
+    except (ValueError, RecursionError) as error:
+        raise RowError("metadata that is no JSON") from error
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, list) and list(map(type, pair)) == [str, str] for pair in pairs
+    ):
+        raise RowError("metadata that is no pairs of texts")
+    return tuple((key, value) for key, value in pairs)
 
 
 def _texts(encoded: str) -> tuple[str, ...]:

@@ -189,6 +189,28 @@ TABLES = (
         since_first=False,
     ),
     Table(
+        "tapped",
+        "What only a tap knows of an event, as it sees both ends of the connection.",
+        (
+            Column("event", f"{_ID} REFERENCES event(id)", ""),
+            Column("held_ns", _INT, "time in the tap, on both ways; took_ns is without it"),
+            Column("metadata", "TEXT", "JSON array of [key, value] that came along; NULL: none"),
+        ),
+        since_first=False,
+    ),
+    Table(
+        "output",
+        "Lines that a plugin printed which the tap had launched.",
+        (
+            Column("id", _ID, "counts up in the order in which lines were complete"),
+            Column("session", "INTEGER NOT NULL REFERENCES session(id)", ""),
+            Column("at_ns", _INT, "wall clock when the line began, ns since 1970 UTC"),
+            Column("stream", _TEXT, "stdout or stderr"),
+            Column("text", _TEXT, "without the line's end"),
+        ),
+        since_first=False,
+    ),
+    Table(
         "left_out",
         "In a part of a recording: where events are not in it that the whole recording has.",
         (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from nri_scope.errors import UsageError
 from nri_scope.recorder.file import RecordingFile
-from nri_scope.recorder.inbox import Begin, End, Inbox, Missed, Remark
+from nri_scope.recorder.inbox import Begin, End, Inbox, Line, Missed, Remark
 from nri_scope.recorder.model import Captured, Event, SessionStart
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.worker import Worker
@@ -127,6 +127,10 @@ class Recorder:
     def note(self, session: int | None, at_ns: int, text: str) -> None:
         """Keep a remark."""
         self._inbox.tell(Remark(session, at_ns, text))
+
+    def printed(self, session: int, at_ns: int, stream: str, text: str) -> None:
+        """Keep a line that a plugin printed. Lost, and not counted, where too much waits."""
+        self._inbox.tell(Line(session, at_ns, stream, text))
 
     @property
     def counters(self) -> RecorderCounters:

@@ -14,7 +14,8 @@ from nri_scope.recorder.checkpoint import Checkpointer
 from nri_scope.recorder.content import MAX_CONTENT
 from nri_scope.recorder.encode import Encoder, OpenSession
 from nri_scope.recorder.file import PAGE, RecordingFile
-from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
+from nri_scope.recorder.check import has_output
+from nri_scope.recorder.inbox import Begin, End, Entry, Line, Missed, Remark
 from nri_scope.recorder.model import Captured, Event, SessionStart
 from nri_scope.recorder.ring import Ring, cut, oldest
 from nri_scope.recorder.store import ObjectStore
@@ -301,6 +302,13 @@ class Writing:
                     "INSERT INTO note (session, at_ns, text) VALUES (?, ?, ?)",
                     (number, int64(at_ns), storable(text)),
                 )
+            case Line(number, at_ns, stream, text):
+                if number in self._sessions and has_output(connection):
+                    connection.execute(
+                        "INSERT INTO output (session, at_ns, stream, text) VALUES (?, ?, ?, ?)",
+                        (number, int64(at_ns), storable(stream), storable(text)),
+                    )
+                    self._stretch_bytes += len(text) + _ROW_BYTES
             case (number, item):
                 self._store(connection, encoder, number, item, written)
 

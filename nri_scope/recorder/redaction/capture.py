@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.nri.methods import METHODS
-from nri_scope.recorder.inbox import Begin, End, Missed, Remark
+from nri_scope.recorder.inbox import Begin, End, Line, Missed, Remark, Told
 from nri_scope.recorder.model import Captured
 from nri_scope.recorder.redaction.key import derive, local_key
 from nri_scope.recorder.redaction.kind import Kind
@@ -47,9 +47,13 @@ class AtSource:
             reply=redactor.reply(item.method, item.reply, service=item.service),
             status_message=redactor.text(item.status_message, "event.status_message"),
             service=redactor.text(item.service, "event.service"),
+            metadata=tuple(
+                (redactor.text(key, "tapped.metadata"), redactor.text(value, "tapped.metadata"))
+                for key, value in item.metadata
+            ),
         )
 
-    def told(self, entry: Begin | End | Missed | Remark) -> Begin | End | Missed | Remark:
+    def told(self, entry: Told) -> Told:
         """What is no event, likewise."""
         redactor = self._redactor
         match entry:
@@ -68,6 +72,8 @@ class AtSource:
                 return replace(entry, reason=redactor.text(entry.reason, "gap.reason"))
             case Remark():
                 return replace(entry, text=redactor.text(entry.text, "note.text"))
+            case Line():
+                return replace(entry, text=redactor.text(entry.text, "output.text"))
 
 
 def check_continued(path: Path, *, redacts: bool) -> None:
