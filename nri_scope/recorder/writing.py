@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import RecordingError
+from nri_scope.recorder.check import has_output
 from nri_scope.recorder.checkpoint import Checkpointer
 from nri_scope.recorder.content import MAX_CONTENT
 from nri_scope.recorder.encode import Encoder, OpenSession
 from nri_scope.recorder.file import PAGE, RecordingFile
-from nri_scope.recorder.check import has_output
 from nri_scope.recorder.inbox import Begin, End, Entry, Line, Missed, Remark
 from nri_scope.recorder.model import Captured, Event, SessionStart
 from nri_scope.recorder.ring import Ring, cut, oldest
