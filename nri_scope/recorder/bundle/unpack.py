@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from nri_scope.recorder.bundle.manifest import (
     NewerBundle,
     from_bytes,
 )
+from nri_scope.recorder.display import size as in_bytes
 from nri_scope.recorder.problems import in_words, way_to_read
 
 MAX_BUNDLE = 1 << 30
@@ -36,6 +38,8 @@ MAX_BUNDLE = 1 << 30
 MAX_RECORDING = (2 << 30) - 1
 """Bytes of the recording in it. Larger ones would need another form of zip."""
 _MAX_README = 1 << 20
+_LARGE = 64 << 20
+"""Bytes from which on there has to be room for a recording, and as much again left to others."""
 
 _SQLITE = b"SQLite format 3\0"
 _GIVE = "give a *.nriscope.zip that `nri-scope export` wrote"
@@ -62,12 +66,29 @@ def unpack(path: Path, folder: Path) -> Path:
     try:
         with opened(path) as bundle:
             _check_others(bundle)
+            _check_room(path, bundle.entries[RECORDING].size, folder)
             with _new(target) as write:
                 for piece in _checked(bundle, RECORDING):
                     write(piece)
     except _Unwritable as error:
         raise error.reason from error
     return target
+
+
+def _check_room(path: Path, size: int, folder: Path) -> None:
+    """Refuse what would fill the disk, or the memory that a temporary folder may be."""
+    if size < _LARGE:
+        return
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise _Unwritable(error) from error
+    if free < size + _LARGE:
+        raise RecordingError(
+            path,
+            f"unpacked it has {in_bytes(size)}, and {in_bytes(free)} are free in {folder.parent}",
+            "make room there; temporary files go to TMPDIR",
+        )
 
 
 class _Unwritable(Exception):

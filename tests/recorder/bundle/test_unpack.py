@@ -6,10 +6,12 @@ from __future__ import annotations
 import io
 import os
 import resource
+import shutil
 import stat
 import struct
 import warnings
 import zipfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -388,3 +390,22 @@ def test_a_damaged_bundle_gives_what_was_packed_or_is_refused(
             assert not any(target.iterdir())
         else:
             assert found.read_bytes() == SMALL
+
+
+def test_what_would_fill_the_disk_is_not_unpacked(
+    tmp_path: Path, private: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = a_bundle(tmp_path / "x.zip", SMALL)
+    # The package has a function of that name.
+    module = import_module("nri_scope.recorder.bundle.unpack")
+    # No disk has so much room.
+    monkeypatch.setattr(module, "_LARGE", 1 << 62)
+    assert unpack(path, private).read_bytes() == SMALL
+    (private / RECORDING).unlink()
+    monkeypatch.setattr(module, "_LARGE", len(SMALL))
+    assert unpack(path, private).read_bytes() == SMALL
+    (private / RECORDING).unlink()
+    usage = shutil.disk_usage(private)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2 * len(SMALL) - 1))
+    said = refused(path, private)
+    assert f"unpacked it has 2.02 KiB, and 4.03 KiB are free in {tmp_path}" in said
