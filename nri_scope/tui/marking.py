@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.filter.text import fold
-from nri_scope.recorder.model import Container, Event
-from nri_scope.tui.model.marks import MAX_MARKS, Marks
+from nri_scope.recorder.model import MAX_MARKS, Container, Event, Mark
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.model.marks import LOST, Marks
 from nri_scope.tui.model.rows import Row
 from nri_scope.tui.model.whom import container_of_event
 from nri_scope.tui.widgets.tree import Tree
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
 
 GROUP = "marks"
+_Marking = Callable[[int, Event | None, str | None], object]
+"""Marks the event of a number, None where it is gone, perhaps with a comment."""
 
 
 class Marker:
@@ -31,19 +37,32 @@ class Marker:
         self.only = False
         """Whether only marked events are shown."""
         self._told = ""
-        self._commented: int | None = None
+        self._commented: tuple[int, Event | None] | None = None
+        self._waiting: list[tuple[int, str | None]] = []
+        """Events that are to be read before they are marked, each with its comment, if any."""
+        self._loaded = asyncio.Event()
         self._saving = asyncio.Lock()
 
     async def load(self) -> None:
         """Find the marks of before."""
-        await asyncio.to_thread(self.marks.load)
+        try:
+            await asyncio.to_thread(self.marks.load)
+        finally:
+            self._loaded.set()
         self._tell()
         if len(self.marks):
             self._app.marks_changed()
 
     async def close(self) -> None:
         """Keep what was marked last: whoever leaves at once must not lose it."""
-        await asyncio.to_thread(self.marks.save)
+        async with self._saving:
+            with suppress(NriScopeError):
+                await self._read_waiting(self._set)
+            await asyncio.to_thread(self.marks.save)
+
+    async def release(self) -> None:
+        """Let go of the recording, which nobody else here has open any more."""
+        await asyncio.to_thread(self.marks.close)
 
     def is_marked(self, row: Row) -> bool:
         """Whether a row's event is marked."""
@@ -67,9 +86,16 @@ class Marker:
         """The filter, and where only marked events are shown that too."""
         return self.marks.filter(where) if self.only else where
 
+    async def all(self) -> list[Mark]:
+        """All marks, those of before and the newest included. Raises RecordingError."""
+        await self._loaded.wait()
+        async with self._saving:
+            await self._read_waiting(self._mark)
+        return self.marks.all()
+
     async def marked(self) -> list[Event]:
         """The marked events of this recording, in order. Raises RecordingError."""
-        if not len(self.marks):
+        if not await self.all():
             return []
         where = self.marks.filter()
         return await self._app.store.run(lambda recording: list(recording.events(where=where)))
@@ -83,24 +109,28 @@ class Marker:
 
     def why_lost(self) -> str:
         """Why what is marked now is forgotten by leaving; "" where it is kept."""
-        if self.marks.notice or not os.access(self.marks.path.parent, os.W_OK | os.X_OK):
-            return "lost when you leave: nothing can be kept beside this recording"
-        return ""
+        if self.marks.can_be_kept():
+            return ""
+        return "lost when you leave: neither this recording nor its folder can be written"
 
     # -- what keys do -------------------------------------------------------------------------
 
     def toggle(self) -> None:
         """Mark the selected event, or unmark it."""
-        self._start(None)
+        number = self._selected()
+        if number is not None:
+            self._start(number, self._at_hand(number), None)
 
     def begin_comment(self) -> int | None:
         """Remember which event is to be commented; None where none is selected."""
-        self._commented = self._selected()
-        return self._commented
+        number = self._selected()
+        self._commented = None if number is None else (number, self._at_hand(number))
+        return number
 
     def comment(self, text: str) -> None:
         """Mark the event that was remembered, with a comment."""
-        self._start(text)
+        if self._commented is not None:
+            self._start(*self._commented, text)
 
     def compare(self) -> None:
         """Compare two marked events, or one and the selected; of more those of one container, or
@@ -114,35 +144,67 @@ class Marker:
             self._app.say("no event is selected", problem=True)
         return number
 
-    def _start(self, comment: str | None) -> None:
-        number = self._selected() if comment is None else self._commented
-        if number is not None:
-            self._app.run_worker(self._mark(number, comment), group=GROUP)
+    def _at_hand(self, number: int) -> Event | None:
+        """The event, where it need not be read."""
+        row = self._app.events.selected_row if self._app.current is self._app.events else None
+        return row.event if row is not None and row.event_id == number else None
 
-    async def _mark(self, number: int, comment: str | None) -> None:
-        try:
-            event = await self._app.store.run(lambda recording: recording.event(number))
-        except NriScopeError as error:
-            self._app.show_trouble(error)
-            return
+    def _start(self, number: int, event: Event | None, comment: str | None) -> None:
+        # At once, where that can be: whoever leaves now has marked it.
+        if event is not None:
+            self._mark(number, event, comment)
+        else:
+            self._waiting.append((number, comment))
+        # As a function: where the app is at its end, it is never begun.
+        _: Worker[None] = self._app.run_worker(self._keep, group=GROUP)
+
+    async def _keep(self) -> None:
+        async with self._saving:
+            try:
+                await self._read_waiting(self._mark)
+            except NriScopeError as error:
+                self._app.show_trouble(error)
+            await asyncio.to_thread(self.marks.save)
+        if not self._tell() and not self.marks.is_kept:
+            self._app.say(LOST, problem=True)
+
+    async def _read_waiting(self, mark: _Marking) -> None:
+        """Read and mark what waits for it. Raises NriScopeError, and then nothing waits."""
+        while self._waiting:
+            number, comment = self._waiting[0]
+            try:
+                # Not by the threads of the store, which may have much to do.
+                event = await asyncio.to_thread(self._read, number)
+            except NriScopeError:
+                self._waiting.clear()
+                raise
+            del self._waiting[0]
+            mark(number, event, comment)
+
+    def _read(self, number: int) -> Event | None:
+        with Recording.open(self._app.path) as recording:
+            return recording.event(number)
+
+    def _set(self, number: int, event: Event | None, comment: str | None) -> bool:
+        """Whether it is marked now."""
+        if event is None:
+            return False
+        if comment is None:
+            return self.marks.toggle(event)
+        return self.marks.comment(event, comment)
+
+    def _mark(self, number: int, event: Event | None, comment: str | None) -> None:
+        known = self.marks.of(event) is not None
+        marked = self._set(number, event, comment)
         if event is None:
             self._app.say(f"event {number} was removed meanwhile", problem=True)
             return
-        known = self.marks.of(event) is not None
-        if comment is not None:
-            marked = self.marks.comment(event, comment)
-        else:
-            marked = self.marks.toggle(event)
         if not marked and (comment is not None or not known):
             self._app.say(f"more than {MAX_MARKS:,} marks are not kept", problem=True)
             return
         self._app.marks_changed()
         which = f"event {number}{self._newest_of(number)}"
         self._app.say(f"{which} is {'marked' if marked else 'not marked any more'}")
-        async with self._saving:
-            await asyncio.to_thread(self.marks.save)
-        if not self._tell() and self.marks.notice:
-            self._app.say(f"event {number}: marks are lost when you leave", problem=True)
 
     def _newest_of(self, number: int) -> str:
         """Why it is this event, where the cursor was on no event."""
@@ -154,7 +216,7 @@ class Marker:
         return f", the newest of this {'container' if current.node.container else 'pod'},"
 
     def _tell(self) -> bool:
-        """Say in full why marks are not kept, unless that was said before."""
+        """Say in full what is wrong with keeping marks, unless that was said before."""
         is_new = self.marks.notice != self._told
         self._told = self.marks.notice
         if is_new and self.marks.notice:

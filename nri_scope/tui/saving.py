@@ -38,11 +38,12 @@ class Saver:
         app = self._app
         shown = await shown_events(app)
         path = taking.new_path(shown.numbers, ".nriscope.db")
+        marks = await app.marker.all()
 
         def work(recording: Recording, progress: Progress) -> Rebuilt:
             from nri_scope.recorder.rebuild import rebuild
 
-            made = rebuild(recording, path, shown.selection, on_progress=progress)
+            made = rebuild(recording, path, shown.selection, marks=marks, on_progress=progress)
             app.made.append(path)
             return made
 
@@ -57,13 +58,21 @@ class Saver:
         app = self._app
         shown = await shown_events(app)
         path = taking.new_path(shown.numbers, ".nriscope.zip")
+        marks = await app.marker.all()
 
         def work(recording: Recording, progress: Progress) -> Bundle:
             from nri_scope.recorder.bundle import export, redactor_for
             from nri_scope.recorder.redaction import Rules
 
             redactor = redactor_for(recording, Rules.DEFAULT)
-            made = export(recording, path, shown.selection, redactor=redactor, on_progress=progress)
+            made = export(
+                recording,
+                path,
+                shown.selection,
+                redactor=redactor,
+                marks=marks,
+                on_progress=progress,
+            )
             app.made.append(path)
             return made.bundles[0]
 

@@ -4,20 +4,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.model import Container
+from nri_scope.recorder.marks import beside, inside
+from nri_scope.recorder.marks.inside import marks_in
+from nri_scope.recorder.marks.watch import RecorderWatch
+from nri_scope.recorder.model import Container, Mark, MarkKey
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.model import marks
-from nri_scope.tui.model.marks import Mark
+from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.compare import CompareScreen
+from tests.recorder.bundle.bundles import a_bundle
 from tests.tui.hostile import HUGE_NAME, NAMES, assert_harmless, hostile_recording
 from tests.tui.screen import RECORDING, Shown, showing
 
@@ -27,10 +29,15 @@ def path(tmp_path: Path) -> Path:
     return Path(shutil.copy(RECORDING, tmp_path / "r.nriscope.db"))
 
 
-def _marks(path: Path) -> list[dict[str, object]]:
-    file = path.with_name(f"{path.name}.marks.json")
-    found: list[dict[str, object]] = json.loads(file.read_text())["marks"] if file.exists() else []
-    return found
+def _marks(path: Path) -> list[Mark]:
+    """What is kept in the recording."""
+    with Recording.open(path) as recording:
+        return marks_in(recording)
+
+
+def _beside(path: Path) -> list[Mark]:
+    """What is kept beside it."""
+    return list(beside.read(beside.path_of(path)).values())
 
 
 async def _go_to(screen: Shown, event: int) -> None:
@@ -57,14 +64,14 @@ async def test_a_mark_is_kept_though_the_one_before_is_still_being_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
-    write = marks._write
+    put = inside.put
 
-    def slowly(file: Path, what: Sequence[Mark]) -> None:
+    def slowly(file: Path, what: Iterable[Mark], watch: RecorderWatch) -> set[MarkKey]:
         begun.set()
         go_on.wait()
-        write(file, what)
+        return put(file, what, watch)
 
-    monkeypatch.setattr(marks, "_write", slowly)
+    monkeypatch.setattr(inside, "put", slowly)
     async with showing(path) as screen:
         for event in (5, 7):
             await _go_to(screen, event)
@@ -73,7 +80,7 @@ async def test_a_mark_is_kept_though_the_one_before_is_still_being_written(
             await screen.until(begun.is_set)
         screen.app.exit()
         asyncio.get_running_loop().call_later(0.1, go_on.set)
-    assert [mark["event"] for mark in _marks(path)] == [5, 7]
+    assert [mark.event for mark in _marks(path)] == [5, 7]
 
 
 async def test_a_comment_is_in_the_summary_and_can_be_changed(path: Path) -> None:
@@ -88,7 +95,7 @@ async def test_a_comment_is_in_the_summary_and_can_be_changed(path: Path) -> Non
         await screen.type(" x")
         await screen.press("enter")
         await screen.shows("comment     why here x")
-        await screen.until(lambda: [mark["comment"] for mark in _marks(path)] == ["why here x"])
+        await screen.until(lambda: [mark.comment for mark in _marks(path)] == ["why here x"])
 
 
 async def test_a_search_finds_comments(path: Path) -> None:
@@ -184,6 +191,12 @@ async def test_two_containers_of_the_tree_are_compared(path: Path) -> None:
         await screen.until(lambda: "*" in screen.line("22:17:22.011")[:3])
 
 
+def _is_reading(screen: Shown) -> bool:
+    detail = screen.app.detail
+    assert detail is not None
+    return detail._wanted() != detail._read_last
+
+
 def _container(screen: Shown) -> str:
     current = screen.app.current
     selected = current.selected if isinstance(current, Board) else None
@@ -210,18 +223,86 @@ async def test_only_marked_events_narrow_every_view(path: Path) -> None:
 
 
 async def test_marks_that_cannot_be_kept_are_said_to_be_lost(path: Path) -> None:
-    file = path.with_name(f"{path.name}.marks.json")
+    file = beside.path_of(path)
     file.write_text("[]")
+    path.chmod(0o400)
     async with showing(path, size=(200, 40)) as screen:
-        await screen.shows("is damaged: it holds no marks; it is left as it is")
+        await screen.shows("is damaged: it holds no marks; it is left as it is, and marks are lost")
         await _go_to(screen, 5)
         # Said before anything is typed.
         await screen.press("M")
-        await screen.shows("lost when you leave: nothing can be kept beside this recording")
+        await screen.shows("lost when you leave: neither this recording nor its folder can be")
         await screen.press("escape", "m")
-        await screen.shows("event 5: marks are lost when you leave")
+        await screen.shows("marks are lost when you leave")
         assert "*" in screen.line("22:17:21.228 Create")[:4]
     assert file.read_text() == "[]"
+    assert _marks(path) == []
+
+
+async def test_marks_of_a_bundle_or_of_what_is_being_recorded_are_beside_it(
+    path: Path, tmp_path: Path
+) -> None:
+    bundle = a_bundle(tmp_path / "r.nriscope.zip")
+    before = bundle.read_bytes()
+    recorder = Recorder.open(path)
+    try:
+        for each in (bundle, path):
+            async with showing(each) as screen:
+                await _go_to(screen, 5)
+                await screen.press("M")
+                await screen.type("beside")
+                await screen.press("enter")
+                await screen.shows("event 5 is marked")
+            assert [(mark.event, mark.comment) for mark in _beside(each)] == [(5, "beside")]
+            assert _marks(each) == []
+    finally:
+        recorder.close()
+    assert bundle.read_bytes() == before
+    # Later it is still there; what is changed then goes into the recording.
+    async with showing(path) as screen:
+        await screen.shows("1 of 34 · 1 marked")
+        await _go_to(screen, 5)
+        await screen.press("M")
+        await screen.type(", then in it")
+        await screen.press("enter")
+        await screen.until(lambda: [one.comment for one in _marks(path)] == ["beside, then in it"])
+    assert not beside.path_of(path).exists()
+
+
+async def test_whoever_marks_and_leaves_at_once_has_marked_though_the_reader_is_busy(
+    path: Path,
+) -> None:
+    held = threading.Event()
+    async with showing(path) as screen:
+        await _go_to(screen, 5)
+        await screen.press("2")
+        await screen.press("down", "down")
+        await screen.until(lambda: screen.app.current.selected_event_id)
+        busy = asyncio.create_task(screen.app.store.run(lambda recording: held.wait()))
+        await asyncio.sleep(0)
+        # The newest event of a pod is not at hand, a row of the list is.
+        number = screen.app.current.selected_event_id
+        await screen.press("m", "1", "m", "q")
+        held.set()
+        await busy
+    assert number is not None and number != 5
+    assert [mark.event for mark in _marks(path)] == sorted([5, number])
+
+
+async def test_two_who_look_at_one_recording_keep_the_marks_of_both(path: Path) -> None:
+    async with showing(path) as one:
+        await _go_to(one, 5)
+        async with showing(path) as other:
+            await _go_to(other, 7)
+            await other.press("m")
+            await other.shows("event 7 is marked")
+            await one.press("m")
+            await one.shows("event 5 is marked")
+            await one.until(lambda: len(_marks(path)) == 2)
+        # And both go on reading.
+        await one.press("g", "end")
+        await one.shows("RemovePodSandbox")
+    assert [mark.event for mark in _marks(path)] == [5, 7]
 
 
 async def test_details_follow_the_cursor_and_their_keys_work(path: Path) -> None:
@@ -285,7 +366,7 @@ async def test_a_hostile_recording_is_harmless_in_details_marks_and_comparison(
             await screen.press("enter", "m")
             for _ in range(5):
                 await screen.press("]")
-                await screen.pilot.pause(0.05)
+                await screen.until(lambda: not _is_reading(screen))
                 assert_harmless(screen.text())
             await screen.press("tab")
         await screen.press("m")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,8 @@ from nri_scope.errors import NriScopeError, RedactionLeak, UsageError
 from nri_scope.recorder import bundle
 from nri_scope.recorder import rebuild as rebuilding
 from nri_scope.recorder.filter import parse
+from nri_scope.recorder.marks.inside import marks_in
+from nri_scope.recorder.model import Mark
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
 from nri_scope.tui import taking
@@ -75,6 +77,29 @@ async def test_marked_events_are_saved_whatever_is_shown(path: Path) -> None:
         await screen.shows("1 marked event")
 
 
+async def test_marks_go_along_wherever_they_are_kept(path: Path) -> None:
+    path.chmod(0o400)
+    async with showing(path, size=(120, 24)) as screen:
+        await screen.until(lambda: screen.app.events.go_to_event(15))
+        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.press("M")
+        await screen.type("mail me at jo@acme.test")
+        await screen.press("enter")
+        await screen.shows("event 15 is marked")
+        with await _saved(screen) as recording:
+            assert [mark.comment for mark in marks_in(recording)] == ["mail me at jo@acme.test"]
+        await screen.press("E")
+        await screen.shows("mark.comment")
+    (bundle,) = Path.cwd().glob("*.nriscope.zip")
+    with Recording.open(bundle) as recording:
+        (mark,) = marks_in(recording)
+    assert mark.event == 15
+    assert mark.comment.startswith("mail me at ") and "acme" not in mark.comment
+    async with showing(bundle, size=(120, 40)) as screen:
+        await screen.shows("· 1 marked")
+        await screen.until(lambda: "*" in screen.line("22:17:21.501 Create")[:4])
+
+
 async def test_nothing_shown_is_nothing_saved(path: Path) -> None:
     async with showing(path) as screen:
         await screen.press("e")
@@ -99,6 +124,7 @@ class _Held:
         output: Path,
         selection: Selection,
         *,
+        marks: Sequence[Mark],
         on_progress: Callable[[float], None],
     ) -> Rebuilt:
         def progress(part: float) -> None:
@@ -106,8 +132,8 @@ class _Held:
             on_progress(0.5)
 
         if not self._done:
-            return rebuild(source, output, selection, on_progress=progress)
-        made = rebuild(source, output, selection)
+            return rebuild(source, output, selection, marks=marks, on_progress=progress)
+        made = rebuild(source, output, selection, marks=marks)
         self._hold()
         return made
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from nri_scope.recorder.bundle.readme import render
 from nri_scope.recorder.bundle.scan import Scan
 from nri_scope.recorder.bundle.unpack import MAX_RECORDING, check
 from nri_scope.recorder.display import size as in_bytes
+from nri_scope.recorder.model import Mark
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
 from nri_scope.recorder.rebuild.choosing import choose
@@ -72,6 +73,7 @@ def export(
     max_bytes: int = MAX_BYTES,
     split: bool = False,
     force: bool = False,
+    marks: Sequence[Mark] | None = None,
     inspect: Callable[[Path], None] | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> Exported:
@@ -80,8 +82,9 @@ def export(
     The recording in it is written anew, row by row; with ``redactor`` redacted, and whatever the
     redactor replaced is then looked for in everything that was written. A bundle larger than
     ``max_bytes`` is an error, or with ``split`` several bundles, ``NAME-1.nriscope.zip`` and so on.
-    ``force``: replace files that exist. ``inspect`` is called with each finished bundle before it
-    is in its place; what it raises ends the work. The same input gives the same bytes.
+    ``marks`` are as for `rebuild`. ``force``: replace files that exist. ``inspect`` is called with
+    each finished bundle before it is in its place; what it raises ends the work. The same input
+    gives the same bytes.
 
     Whatever happens, there is either all of it or nothing. Raises UsageError where nothing is
     chosen, the output exists or is too large, RedactionLeak, and RecordingError.
@@ -89,7 +92,7 @@ def export(
     if len(note) > MAX_NOTE:
         raise UsageError(f"a note has at most {MAX_NOTE:,} characters", "put it beside the bundle")
     with Outputs(output, source.path, force=force) as outputs:
-        packing = _Packing(source, outputs, selection, redactor, note, on_progress)
+        packing = _Packing(source, outputs, selection, redactor, note, marks, on_progress)
         if redactor is not None and note:
             redactor.learn_text(note)
         first = packing.draft(selection)
@@ -133,6 +136,7 @@ class _Packing:
         selection: Selection,
         redactor: Redactor | None,
         note: str,
+        marks: Sequence[Mark] | None,
         on_progress: Callable[[float], None] | None,
     ) -> None:
         self._source = source
@@ -140,6 +144,7 @@ class _Packing:
         self._selection = selection
         self._redactor = redactor
         self._describing = Describing(selection, redactor, note)
+        self._marks = marks
         self._on_progress = on_progress
 
     def draft(self, selection: Selection) -> _Draft:
@@ -147,7 +152,12 @@ class _Packing:
         before = self._describing.counted()
         path = self._outputs.new(".db")
         rebuilt = rebuild(
-            self._source, path, selection, change=self._redactor, on_progress=self._on_progress
+            self._source,
+            path,
+            selection,
+            change=self._redactor,
+            marks=self._marks,
+            on_progress=self._on_progress,
         )
         size = path.stat().st_size
         if size > MAX_RECORDING:

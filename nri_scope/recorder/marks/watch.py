@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import threading
 from pathlib import Path
 
 from nri_scope.recorder.file import is_ours
@@ -23,6 +24,7 @@ class RecorderWatch:
         """``path`` must not be a symbolic link."""
         self._path = path
         self._opened: dict[tuple[int, int], int] = {}
+        self._one_asks = threading.Lock()
 
     def is_recorded(self) -> bool:
         """Whether somebody records to the file now. Raises OSError where it is no plain file."""
@@ -32,18 +34,23 @@ class RecorderWatch:
             return True
         if not stat.S_ISREG(status.st_mode):
             raise FileNotFoundError(self._path)
+        with self._one_asks:
+            lock = self._lock_of(identity)
+            try:
+                # Shared: two who ask do not get in each other's way.
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            return False
+
+    def _lock_of(self, identity: tuple[int, int]) -> int:
         lock = self._opened.get(identity)
         if lock is None:
             lock = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             status = os.fstat(lock)
             self._opened[status.st_dev, status.st_ino] = lock
-        try:
-            # Shared: two who ask do not get in each other's way.
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        fcntl.flock(lock, fcntl.LOCK_UN)
-        return False
+        return lock
 
     def close(self) -> None:
         """Let go of the file."""

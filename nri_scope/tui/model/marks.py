@@ -1,65 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks and comments of a user, kept beside the recording, which is only ever read.
-
-``FILE.marks.json`` holds a list of ``{"event": 42, "at_ns": 1763673480000000000, "comment": ""}``.
-The number and the time together name an event: marks of a file that had this name before match
-nothing, and stay where they are.
-"""
+"""Marks and comments of a user: kept in the recording where that can be, and else beside it."""
 
 from __future__ import annotations
 
-import json
 import os
-import stat
-import tempfile
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
+from nri_scope.errors import RecordingError
 from nri_scope.recorder.filter import Filter, parse
-from nri_scope.recorder.model import Event
-from nri_scope.recorder.plain import Plain
+from nri_scope.recorder.marks import beside, inside
+from nri_scope.recorder.marks.kept import merged
+from nri_scope.recorder.marks.watch import RecorderWatch
+from nri_scope.recorder.model import MAX_COMMENT, MAX_MARKS, Event, Mark, MarkKey
+from nri_scope.recorder.problems import in_words
+from nri_scope.recorder.reader import Recording
 
-SCHEMA_VERSION = 1
-MAX_MARKS = 10_000
-MAX_COMMENT = 2_000
-"""Characters."""
-_MAX_FILE = 8 << 20
-"""Bytes of a file that is read: it may come from a stranger, together with the recording."""
-_MAX_NUMBER = (1 << 63) - 1
-
-
-class Mark(NamedTuple):
-    """One marked event."""
-
-    event: int
-    at_ns: int
-    comment: str = ""
-
-
-_Key = tuple[int, int]
-
-
-class _Unusable(Exception):
-    """Why a file of marks is left as it is."""
+LOST = "marks are lost when you leave"
 
 
 class Marks:
-    """The marks of one recording. `load` and `save` read and write: for a thread."""
+    """The marks of one recording. `load`, `save` and `close` read and write: for a thread."""
 
     def __init__(self, recording: Path) -> None:
-        self.path = recording.with_name(f"{recording.name}.marks.json")
+        self.path = beside.path_of(recording)
+        """Of the file beside the recording."""
         self.notice = ""
-        """In one line, why marks are kept no longer than the program runs; "" where they are."""
-        self._marks: dict[_Key, Mark] = {}
-        self._changed: dict[_Key, Mark | None] = {}
-        """Since the file was read; None: unmarked."""
+        """In one line, what is wrong with keeping marks; "" for nothing."""
+        self.is_kept = True
+        """Whether all that was marked was kept when that was tried last."""
+        self._recording = recording
+        self._marks: dict[MarkKey, Mark] = {}
+        self._changed: dict[MarkKey, Mark] = {}
+        """What was not kept yet."""
+        self._inside: set[MarkKey] = set()
+        """Of what is in the recording, as far as is known."""
+        self._newest_ns = 0
         self._lock = threading.Lock()
         """Guards what is known here."""
         self._file = threading.Lock()
-        """Guards the file: whoever wrote last must have read what was written before."""
+        """Guards the files: whoever wrote last must have read what was written before."""
+        self._watch: RecorderWatch | None = None
 
     # -- what is marked -----------------------------------------------------------------------
 
@@ -77,78 +62,146 @@ class Marks:
     def toggle(self, event: Event) -> bool:
         """Mark it, or unmark it, comment and all; returns whether it is marked now."""
         if self.of(event) is not None:
-            self._set((event.id, event.at_ns), None)
+            self._set(Mark(event.id, event.at_ns, gone=True))
             return False
         return self.comment(event, "")
 
     def comment(self, event: Event, text: str) -> bool:
         """Mark it with a comment, which may be empty; False where there are too many marks."""
-        key = event.id, event.at_ns
-        if key not in self._marks and len(self._marks) >= MAX_MARKS:
+        if self.of(event) is None and len(self._marks) >= MAX_MARKS:
             return False
-        self._set(key, Mark(event.id, event.at_ns, text[:MAX_COMMENT]))
+        self._set(Mark(event.id, event.at_ns, text[:MAX_COMMENT]))
         return True
 
     def filter(self, where: Filter | None = None) -> Filter:
         """Lets marked events through, as they are now; of these what ``where`` does."""
         return _Marked(self.all(), where)
 
-    def _set(self, key: _Key, mark: Mark | None) -> None:
+    def _set(self, mark: Mark) -> None:
         with self._lock:
-            self._changed[key] = mark
-            self._apply({key: mark})
+            known = self._marks.get(mark.key)
+            # A clock that was set back makes nothing older than what it takes the place of.
+            before = max(self._newest_ns, known.made_ns if known is not None else 0)
+            self._newest_ns = max(time.time_ns(), before + 1)
+            self._changed[mark.key] = mark._replace(made_ns=self._newest_ns)
+            self._apply()
 
-    def _apply(self, changes: Mapping[_Key, Mark | None]) -> None:
-        for key, mark in changes.items():
-            if mark is None:
+    def _apply(self) -> None:
+        for key, mark in self._changed.items():
+            if mark.gone:
                 self._marks.pop(key, None)
             else:
                 self._marks[key] = mark
 
-    # -- the file -----------------------------------------------------------------------------
+    # -- where it is kept ---------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read the file, if there is one. What is wrong with it is in ``notice``."""
+        """Read what is kept. What is wrong with the file beside the recording is in ``notice``."""
         with self._file:
+            kept: dict[MarkKey, Mark] = {}
+            there: Sequence[Mark] = ()
+            notice = ""
             try:
-                found = _read(self.path)
-            except _Unusable as error:
-                self.notice = f"{error}; it is left as it is, and marks are lost when you leave"
-                return
+                kept = beside.read(self.path)
+            except beside.Unusable as error:
+                notice = str(error)
+            # What keeps the recording from being read is told by whoever shows it.
+            with suppress(RecordingError), Recording.open(self._recording) as recording:
+                there = inside.marks_in(recording)
             with self._lock:
-                self._marks = found
-                self._apply(self._changed)
-                self.notice = ""
+                self._inside = {mark.key for mark in there}
+                self._marks = merged(there, kept.values())
+                self._apply()
+        self.is_kept = not notice or self._is_for_marks()
+        self.notice = notice and _left(notice, is_kept=self.is_kept)
 
     def save(self) -> None:
-        """Write what was changed, beside what others wrote meanwhile."""
+        """Keep what was changed, with what others keep meanwhile."""
         with self._file:
             self._save()
+
+    def can_be_kept(self) -> bool:
+        """Whether a mark that is made now will be kept, as far as can be told in no time."""
+        return self._is_for_marks() or (
+            self.is_kept and os.access(self.path.parent, os.W_OK | os.X_OK)
+        )
+
+    def close(self) -> None:
+        """Let go of the recording, once nothing else of this process has it open."""
+        if self._watch is None:
+            return
+        with suppress(OSError):
+            if self._inside and not self._watch.is_recorded():
+                inside.settle(self._real_path())
+        self._watch.close()
+
+    def _real_path(self) -> Path:
+        return Path(os.path.realpath(self._recording))
+
+    def _watched(self) -> RecorderWatch:
+        if self._watch is None:
+            self._watch = RecorderWatch(self._real_path())
+        return self._watch
+
+    def _is_for_marks(self) -> bool:
+        """Whether marks can be kept in the recording itself, likewise."""
+        try:
+            return (
+                inside.may_write(self._real_path())
+                and not self._recording.name.endswith(".zip")
+                and not self._watched().is_recorded()
+            )
+        except OSError:
+            return False
 
     def _save(self) -> None:
         with self._lock:
             changed = dict(self._changed)
         if not changed:
             return
+        kept: set[MarkKey] = set()
+        with suppress(inside.Refused):
+            kept = inside.put(self._real_path(), changed.values(), self._watched())
+        # In the recording first: who is killed in between has a mark twice, not lost.
+        rest = {key: mark for key, mark in changed.items() if key not in kept}
         try:
-            marks = _read(self.path)
-            for key, mark in changed.items():
-                if mark is None:
-                    marks.pop(key, None)
-                else:
-                    marks[key] = mark
-            _write(self.path, sorted(marks.values()))
-        except _Unusable as error:
-            self.notice = f"{error}; it is left as it is, and marks are lost when you leave"
-            return
-        except OSError as error:
-            self.notice = f"marks are lost when you leave: {self.path}: {_words(error)}"
-            return
+            self._save_beside(kept, rest)
+        except (beside.Unusable, OSError) as error:
+            if isinstance(error, beside.Unusable):
+                notice = _left(str(error), is_kept=not rest)
+            else:
+                notice = f"{LOST}: {self.path}: {in_words(error)}" if rest else ""
+            kept = set(changed) - set(rest)
+        else:
+            notice, kept = "", set(changed)
         with self._lock:
-            self.notice = ""
-            for key, mark in changed.items():
-                if self._changed.get(key) == mark:
+            self._inside |= {key for key in kept - set(rest) if not changed[key].gone}
+            self._inside -= {key for key in kept - set(rest) if changed[key].gone}
+            for key in kept:
+                if self._changed.get(key) == changed[key]:
                     del self._changed[key]
+        self.notice, self.is_kept = notice, kept >= set(changed)
+
+    def _save_beside(self, kept: Iterable[MarkKey], rest: Mapping[MarkKey, Mark]) -> None:
+        """Without what is in the recording now. Raises Unusable and OSError."""
+        there = beside.read(self.path)
+        marks = dict(there)
+        for key in kept:
+            marks.pop(key, None)
+        for key, mark in rest.items():
+            other = marks.get(key)
+            if other is not None and other.made_ns > mark.made_ns:
+                continue
+            if mark.gone and key not in self._inside:
+                marks.pop(key, None)
+            else:
+                marks[key] = mark
+        if marks != there:
+            beside.write(self.path, marks.values())
+
+
+def _left(problem: str, *, is_kept: bool) -> str:
+    return f"{problem}; it is left as it is{'' if is_kept else f', and {LOST}'}"
 
 
 class _Marked(Filter):
@@ -156,7 +209,7 @@ class _Marked(Filter):
 
     def __init__(self, marks: Sequence[Mark], where: Filter | None) -> None:
         super().__init__("(marked events)", parse("" if where is None else where.text).root)
-        object.__setattr__(self, "keys", frozenset((mark.event, mark.at_ns) for mark in marks))
+        object.__setattr__(self, "keys", frozenset(mark.key for mark in marks))
 
     def matches(self, event: Event) -> bool:
         return (event.id, event.at_ns) in self._keys and super().matches(event)
@@ -170,8 +223,8 @@ class _Marked(Filter):
         return f"{marked} AND ({condition})", values
 
     @property
-    def _keys(self) -> frozenset[_Key]:
-        return cast("frozenset[_Key]", self.__dict__["keys"])
+    def _keys(self) -> frozenset[MarkKey]:
+        return cast("frozenset[MarkKey]", self.__dict__["keys"])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Marked) and other._keys == self._keys and other.root == self.root
@@ -185,79 +238,3 @@ class _Marked(Filter):
 
 def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(numbers)))
-
-
-def _read(path: Path) -> dict[_Key, Mark]:
-    """What is in a file; nothing where there is none. Raises _Unusable."""
-    try:
-        # A link may lead anywhere, and a pipe would be waited for for ever.
-        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise _Unusable(f"{path} cannot be read: {_words(error)}") from error
-    try:
-        if not stat.S_ISREG(os.fstat(opened).st_mode):
-            raise _Unusable(f"{path} is no file")
-        with os.fdopen(opened, "rb", closefd=False) as file:
-            content = file.read(_MAX_FILE + 1)
-    except OSError as error:
-        raise _Unusable(f"{path} cannot be read: {_words(error)}") from error
-    finally:
-        os.close(opened)
-    if len(content) > _MAX_FILE:
-        raise _Unusable(f"{path} is too large for a file of marks")
-    try:
-        found: Plain = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise _Unusable(f"{path} is damaged: it is no JSON") from error
-    return _marks_of(path, found)
-
-
-def _marks_of(path: Path, found: Plain) -> dict[_Key, Mark]:
-    version = found.get("schema_version") if isinstance(found, dict) else None
-    if not isinstance(found, dict) or type(version) is not int:
-        raise _Unusable(f"{path} is damaged: it holds no marks")
-    if version > SCHEMA_VERSION:
-        raise _Unusable(f"{path} was written by a newer nri-scope")
-    listed = found.get("marks")
-    if not isinstance(listed, list) or len(listed) > MAX_MARKS:
-        raise _Unusable(f"{path} is damaged: it holds no marks, or too many")
-    marks = [_mark_of(path, each) for each in listed]
-    return {(mark.event, mark.at_ns): mark for mark in marks}
-
-
-def _mark_of(path: Path, found: Plain) -> Mark:
-    if isinstance(found, dict):
-        event, at_ns, comment = (found.get(name, "") for name in Mark._fields)
-        if (
-            type(event) is int
-            and type(at_ns) is int
-            and isinstance(comment, str)
-            and 0 < event <= _MAX_NUMBER
-            and 0 <= at_ns <= _MAX_NUMBER
-        ):
-            return Mark(event, at_ns, comment[:MAX_COMMENT])
-    raise _Unusable(f"{path} is damaged: it holds something else than marks")
-
-
-def _write(path: Path, marks: Sequence[Mark]) -> None:
-    """All or nothing, and for nobody else to read. Raises OSError."""
-    record = {"schema_version": SCHEMA_VERSION, "marks": [mark._asdict() for mark in marks]}
-    # Only the owner may read what mkstemp makes.
-    opened, name = tempfile.mkstemp(prefix=f"{path.name[:100]}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(opened, "w", encoding="ascii") as file:
-            json.dump(record, file, indent=1)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
-
-
-def _words(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()

@@ -11,10 +11,15 @@ from pathlib import Path
 import pytest
 
 from nri_scope.recorder.filter import parse
+from nri_scope.recorder.marks import beside
+from nri_scope.recorder.marks.beside import SCHEMA_VERSION
+from nri_scope.recorder.model import MAX_MARKS
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.model.marks import MAX_MARKS, SCHEMA_VERSION, Mark, Marks
+from nri_scope.recorder.writer import Recorder
+from nri_scope.tui.model.marks import Marks
 from nri_scope.tui.model.store import Store
 from tests.recorder.made import an_event
+from tests.recorder.marks.recordings import a_copy, events_of, inside
 from tests.replay.recordings import RECORDING
 from tests.tui.hostile import NAMES
 
@@ -23,7 +28,13 @@ EVENT = an_event(7, 1.5)
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
+    """Of no recording that can be written: marks are beside it."""
     return tmp_path / "r.nriscope.db"
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    return a_copy(tmp_path)
 
 
 def again(file: Path) -> Marks:
@@ -41,8 +52,10 @@ def test_marks_and_comments_are_found_again(file: Path) -> None:
     marks.save()
     found = again(file)
     assert found.all() == marks.all()
-    assert found.of(EVENT) == Mark(7, EVENT.at_ns)
-    assert found.of(an_event(9, 2.0)) == Mark(9, an_event(9, 2.0).at_ns, "why here?")
+    one, other = found.of(EVENT), found.of(an_event(9, 2.0))
+    assert one is not None and other is not None
+    assert one[:3] == (7, EVENT.at_ns, "")
+    assert other[:3] == (9, an_event(9, 2.0).at_ns, "why here?")
     assert found.notice == marks.notice == ""
 
 
@@ -217,3 +230,112 @@ def test_the_version_is_the_one_of_the_file(file: Path) -> None:
     marks.toggle(EVENT)
     marks.save()
     assert json.loads(marks.path.read_text())["schema_version"] == SCHEMA_VERSION
+
+
+def test_in_a_recording_that_can_be_written_they_are_in_it(recording: Path) -> None:
+    marks = again(recording)
+    five, seven = (event for event in events_of(recording) if event.id in (5, 7))
+    marks.comment(five, "in it")
+    marks.toggle(seven)
+    marks.save()
+    assert [(mark.event, mark.comment) for mark in inside(recording)] == [(5, "in it"), (7, "")]
+    assert again(recording).all() == marks.all() == inside(recording)
+    marks.toggle(seven)
+    marks.save()
+    marks.close()
+    assert [mark.event for mark in again(recording).all()] == [5]
+    assert [each.name for each in recording.parent.iterdir()] == [recording.name]
+
+
+def test_what_was_marked_during_recording_is_beside_and_goes_on_from_there(
+    recording: Path,
+) -> None:
+    five, seven, nine = (event for event in events_of(recording) if event.id in (5, 7, 9))
+    before = again(recording)
+    before.toggle(five)
+    before.toggle(nine)
+    before.save()
+    before.close()
+    recorder = Recorder.open(recording)
+    marks = again(recording)
+    marks.comment(seven, "beside")
+    marks.comment(nine, "beside")
+    # What is in the recording cannot be taken out of it now.
+    assert not marks.toggle(five)
+    marks.save()
+    assert (marks.notice, marks.is_kept) == ("", True)
+    assert [mark.event for mark in inside(recording)] == [5, 9]
+    for found in (marks, again(recording)):
+        assert [(one.event, one.comment) for one in found.all()] == [(7, "beside"), (9, "beside")]
+    marks.close()
+    recorder.close()
+    later = again(recording)
+    assert [one.event for one in later.all()] == [7, 9]
+    # Newer marks take their place, wherever they are; the others stay where they are.
+    assert later.toggle(five)
+    assert not later.toggle(nine)
+    later.save()
+    assert [mark.event for mark in inside(recording)] == [5]
+    assert [mark.event for mark in beside.read(later.path).values()] == [7]
+    assert not later.toggle(seven)
+    later.save()
+    assert not later.path.exists()
+    assert again(recording).all() == inside(recording) == later.all()
+    later.close()
+
+
+def test_what_is_wrong_with_the_file_beside_it_does_not_matter_to_a_recording(
+    recording: Path,
+) -> None:
+    path = Marks(recording).path
+    path.write_text("[]")
+    marks = again(recording)
+    assert marks.notice.endswith("holds no marks; it is left as it is")
+    assert marks.can_be_kept()
+    marks.toggle(events_of(recording)[3])
+    marks.save()
+    assert marks.is_kept
+    assert len(again(recording)) == 1
+    assert path.read_text() == "[]"
+    marks.close()
+
+
+def test_in_a_read_only_recording_they_are_beside_it(recording: Path) -> None:
+    recording.chmod(0o400)
+    before = recording.read_bytes()
+    marks = again(recording)
+    assert marks.can_be_kept()
+    marks.toggle(events_of(recording)[3])
+    marks.save()
+    assert marks.is_kept and marks.path.exists()
+    assert recording.read_bytes() == before
+    assert len(again(recording)) == 1
+    marks.close()
+
+
+def test_marks_of_a_link_are_in_the_recording_that_it_leads_to(
+    recording: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link.nriscope.db"
+    link.symlink_to(recording)
+    marks = again(link)
+    marks.toggle(events_of(recording)[3])
+    marks.save()
+    marks.close()
+    assert len(inside(recording)) == 1 and link.is_symlink()
+
+
+def test_a_clock_that_was_set_back_makes_no_mark_older(
+    recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = events_of(recording)[3]
+    marks = again(recording)
+    marks.comment(event, "first")
+    marks.save()
+    marks.close()
+    monkeypatch.setattr("time.time_ns", lambda: 1)
+    marks = again(recording)
+    marks.comment(event, "then")
+    marks.save()
+    marks.close()
+    assert [mark.comment for mark in inside(recording)] == ["then"]
