@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, Duration, FilePath, Index, PluginName, where_option
+from nri_scope.cli.chain_options import chain_options, manner_options
+from nri_scope.cli.params import ANY_PATH, Duration, FilePath, where_option
 from nri_scope.cli.timespec import FORMS, parse_moment
 
 if TYPE_CHECKING:
@@ -64,31 +65,7 @@ def _bound(context: click.Context, parameter: click.Parameter, text: str | None)
 
 
 @click.command(epilog=_FAULTS)
-@click.argument("file", type=ANY_PATH)
-@click.argument("command_line", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "--plugin",
-    "plugins",
-    multiple=True,
-    metavar="NN=COMMAND",
-    help="A plugin of the chain, with its index. Several make a chain.",
-)
-@click.option("--index", type=Index(), help="Index of COMMAND.  [default: 10, or its file's]")
-@click.option("--name", type=PluginName(), help="Name of COMMAND.  [default: its file's]")
-@click.option(
-    "--config",
-    "configs",
-    multiple=True,
-    metavar="[NN=]FILE",
-    help="Configuration that Configure brings to launched plugins, or to the one with this index.",
-)
-@click.option(
-    "--env",
-    "variables",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="One more variable for launched plugins; a runtime gives them none but its own three.",
-)
+@chain_options
 @click.option(
     "--listen",
     type=FilePath(),
@@ -101,23 +78,11 @@ def _bound(context: click.Context, parameter: click.Parameter, text: str | None)
     metavar="N",
     help="Begin when so many have come to --listen.  [default: 1]",
 )
-@click.option("--session", type=click.IntRange(min=1), metavar="N", help="Session to replay.")
+@manner_options
 @where_option
 @click.option("--from", "begin", callback=_bound, metavar="EVENT|TIME", help="First event to play.")
 @click.option("--to", "end", callback=_bound, metavar="EVENT|TIME", help="First one not to play.")
 @click.option("--only", default="", metavar="POD[/CTR]", help="Play ns/pod or ns/pod/container.")
-@click.option(
-    "--profile",
-    default="recorded",
-    show_default=True,
-    metavar="NAME",
-    help="Behave like this runtime: containerd-1.7, -2.1, -2.2, -2.3, cri-o or isulad.",
-)
-@click.option(
-    "--no-effects",
-    is_flag=True,
-    help="Send every request as it was recorded, whatever plugins answer.",
-)
 @click.option(
     "--speed", callback=_speed, metavar="1x", help="Keep the recorded pace, or N times it."
 )
@@ -130,13 +95,6 @@ def _bound(context: click.Context, parameter: click.Parameter, text: str | None)
     default=1,
     metavar="N",
     help="Play everything N times; the runtime restarts in between.",
-)
-@click.option(
-    "--fault",
-    "faults",
-    multiple=True,
-    metavar="FAULT",
-    help="Something that goes wrong on purpose; see below. Several may.",
 )
 @click.option("-o", "--output", type=FilePath(), metavar="REC", help="Record the run itself.")
 @click.option("--golden", type=FilePath(), metavar="FILE", help="Compare replies with these.")

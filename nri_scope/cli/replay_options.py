@@ -7,7 +7,6 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict
 
 from nri_scope.errors import UsageError
 from nri_scope.recorder.filter import Filter
@@ -19,6 +18,7 @@ from nri_scope.replay.player import Manner
 from nri_scope.replay.run import Job
 from nri_scope.replay.script import Bound, Choice
 
+from .chain_options import ChainOptions
 from .replay_step import stepped
 from .replaying import Wishes
 
@@ -29,30 +29,19 @@ CONFIG_MAX = 1 << 20
 """Bytes of a configuration; a ttRPC message has at most 4 MiB."""
 
 
-class Options(TypedDict):
+class Options(ChainOptions):
     """As click hands them over."""
 
-    file: Path
-    command_line: tuple[str, ...]
-    plugins: tuple[str, ...]
-    index: str | None
-    name: str | None
-    configs: tuple[str, ...]
-    variables: tuple[str, ...]
     listen: Path | None
     expect: int | None
-    session: int | None
     where: Filter | None
     begin: Bound | None
     end: Bound | None
     only: str
-    profile: str
-    no_effects: bool
     speed: float | None
     max_idle: float | None
     step: bool
     rounds: int
-    faults: tuple[str, ...]
     output: Path | None
     golden: Path | None
     golden_from: Path | None
@@ -60,6 +49,40 @@ class Options(TypedDict):
     others: tuple[str, ...]
     junit: Path | None
     output_format: str
+
+
+def plainly(options: ChainOptions, output: Path | None, golden: Path | None) -> Options:
+    """The options of a command that only has those that all have."""
+    return {
+        "file": options["file"],
+        "command_line": options["command_line"],
+        "plugins": options["plugins"],
+        "index": options["index"],
+        "name": options["name"],
+        "configs": options["configs"],
+        "variables": options["variables"],
+        "session": options["session"],
+        "profile": options["profile"],
+        "no_effects": options["no_effects"],
+        "faults": options["faults"],
+        "listen": None,
+        "expect": None,
+        "where": None,
+        "begin": None,
+        "end": None,
+        "only": "",
+        "speed": None,
+        "max_idle": None,
+        "step": False,
+        "rounds": 1,
+        "output": output,
+        "golden": golden,
+        "golden_from": None,
+        "update_golden": False,
+        "others": (),
+        "junit": None,
+        "output_format": "text",
+    }
 
 
 def understood(options: Options) -> tuple[Job, Wishes]:

@@ -18,6 +18,7 @@ import click
 from nri_scope.cli.output import Output
 from nri_scope.cli.replaying import Interrupted, ending_signals, play
 from nri_scope.errors import UsageError
+from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.display import many
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.problems import in_words
@@ -47,6 +48,8 @@ class Destination:
     """Of a test case."""
     faults: tuple[str, ...]
     """As they were written, for the test case."""
+    force: bool = False
+    """Write over what is there."""
 
 
 def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Destination) -> bool:
@@ -54,24 +57,20 @@ def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Desti
 
     Raises `UsageError`, also where nothing fails, and `RecordingError`.
     """
-    _check(to)
+    _check(to, job.recording)
     expected = None if golden is None else Golden.load(golden)
     with Output() as output, _terminable():
         return _perform(output, Wanted(job, expected, check, limits), to)
     return True
 
 
-def _check(to: Destination) -> None:
+def _check(to: Destination, source: Path) -> None:
     """What can be known to go wrong is told before there was an hour of replays."""
     if to.recording is None and to.folder is None:
         raise UsageError("there is nothing to write", "name a recording with -o, or use --pytest")
     if to.recording is not None:
-        if os.path.lexists(to.recording):
-            raise UsageError(
-                f"{to.recording}: there is such a file already", "choose a new name after -o"
-            )
-        if not to.recording.absolute().parent.is_dir():
-            raise UsageError(f"{to.recording}: no such folder", "make it, or name another one")
+        with Outputs(to.recording, source, force=to.force):
+            pass
     if to.folder is not None and os.path.lexists(to.folder) and not to.folder.is_dir():
         raise UsageError(f"{to.folder}: not a folder", "name one after --pytest, old or new")
 
@@ -80,7 +79,7 @@ def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
     progress = _Telling()
     shrinking = Shrinking(wanted, _play)
     failure = shrinking.confirm()
-    place = None if to.folder is None else Place.of(to.folder, failure.check)
+    place = None if to.folder is None else Place.of(to.folder, failure.check, force=to.force)
     _tell_failure(failure, wanted.check)
     try:
         shrunk = shrinking.shrink(failure, progress)
@@ -166,20 +165,30 @@ def _write(
     place: Place | None,
 ) -> None:
     check = shrunk.failure.check
-    of_test = [] if place is None else [place.recording]
-    first, *others = of_test if to.recording is None else [to.recording, *of_test]
+    files = [] if to.recording is None else [to.recording]
     if place is not None:
         _make(place.folder)
-    rebuilt = shrinking.write(shrunk, first)
-    for path in others:
-        shrinking.write(shrunk, path)
+        files.append(place.recording)
+    for path in files:
+        with Outputs(path, wanted.job.recording, force=to.force) as outputs:
+            draft = outputs.new(path.suffix)
+            rebuilt = shrinking.write(shrunk, draft)
+            outputs.place([draft])
+    first = files[0]
     replayed, shown = shrinking.replay(shrunk.failure, first)
     if place is not None:
         if shrunk.against is not None:
             _make(place.golden.parent)
             golden_of(shrunk.against, check, replayed).save(place.golden)
         # What makes it a test comes last.
-        write_test(place, wanted.job, check, faults=to.faults, has_golden=bool(wanted.golden))
+        write_test(
+            place,
+            wanted.job,
+            check,
+            faults=to.faults,
+            has_golden=bool(wanted.golden),
+            force=to.force,
+        )
     output.line(safe(check.text))
     output.line(
         f"{many(shrunk.before, 'event')} → {shrunk.after:,}, of {many(rebuilt.pods, 'pod')} and"

@@ -157,6 +157,25 @@ def test_a_plugin_in_go_is_shrunk_to_the_pod_it_refuses(tmp_path: Path) -> None:
     assert left(tmp_path / "small.nriscope.db") == ["RunPodSandbox greedy", "CreateContainer app"]
 
 
+def test_what_is_there_is_replaced_when_asked_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = "FILE -o small --pytest cases --config conf -- ./plugin"
+    (tmp_path / "small").write_text("something else")
+    assert shrink(f"{command}") == 2
+    assert shrink(f"--force {command}") == 0
+    (test,) = (tmp_path / "cases").glob("test_*.py")
+    written = test.read_text()
+    test.write_text("something else")
+    assert shrink(f"--force {command.replace('small', 'other')}") == 0
+    assert test.read_text() == written
+    assert left(tmp_path / "small") == left(tmp_path / "other")
+    capsys.readouterr()
+    assert shrink(f"{command.replace('small', 'third')}") == 2
+    assert "there is such a file already" in capsys.readouterr().err
+    assert not (tmp_path / "third").exists()
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -164,7 +183,7 @@ def test_a_plugin_in_go_is_shrunk_to_the_pod_it_refuses(tmp_path: Path) -> None:
         ("FILE -- ./plugin", "nothing to write; name a recording with -o, or use --pytest"),
         ("FILE -o small", "there is no plugin to replay to"),
         ("FILE -o FILE -- ./plugin", "FILE and -o name the same file"),
-        ("FILE -o conf -- ./plugin", "conf: there is such a file already"),
+        ("FILE -o conf -- ./plugin", "conf exists; name another file, or replace it with --force"),
         ("FILE -o small --golden none -- ./plugin", "there is no golden none"),
         ("none -o small -- ./plugin", "none: no such file"),
         ("FILE -o small --check 9 --config conf -- ./plugin", "--check 9: 1 fails here"),

@@ -58,35 +58,45 @@ class Place:
         return self.folder / f"{self.name}.{index or 'all'}.conf"
 
     @classmethod
-    def of(cls, folder: Path, check: Check) -> Place:
-        """Named after what fails. Raises `UsageError` where there is such a test already."""
+    def of(cls, folder: Path, check: Check, *, force: bool = False) -> Place:
+        """Named after what fails. Raises `UsageError` where there is such a test already, and it is
+        not to be written over.
+        """
         words = f"{check.event} {check.subject}" if check.event else f"{check.plugin} {check.kind}"
         apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", words).lower()
         name = re.sub(r"[^a-z0-9]+", "_", f"test {apart}").strip("_")[:_NAME_MAX]
         place = cls(folder, name)
         for path in (place.test, place.recording, place.golden):
-            if os.path.lexists(path):
+            if os.path.lexists(path) and not force:
                 raise UsageError(
-                    f"{path}: there is such a file already", "name another folder after --pytest"
+                    f"{path}: there is such a file already",
+                    "name another folder after --pytest, or add --force",
                 )
         return place
 
 
 def write_test(
-    place: Place, job: Job, check: Check, *, faults: Sequence[str] = (), has_golden: bool = False
+    place: Place,
+    job: Job,
+    check: Check,
+    *,
+    faults: Sequence[str] = (),
+    has_golden: bool = False,
+    force: bool = False,
 ) -> None:
     """Write the test, and the configuration that its plugins get. Raises `UsageError`.
 
     ``faults`` as they are written for ``--fault``. The recording, and a golden, are written by
-    whoever has them.
+    whoever has them. ``force``: write over what is there.
     """
+    mode = "w" if force else "x"
     last = f"    result.{'assert_golden' if has_golden else 'assert_ok'}()"
     try:
         place.folder.mkdir(parents=True, exist_ok=True)
         for index, config in job.casting.configs.items():
-            with place.config(index).open("x", encoding="utf-8") as file:
+            with place.config(index).open(mode, encoding="utf-8") as file:
                 file.write(config)
-        with place.test.open("x", encoding="utf-8") as file:
+        with place.test.open(mode, encoding="utf-8") as file:
             file.write("\n".join([*_head(check), *_body(place, job, faults), last, ""]))
     except OSError as error:
         raise UsageError(
