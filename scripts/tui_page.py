@@ -36,8 +36,11 @@ completes fields and values. A search finds text in names, ids and changes, and 
 Details of the selected row stand beside the list or below it, in tabs: a summary, the container as
 this event told it, what plugins changed in this event, who put each line of the container there,
 and the messages themselves. Two marked events, or a marked one and the selected one, are compared
-side by side. A recording is only ever read: marks and comments are in `FILE.marks.json` beside it,
-which only you can read. Where that cannot be written they last until you leave, and you are told.
+side by side. Marks and comments are kept in the recording, in a table of their own; nothing else of
+it is ever written. While it is being recorded, where it may not be written, and of a bundle they are
+kept in `FILE.marks.json` beside it, which only you can read; where that cannot be either, they last
+until you leave, and you are told. They go along into what is made of it: `S`, `E`, and the commands
+`export` and `redact`, with secrets in comments replaced as everywhere else.
 
 What is marked, or else all that is shown, can be taken further. `S` saves it as a recording of its
 own, with the events that are needed to replay it. `E` exports it as a bundle, with secrets replaced

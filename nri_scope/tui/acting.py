@@ -238,7 +238,7 @@ class Acting(App[None], inherit_bindings=False):
         if self.marker.begin_comment() is not None:
             self.typed_in_detail = self.in_detail
             text = self.marker.comment_of(self.events.selected_row)
-            self.bar.open(Purpose.COMMENT, text, note=self.marker.why_lost())
+            self.bar.open(Purpose.COMMENT, text, note=self.marker.where_kept())
 
     def action_compare(self) -> None:
         """Compare two marked events."""

@@ -107,11 +107,9 @@ class Marker:
             return f"takes the {len(self.marks):,} marked ({key} shows them)"
         return f"takes all {self._app.events.view.events:,} shown"
 
-    def why_lost(self) -> str:
-        """Why what is marked now is forgotten by leaving; "" where it is kept."""
-        if self.marks.can_be_kept():
-            return ""
-        return "lost when you leave: neither this recording nor its folder can be written"
+    def where_kept(self) -> str:
+        """Where what is marked now will be kept, or that it will not be."""
+        return self.marks.where_kept()
 
     # -- what keys do -------------------------------------------------------------------------
 

@@ -250,6 +250,7 @@ async def test_marks_of_a_bundle_or_of_what_is_being_recorded_are_beside_it(
             async with showing(each) as screen:
                 await _go_to(screen, 5)
                 await screen.press("M")
+                await screen.shows("kept beside the recording")
                 await screen.type("beside")
                 await screen.press("enter")
                 await screen.shows("event 5 is marked")
@@ -263,6 +264,7 @@ async def test_marks_of_a_bundle_or_of_what_is_being_recorded_are_beside_it(
         await screen.shows("1 of 34 · 1 marked")
         await _go_to(screen, 5)
         await screen.press("M")
+        await screen.shows("kept in the recording")
         await screen.type(", then in it")
         await screen.press("enter")
         await screen.until(lambda: [one.comment for one in _marks(path)] == ["beside, then in it"])

@@ -120,11 +120,13 @@ class Marks:
         with self._file:
             self._save()
 
-    def can_be_kept(self) -> bool:
-        """Whether a mark that is made now will be kept, as far as can be told in no time."""
-        return self._is_for_marks() or (
-            self.is_kept and os.access(self.path.parent, os.W_OK | os.X_OK)
-        )
+    def where_kept(self) -> str:
+        """Where a mark that is made now will be kept, as far as can be told in no time."""
+        if self._is_for_marks():
+            return "kept in the recording"
+        if self.is_kept and os.access(self.path.parent, os.W_OK | os.X_OK):
+            return "kept beside the recording"
+        return "lost when you leave: neither this recording nor its folder can be written"
 
     def close(self) -> None:
         """Let go of the recording, once nothing else of this process has it open."""

@@ -291,7 +291,7 @@ def test_what_is_wrong_with_the_file_beside_it_does_not_matter_to_a_recording(
     path.write_text("[]")
     marks = again(recording)
     assert marks.notice.endswith("holds no marks; it is left as it is")
-    assert marks.can_be_kept()
+    assert marks.where_kept() == "kept in the recording"
     marks.toggle(events_of(recording)[3])
     marks.save()
     assert marks.is_kept
@@ -304,7 +304,7 @@ def test_in_a_read_only_recording_they_are_beside_it(recording: Path) -> None:
     recording.chmod(0o400)
     before = recording.read_bytes()
     marks = again(recording)
-    assert marks.can_be_kept()
+    assert marks.where_kept() == "kept beside the recording"
     marks.toggle(events_of(recording)[3])
     marks.save()
     assert marks.is_kept and marks.path.exists()
