@@ -45,7 +45,10 @@ class Trace:
         self._where = where
         self._several = several
         self._lines = TraceLines(
-            colour=self._output.colour, width=self._output.width, with_plugin=several
+            colour=self._output.colour,
+            width=self._output.width,
+            with_plugin=several,
+            with_tap=True,
         )
         # Each of the two is counted up by one thread only.
         self._bytes_in = self._bytes_out = 0

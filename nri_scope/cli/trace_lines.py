@@ -37,13 +37,20 @@ class TraceLines:
     """Makes lines; remembers the day, to say so when it changes, and the names of containers.
 
     ``width``: cut lines to so many columns; None: as long as they get, within reason.
+    ``with_tap``: leave room for a tap's own time beside the plugin's.
     """
 
     def __init__(
-        self, *, colour: bool = False, width: int | None = None, with_plugin: bool = False
+        self,
+        *,
+        colour: bool = False,
+        width: int | None = None,
+        with_plugin: bool = False,
+        with_tap: bool = False,
     ) -> None:
         self._colour = colour
         self._width = width
+        self._took_width = len("1.23ms+999µs") if with_tap else len("1.23ms")
         self._with_plugin = with_plugin
         self._day = ""
         self._names: OrderedDict[str, str] = OrderedDict()
@@ -66,7 +73,10 @@ class TraceLines:
         bad = event.status != "ok" or bool(event.mark)
         plugin = f"{safe(event.plugin)} " if self._with_plugin else ""
         start = f"{event.id:>6} {clock(event.at_ns)} "
-        rest = f"{duration(event.took_ns):>6} {'!' if bad else ' '} {plugin}{self._call(exchange)}"
+        took = duration(event.took_ns)
+        if exchange.captured is not None and exchange.captured.held_ns is not None:
+            took += f"+{duration(exchange.captured.held_ns)}"
+        rest = f"{took:>{self._took_width}} {'!' if bad else ' '} {plugin}{self._call(exchange)}"
         rest = safe(rest, DETAIL_MAX if self._width is None else max(0, self._width - len(start)))
         if bad:
             line = self._paint(_RED, f"{start}{rest}")
@@ -77,7 +87,7 @@ class TraceLines:
     def said(self, at_ns: int, plugin: str, stream: str, text: str) -> list[str]:
         """The lines for one that a plugin printed."""
         whose = f"{plugin} " if self._with_plugin else ""
-        line = f"{'':>6} {clock(at_ns)} {stream:>6} | {whose}{text}"
+        line = f"{'':>6} {clock(at_ns)} {stream:>{self._took_width}} | {whose}{text}"
         return [*self._new_day(at_ns), self._paint(_DIM, safe(line, self._width or DETAIL_MAX))]
 
     def record(self, exchange: Exchange) -> dict[str, Plain]:
@@ -89,6 +99,8 @@ class TraceLines:
         if event.status_code:
             record["error"] = {"code": event.status_code, "message": event.status_message}
         record["changed"] = list(event.changed)
+        held_ns = None if captured is None else captured.held_ns
+        record["tap_us"] = None if held_ns is None else held_ns // 1000
         record["request"] = record["reply"] = None
         if captured is not None:
             decoded = decode_request(captured.method, captured.request, captured.service)

@@ -18,19 +18,26 @@ from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.recorder.plain import Plain, plain
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.records import event_record, rfc3339
+from nri_scope.recorder.tapping import printed_by, tapped
 from nri_scope.recorder.yamltext import Line
 
+PRINTED_MAX = 200
+"""Lines of a plugin that are shown with an event."""
 MALFORMED = "malformed"
 """Key for the hexadecimal bytes of what is no such message."""
 
 
 def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
     """``event``, ``request`` and ``reply``; or ``pod`` or ``container`` with its newest message
-    and its ``events``. Raises RecordingError.
+    and its ``events``.
+
+    An event of a tapped plugin has ``tap`` too, the tap's own time and metadata, and ``printed``,
+    what the plugin printed from then on to its next event. Raises RecordingError.
     """
     match thing:
         case Event():
-            return event_document(thing, recording.request(thing.id), recording.reply(thing.id))
+            found = event_document(thing, recording.request(thing.id), recording.reply(thing.id))
+            return {**found, **_tapped(recording, thing)}
         case Pod():
             return {
                 "pod": {
@@ -101,6 +108,22 @@ def reply_of(event: Event, content: bytes) -> Plain:
         return _told(reply_as_plain(content), content)
     known = None if event.mark else METHODS.get(event.method)
     return _decoded(known.reply if known else None, content)
+
+
+def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
+    """What only a tap knows; {} where there was none."""
+    told: dict[str, Plain] = {}
+    for one in tapped(recording, [event.id]):
+        metadata: Plain = [Line({key: value}) for key, value in one.metadata]
+        told["tap"] = {"held_us": one.held_ns // 1000, "metadata": metadata}
+    lines, count = printed_by(recording, event, PRINTED_MAX)
+    if lines:
+        told["printed"] = [
+            Line(at=rfc3339(line.at_ns), stream=line.stream, text=line.text) for line in lines
+        ]
+    if count > len(lines):
+        told["printed_left_out"] = count - len(lines)
+    return told
 
 
 def _told(read: Plain, content: bytes) -> Plain:

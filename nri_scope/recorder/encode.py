@@ -174,7 +174,7 @@ class Encoder:
         self._states += states
         self._effects += effects
         if item.held_ns is not None and self.has_tapped:
-            self._tapped.append((event_id, int64(item.held_ns), _metadata(item.metadata)))
+            self._tapped.append((event_id, int64(item.held_ns), metadata_json(item.metadata)))
         self._events.append(
             (
                 event_id,
@@ -371,7 +371,8 @@ def rest_of(decoded: Decoded, message: Message) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def _metadata(pairs: tuple[tuple[str, str], ...]) -> str | None:
+def metadata_json(pairs: tuple[tuple[str, str], ...]) -> str | None:
+    """Metadata as its column has it; None for none."""
     if not pairs:
         return None
     return json.dumps([[storable(key), storable(value)] for key, value in pairs])

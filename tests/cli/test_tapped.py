@@ -15,7 +15,9 @@ from nri_scope.differ.reading import rounds
 from nri_scope.recorder.lookup import container_name
 from nri_scope.recorder.model import LEFT_OUT
 from nri_scope.recorder.reader import Recording
-from tests.replay.recordings import of_taps
+from nri_scope.recorder.tapping import printed
+from nri_scope.recorder.tapping import tapped as known
+from tests.replay.recordings import PASSWORD, of_taps
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +54,18 @@ def test_show_has_what_it_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     )["rows"]
     text = told(f"show TAP {event['id']}", capsys)
     assert text.count("container_id: stranger") == 2
+
+
+def test_show_has_what_only_the_tap_knows(tapped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Recording.open(tapped) as recording:
+        event = next(one for one in recording.events() if one.event == "CreateContainer")
+    found = json.loads(told(f"show TAP {event.id} --format json", capsys))
+    assert found["tap"] == {"held_us": 31, "metadata": [{"trace": "CreateContainer"}]}
+    assert [line["text"] for line in found["printed"]] == [
+        "creating app",
+        f"DB_PASSWORD={PASSWORD}",
+    ]
+    assert "printed_left_out" not in found
 
 
 def test_stats_count_the_time_of_plugins_and_not_of_the_runtime(
@@ -142,6 +156,24 @@ def test_a_part_says_how_the_connections_began(capsys: pytest.CaptureFixture[str
         assert {gap.reason for gap in part.gaps()} == {LEFT_OUT}
 
 
+def test_a_part_has_what_was_printed_about_its_own_events(
+    tapped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = "'event:CreateContainer container:app'"
+    told(f"export TAP -o part.nriscope.zip --where {chosen}", capsys)
+    with Recording.open(tapped) as whole, Recording.open(Path("part.nriscope.zip")) as part:
+        ours, theirs = list(printed(part)), list(printed(whole))
+        kept = {event.id for event in part.events()}
+        assert known(part, sorted(kept)) == known(whole, sorted(kept))
+        left_out = {event.id for event in whole.events()} - kept
+    assert set(ours) < set(theirs)
+    assert left_out
+    texts = [line.text for line in ours]
+    assert "30-env-injector starts" in texts
+    assert "creating app" in texts
+    assert "creating sidecar" not in texts
+
+
 @pytest.mark.parametrize("form", ["jsonl", "otlp-json", "perfetto", "sqlite-expanded"])
 def test_other_formats_take_them(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     told(f"export TAP --format {form} -o x", capsys)
@@ -154,3 +186,7 @@ def test_redaction_takes_them(tapped: Path, capsys: pytest.CaptureFixture[str]) 
         assert [one.event for one in clean.events()] == [one.event for one in original.events()]
         assert [one.role for one in clean.sessions()] == ["tap", "tap"]
         assert not any(b"hunter2" in request for _, request, _ in clean.exchanges())
+        lines = list(printed(clean))
+        assert [line.at_ns for line in lines] == [line.at_ns for line in printed(original)]
+        assert not any(PASSWORD in line.text for line in lines)
+        assert any(line.text == "creating app" for line in lines)

@@ -206,6 +206,17 @@ class TestPrinting:
         assert "StopContainer(shop/web/app)" in stopped
         assert said.endswith(r"stderr | bye\x07")
 
+    def test_tells_the_tap_from_the_plugin(self, capsys: pytest.CaptureFixture[str]) -> None:
+        one = created(api.CreateContainerResponse())
+        assert one.captured is not None
+        for form in ("text", "jsonl"):
+            printed = Trace(form)
+            printed.show(one.event, one.captured._replace(held_ns=31_500))
+            printed.close()
+        _, text, record = capsys.readouterr().out.splitlines()
+        assert "    91µs+31µs   CreateContainer(shop/web/app) = {}" in text
+        assert (json.loads(record)["took_us"], json.loads(record)["tap_us"]) == (91, 31)
+
     def test_makes_an_object_a_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         reply = api.CreateContainerResponse()
         reply.adjust.env.add(key="FOO", value="bar")

@@ -26,6 +26,8 @@ BUNDLED = {
 RECORDING = BUNDLED["containerd-2.1"]
 
 START_NS = 1_700_000_000 * 10**9
+PASSWORD = "correct-Horse7-battery"
+"""What plugins of `of_taps` print."""
 POD = api.PodSandbox(id="pod-id", name="web", namespace="shop", uid="pod-uid")
 
 
@@ -184,7 +186,7 @@ def as_tapped(source: Path, path: Path, *asked: api.UpdateContainersRequest) -> 
 def of_taps(name: str, path: Path) -> Path:
     """The plugins of a capture as taps would have recorded them, each with its RegisterPlugin; and
     60-cpu-policy asks out of turn, once, for cpu shares of the first container that started, and of
-    one that is not there.
+    one that is not there. They print a line when they start, and two for each creation.
     """
     recorder = Recorder.open(path)
     sessions: dict[str, int] = {}
@@ -196,7 +198,7 @@ def of_taps(name: str, path: Path) -> Path:
             continue
         item = Captured(
             stored.at_ns, stored.at_ns, stored.method, stored.request, reply, 0, "", 50_000,
-            2 * 10**9,
+            2 * 10**9, held_ns=31_000, metadata=(("trace", stored.method),),
         )  # fmt: skip
         if stored.method == "Configure":
             configure = api.ConfigureRequest.FromString(stored.request)
@@ -213,9 +215,13 @@ def of_taps(name: str, path: Path) -> Path:
             sessions[stored.plugin] = session
             index, _, plugin = stored.plugin.partition("-")
             registered = api.RegisterPluginRequest(plugin_name=plugin, plugin_idx=index)
+            recorder.printed(session, stored.at_ns - 1, "stderr", f"{stored.plugin} starts")
             recorder.capture(session, _own(item, "RegisterPlugin", registered))
         recorder.capture(sessions[stored.plugin], item)
         container = decode_request(stored.method, stored.request).container
+        if stored.method == "CreateContainer" and container is not None:
+            for text in (f"creating {container.name}", f"DB_PASSWORD={PASSWORD}"):
+                recorder.printed(sessions[stored.plugin], stored.at_ns + 1, "stdout", text)
         if "cpu-policy" in stored.plugin and "Start" in _event(stored.method, stored.request):
             if not asked and container is not None:
                 update = api.UpdateContainersRequest()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from nri_scope.nri.methods import METHODS
+from nri_scope.nri.subject import is_plugins_call
 from nri_scope.recorder.container_status import SERVICE as CRI_SERVICE
 from nri_scope.recorder.container_status import is_container_status
 from nri_scope.recorder.formats.lives import Life, Lives
@@ -69,6 +70,7 @@ class _Traces:
         end_ns = event.at_ns + event.took_ns
         self.connections[event.session] = max(self.connections.get(event.session, end_ns), end_ns)
         about_cri = is_container_status(event)
+        asks = about_cri or is_plugins_call(event.method, event.mark)
         service = CRI_SERVICE if about_cri else _service(event.method)
         code = event.status_code
         code_name = Code(code).name if code in _CODES else str(code)
@@ -100,7 +102,7 @@ class _Traces:
                 id=span_id("event", *self._session_key(event.session), event.id, event.at_ns),
                 parent=parent,
                 name=event.event,
-                kind=SpanKind.CLIENT if about_cri else SpanKind.SERVER,
+                kind=SpanKind.CLIENT if asks else SpanKind.SERVER,
                 start_ns=event.at_ns,
                 end_ns=end_ns,
                 attributes=told,

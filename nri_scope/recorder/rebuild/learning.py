@@ -18,6 +18,7 @@ from nri_scope.recorder.rebuild.exchange import Stopped, exchanges
 from nri_scope.recorder.rebuild.part import Part
 from nri_scope.recorder.rebuild.wirenames import is_known
 from nri_scope.recorder.redaction import Kind
+from nri_scope.recorder.tapping import printed, tapped
 
 
 def learn(
@@ -53,6 +54,8 @@ def learn(
         change.learn_text(note.text)
     for mark in marks_of(source) if marks is None else marks:
         change.learn_text(mark.comment)
+    for line in printed(source):
+        change.learn_text(line.text)
     try:
         for some in exchanges(source, None, until=part.until):
             for one in some:
@@ -63,6 +66,10 @@ def learn(
                         change.learn_text(name)
                 if one.event.status_message:
                     change.learn_text(one.event.status_message)
+            for of_tap in tapped(source, [one.event.id for one in some]):
+                for pair in of_tap.metadata:
+                    for text in pair:
+                        change.learn_text(text)
             if some:
                 on_progress(some[-1].event.id / max(part.until, 1))
     except Stopped as stopped:

@@ -170,6 +170,7 @@ class _Rebuilding:
         gaps = tables.gaps(self._gaps(holes, counts))
         tables.notes(_notes(holes, counts))
         tables.marks(self._marks)
+        tables.output()
         return Rebuilt(
             path=output,
             events=counts.chosen,
@@ -203,6 +204,7 @@ class _Rebuilding:
                     if part.containers is None or container in part.containers
                 )
                 self._copying.events(some, effects)
+                self._tables.tapped(numbers)
                 for one in some:
                     counts.newest_ns = one.event.at_ns
                     if not part.is_chosen(one.event.id):

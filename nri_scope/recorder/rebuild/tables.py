@@ -14,19 +14,27 @@ from nri_scope.errors import RecordingError
 from nri_scope.recorder.assembly import synchronize
 from nri_scope.recorder.check import recover
 from nri_scope.recorder.content import Kind as Content
-from nri_scope.recorder.encode import INSERT_STATE, put_container, put_pod
+from nri_scope.recorder.encode import (
+    INSERT_STATE,
+    INSERT_TAPPED,
+    metadata_json,
+    put_container,
+    put_pod,
+)
 from nri_scope.recorder.model import LEFT_OUT, Gap, Mark, Note, Session
 from nri_scope.recorder.reader import MAX_REQUEST, Recording
 from nri_scope.recorder.rebuild.change import Change
 from nri_scope.recorder.rebuild.numbers import chunks, is_among, listed
 from nri_scope.recorder.rebuild.paging import PAGE, pages
 from nri_scope.recorder.rebuild.part import Part
+from nri_scope.recorder.rebuild.prints import printed_in
 from nri_scope.recorder.redaction import Kind
 from nri_scope.recorder.ring import REASON
 from nri_scope.recorder.rows import Row, number_of, optional_numbers_of
 from nri_scope.recorder.rows import ascending as in_order
 from nri_scope.recorder.sound import sound
 from nri_scope.recorder.store import ObjectStore
+from nri_scope.recorder.tapping import tapped
 from nri_scope.recorder.text import storable
 from nri_scope.recorder.writing import DELETED, KILLED
 
@@ -287,6 +295,46 @@ class Tables:
                 (mark.made_ns, self._words(mark.comment, "mark.comment"), mark.event, mark.at_ns)
                 for mark in sorted(marks)
                 if self._part.kept is None or is_among(self._part.kept, mark.event)
+            ),
+        )
+
+    # -- what only a tap knows --------------------------------------------------------------
+
+    def tapped(self, events: Sequence[int]) -> None:
+        """Write what a tap knows of these events, which are there already."""
+        self._connection.executemany(
+            INSERT_TAPPED,
+            (
+                (
+                    one.event,
+                    one.held_ns,
+                    metadata_json(
+                        tuple(
+                            (
+                                self._words(key, "tapped.metadata"),
+                                self._words(value, "tapped.metadata"),
+                            )
+                            for key, value in one.metadata
+                        )
+                    ),
+                )
+                for one in tapped(self._source, events)
+            ),
+        )
+
+    def output(self) -> None:
+        """Write what plugins printed."""
+        self._connection.executemany(
+            "INSERT INTO output (id, session, at_ns, stream, text) VALUES (?, ?, ?, ?, ?)",
+            (
+                (
+                    line.id,
+                    line.session,
+                    line.at_ns,
+                    storable(line.stream),
+                    self._words(line.text, "output.text"),
+                )
+                for line in printed_in(self._source, self._part)
             ),
         )
 

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording knows by a tap beside events: its own time, metadata, what plugins printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nri_scope.recorder.check import has_output, has_tapped
+from nri_scope.recorder.model import Event, Printed, Tapped
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rows import ascending, optional_numbers_of, printed_of, tapped_of
+from nri_scope.recorder.sound import sound
+from nri_scope.recorder.text import HIGHEST
+
+_PAGE = 500
+_PRINTED = "SELECT id, session, at_ns, stream, text FROM output"
+
+
+def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
+    """What a tap knows of these events, by number; nothing of those that no tap saw.
+
+    At most a few hundred at once. Raises RecordingError.
+    """
+    with sound(recording):
+        if not events or not has_tapped(recording.connection):
+            return []
+        listed = ", ".join(str(int(number)) for number in events)
+        rows = recording.rows(
+            f"SELECT event, held_ns, metadata FROM tapped WHERE event IN ({listed}) ORDER BY event"
+        )
+        return [tapped_of(row) for row in rows]
+
+
+def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
+    """All lines that plugins printed, as they were recorded; those behind number ``after_id``.
+
+    Raises RecordingError.
+    """
+    with sound(recording):
+        if not has_output(recording.connection):
+            return
+    while True:
+        rows = recording.rows(f"{_PRINTED} WHERE id > ? ORDER BY id LIMIT ?", (after_id, _PAGE))
+        with sound(recording):
+            page = [printed_of(row) for row in ascending(rows, (after_id,))]
+        yield from page
+        if len(page) < _PAGE:
+            return
+        after_id = page[-1].id
+
+
+def printed_by(recording: Recording, event: Event, most: int) -> tuple[list[Printed], int]:
+    """What its plugin printed from an event on to the next one of the same session: the first
+    ``most`` lines, and how many there are. Raises RecordingError.
+    """
+    with sound(recording):
+        if not has_output(recording.connection):
+            return [], 0
+    rows = recording.rows(
+        "SELECT at_ns FROM event WHERE id > ? AND session = ? ORDER BY id LIMIT 1",
+        (event.id, event.session),
+    )
+    with sound(recording):
+        (until,) = optional_numbers_of(rows[0]) if rows else (None,)
+    condition = "session = ? AND at_ns >= ? AND at_ns < ?"
+    values = (event.session, event.at_ns, HIGHEST if until is None else until)
+    lines = recording.rows(f"{_PRINTED} WHERE {condition} ORDER BY id LIMIT ?", (*values, most))
+    counted = recording.rows(f"SELECT count(*) FROM output WHERE {condition}", values)
+    with sound(recording):
+        (count,) = optional_numbers_of(counted[0])
+        return [printed_of(row) for row in lines], count or 0

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording knows by a tap."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.model import Printed, Tapped
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.tapping import printed, printed_by, tapped
+from nri_scope.recorder.writer import Recorder
+from tests.recorder.traffic import NOW, a_start, an_item
+
+OLD = Path(__file__).parent.parent / "data" / "recordings"
+LINES = 1_200
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Two events a second apart; plugin lines before, after each and, many, after the last one."""
+    path = tmp_path / "tap.nriscope.db"
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(a_start())
+    other = recorder.begin_session(a_start("20-other"))
+    recorder.printed(session, NOW - 1, "stderr", "starting")
+    first = an_item(wall_ns=NOW)._replace(held_ns=5, metadata=(("key", "värde"), ("key", "2")))
+    recorder.capture(session, first)
+    recorder.printed(session, NOW + 1, "stdout", "one")
+    recorder.printed(other, NOW + 2, "stdout", "of the other")
+    recorder.capture(session, an_item(wall_ns=NOW + 10**9))
+    for number in range(LINES):
+        recorder.printed(session, NOW + 10**9 + number, "stdout", str(number))
+    recorder.close()
+    return path
+
+
+def test_comes_back_as_it_was(path: Path) -> None:
+    with Recording.open(path) as recording:
+        assert tapped(recording, [1, 2]) == [Tapped(1, 5, (("key", "värde"), ("key", "2")))]
+        assert tapped(recording, []) == []
+        lines = list(printed(recording))
+        assert lines[:2] == [
+            Printed(1, 1, NOW - 1, "stderr", "starting"),
+            Printed(2, 1, NOW + 1, "stdout", "one"),
+        ]
+        assert len(lines) == LINES + 3
+        assert list(printed(recording, lines[-2].id)) == lines[-1:]
+
+
+def test_an_event_has_what_its_plugin_printed_until_the_next_one(path: Path) -> None:
+    with Recording.open(path) as recording:
+        first, second = recording.events()
+        found, count = printed_by(recording, first, 10)
+        assert ([line.text for line in found], count) == (["one"], 1)
+        found, count = printed_by(recording, second, 10)
+        assert ([line.text for line in found], count) == ([*map(str, range(10))], LINES)
+
+
+def test_recordings_from_before_there_were_taps_have_none() -> None:
+    for path in OLD.glob("*.nriscope.db"):
+        with Recording.open(path) as recording:
+            event = next(recording.events())
+            assert list(printed(recording)) == []
+            assert tapped(recording, [event.id]) == []
+            assert printed_by(recording, event, 10) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE output SET text = x'00'",
+        "UPDATE output SET at_ns = 'soon'",
+        "UPDATE tapped SET metadata = '[[1]]'",
+        "UPDATE tapped SET held_ns = 'long'",
+    ],
+)
+def test_rows_of_wrong_types_are_damage(path: Path, harm: str) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(harm)
+    with Recording.open(path) as recording, pytest.raises(RecordingError, match="damaged"):
+        (list(printed(recording)), tapped(recording, [1]))
