@@ -22,6 +22,7 @@ from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.display import many
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.problems import in_words
+from nri_scope.recorder.rebuild import Rebuilt
 from nri_scope.replay.golden import Golden
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job
@@ -169,12 +170,10 @@ def _write(
     if place is not None:
         _make(place.folder)
         files.append(place.recording)
-    for path in files:
-        with Outputs(path, wanted.job.recording, force=to.force) as outputs:
-            draft = outputs.new(path.suffix)
-            rebuilt = shrinking.write(shrunk, draft)
-            outputs.place([draft])
-    first = files[0]
+    first, *others = files
+    rebuilt = _write_recording(first, shrinking, shrunk, wanted, to)
+    for path in others:
+        _write_recording(path, shrinking, shrunk, wanted, to)
     replayed, shown = shrinking.replay(shrunk.failure, first)
     if place is not None:
         if shrunk.against is not None:
@@ -203,6 +202,16 @@ def _write(
         output.line(f"wrote {safe(str(to.recording))}")
     if place is not None:
         output.line(f"wrote {safe(str(place.test))}")
+
+
+def _write_recording(
+    path: Path, shrinking: Shrinking, shrunk: Shrunk, wanted: Wanted, to: Destination
+) -> Rebuilt:
+    with Outputs(path, wanted.job.recording, force=to.force) as outputs:
+        draft = outputs.new(path.suffix)
+        rebuilt = shrinking.write(shrunk, draft)
+        outputs.place([draft])
+    return rebuilt
 
 
 def _make(folder: Path) -> None:
