@@ -15,23 +15,11 @@ from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.nri.negotiation import Negotiated, negotiate
 from nri_scope.nri.versions import CONSERVATIVE_MASK
 from nri_scope.plugin import Exchange, Identity, SessionEnd
+from nri_scope.recorder.clock import wall_offset
 from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.wire import Code, RequestReceived
 
 LATE = "answered after the deadline"
-
-
-def wall_offset() -> int:
-    """Nanoseconds between the monotonic and the wall clock, as of now.
-
-    Sessions of one recording are put in order by their times, so a pause of this process between
-    the looks at the two clocks must not count: of three tries the quickest one does.
-    """
-    tries = []
-    for _ in range(3):
-        before, wall, after = monotonic_ns(), time_ns(), monotonic_ns()
-        tries.append((after - before, wall - (before + after) // 2))
-    return min(tries)[1]
 
 
 class Sink(Protocol):

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri import api_pb2 as api
 
 from .negotiation import nri_version_of
-from .versions import NriVersion
+from .versions import NriVersion, valid_mask
 
 ConfigureRequest = api.ConfigureRequest
 """The request of Configure, for those who only hand it on."""
@@ -63,3 +63,32 @@ def state_part(payload: bytes) -> StatePart | None:
         return None
     reply = api.SynchronizeResponse(more=part.more).SerializeToString()
     return StatePart(reply, len(part.pods), len(part.containers), part.more)
+
+
+def registration(payload: bytes) -> tuple[str, str] | None:
+    """Index and name in a RegisterPlugin request's payload; None where it is malformed."""
+    try:
+        request = api.RegisterPluginRequest.FromString(payload)
+    except DecodeError:
+        return None
+    return request.plugin_idx, request.plugin_name
+
+
+def introduced(payload: bytes) -> Introduction | None:
+    """A Configure request's payload as values; None where it is malformed."""
+    try:
+        return introduction(api.ConfigureRequest.FromString(payload))
+    except DecodeError:
+        return None
+
+
+def subscribed(payload: bytes, version: NriVersion | None) -> int:
+    """The events that a plugin asks for with its reply to Configure; 0 where it is malformed.
+
+    ``version`` is the runtime's, as an empty mask on the wire means all events that it has.
+    """
+    try:
+        mask = api.ConfigureResponse.FromString(payload).events
+    except DecodeError:
+        return 0
+    return mask or valid_mask(version)

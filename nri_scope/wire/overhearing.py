@@ -97,7 +97,7 @@ class Hearing:
             reader = self._readers.get(conn_id)
             if reader is not None:
                 for message in reader.feed(piece):
-                    heard.append(self._understood(conn_id, message))  # noqa: PERF401 - the quick way
+                    heard.append(self._understood(conn_id, message))
         if error is not None:
             self._ended = True
             heard.append(HearingEnded(self._offset, error))

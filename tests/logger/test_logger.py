@@ -321,17 +321,6 @@ async def test_stopping_in_the_moment_after_the_connection_closed_still_ends_the
     assert [number for number, _ in running.sink.ends] == [1]
 
 
-def test_clocks_are_compared_without_the_pauses_in_between(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # The process stands still between the looks, in the first try and in the last one.
-    monotonic = iter([100, 9_100, 9_200, 9_210, 9_300, 20_300])
-    wall = iter([1_000_000_150, 1_000_009_205, 1_000_009_310])
-    monkeypatch.setattr(logger_module, "monotonic_ns", lambda: next(monotonic))
-    monkeypatch.setattr(logger_module, "time_ns", lambda: next(wall))
-    assert logger_module.wall_offset() == 1_000_000_000
-
-
 def test_sessions_that_begin_together_agree_on_the_time() -> None:
     sink = ListSink()
     for slow in (True, False):

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults for tests of resilience: what is to go wrong, and how often."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nri_scope.errors import UsageError
+from nri_scope.nri.events import Event
+from nri_scope.recorder.filter.quantity import parse_duration
+
+ALL = "all"
+"""In the place of an event's name: each of them."""
+DELAY_MAX_S = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What happens to one kind of event."""
+
+    text: str
+    """As it was written."""
+    events: frozenset[str]
+    """Names of events."""
+    probability: float
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """All of one tap. Of those that are for one event the first one in this order happens."""
+
+    drops: tuple[Fault, ...] = ()
+    """Requests that never reach the plugin."""
+    errors: tuple[Fault, ...] = ()
+    """Requests that are answered with an error in the plugin's place."""
+    delays: tuple[Fault, ...] = ()
+    """Requests whose replies come later."""
+    seed: int = 0
+
+    @property
+    def any(self) -> bool:
+        """There is one."""
+        return bool(self.drops or self.errors or self.delays)
+
+    @property
+    def announcement(self) -> str:
+        """For the recording: whoever reads it must not take this for what the plugin does."""
+        options = [
+            f"{option} {fault.text}"
+            for option, faults in (
+                ("--delay", self.delays),
+                ("--drop", self.drops),
+                ("--error", self.errors),
+            )
+            for fault in faults
+        ]
+        return f"faults are made on purpose: {' '.join(options)} --seed {self.seed}"
+
+
+def parse_faults(
+    delays: Sequence[str], drops: Sequence[str], errors: Sequence[str], seed: int = 0
+) -> Faults:
+    """Faults from the values of ``--delay``, ``--drop`` and ``--error``. Raises `UsageError`."""
+    return Faults(
+        drops=tuple(_fault("--drop", text) for text in drops),
+        errors=tuple(_fault("--error", text) for text in errors),
+        delays=tuple(_delay(text) for text in delays),
+        seed=seed,
+    )
+
+
+def _delay(text: str) -> Fault:
+    name, equals, rest = text.partition("=")
+    duration, colon, probability = rest.partition(":")
+    nanoseconds = parse_duration(duration) if equals else None
+    if not nanoseconds or nanoseconds / 1e9 > DELAY_MAX_S:
+        raise UsageError(
+            f"--delay {text!r} does not say for how long",
+            "write it as EVENT=DURATION or EVENT=DURATION:P, for example CreateContainer=3s:0.1",
+        )
+    return Fault(
+        text,
+        _events("--delay", name),
+        _probability("--delay", text, probability if colon else None),
+        nanoseconds / 1e9,
+    )
+
+
+def _fault(option: str, text: str) -> Fault:
+    name, colon, probability = text.partition(":")
+    return Fault(
+        text, _events(option, name), _probability(option, text, probability if colon else None)
+    )
+
+
+def _events(option: str, name: str) -> frozenset[str]:
+    by_name = {event.name.lower(): event.name for event in Event}
+    if name.lower() == ALL:
+        return frozenset(by_name.values())
+    event = by_name.get(name.lower())
+    if event is None:
+        nearest = difflib.get_close_matches(name.lower(), by_name, n=1, cutoff=0.4)
+        hint = f"did you mean {by_name[nearest[0]]}?" if nearest else "as in CreateContainer"
+        raise UsageError(f"{option}: there is no event {name!r}", hint)
+    return frozenset((event,))
+
+
+def _probability(option: str, text: str, written: str | None) -> float:
+    if written is None:
+        return 1.0
+    try:
+        probability = float(written)
+    except ValueError:
+        probability = -1.0
+    # Not a number is not in between either.
+    if not 0.0 <= probability <= 1.0:
+        raise UsageError(
+            f"{option} {text!r}: {written!r} is no probability", "write a number from 0 to 1"
+        )
+    return probability
