@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -21,9 +21,27 @@ from nri_scope.cli.params import (
 )
 
 if TYPE_CHECKING:
+    from nri_scope.logger.run import RecordOptions
     from nri_scope.nri.events import Event
     from nri_scope.recorder.filter import Filter
     from nri_scope.recorder.redaction.rules import Rules
+
+
+class Options(TypedDict):
+    """What `record` and ``tui --live`` have in common, as click hands it over."""
+
+    output: Path | None
+    socket: Path
+    index: str
+    name: str
+    events: frozenset[Event] | None
+    max_size: int | None
+    max_age: float | None
+    duration: float | None
+    once: bool
+    wait: bool
+    validate: bool
+    redact: Rules | None
 
 
 @click.command()
@@ -94,22 +112,7 @@ if TYPE_CHECKING:
     "file RULES changes them. A secret is known from the moment when something shows that it is "
     "one.",
 )
-def command(
-    output: Path | None,
-    socket: Path,
-    index: str,
-    name: str,
-    events: frozenset[Event] | None,
-    where: Filter | None,
-    max_size: int | None,
-    max_age: float | None,
-    duration: float | None,
-    once: bool,
-    wait: bool,
-    print_format: str | None,
-    validate: bool,
-    redact: Rules | None,
-) -> None:
+def command(where: Filter | None, print_format: str | None, **options: Unpack[Options]) -> None:
     """Record every NRI event of a container runtime to a file.
 
     Passive: each event is answered at once with "no change"; no container is altered or delayed.
@@ -119,33 +122,40 @@ def command(
     """
     from nri_scope.cli.printer import Printer
     from nri_scope.logger.background import Background
-    from nri_scope.logger.destination import default_path
-    from nri_scope.logger.run import RecordOptions, record
-    from nri_scope.plugin import Identity
+    from nri_scope.logger.run import record
 
-    options = RecordOptions(
-        output=output or default_path(Path(), with_host=redact is None),
-        socket=socket,
-        identity=Identity(index=index, name=name),
-        events=events,
-        where=where,
-        max_size=max_size,
-        max_age=max_age,
-        duration=duration,
-        once=once,
-        wait=wait,
-        validate=validate,
-        redact=redact,
-    )
     # In the background: a terminal that was stopped must not keep the runtime waiting.
     notices = Background(_say, waiting_max=200)
     printer = Printer(print_format) if print_format else None
     try:
-        record(options, notices.put, printer.show if printer else None)
+        record(understood(options, where), notices.put, printer.show if printer else None)
     finally:
         if printer:
             printer.close()
         notices.close()
+
+
+def understood(options: Options, where: Filter | None = None) -> RecordOptions:
+    """What is to be recorded, and where to."""
+    from nri_scope.logger.destination import default_path
+    from nri_scope.logger.run import RecordOptions
+    from nri_scope.plugin import Identity
+
+    redact = options["redact"]
+    return RecordOptions(
+        output=options["output"] or default_path(Path(), with_host=redact is None),
+        socket=options["socket"],
+        identity=Identity(index=options["index"], name=options["name"]),
+        events=options["events"],
+        where=where,
+        max_size=options["max_size"],
+        max_age=options["max_age"],
+        duration=options["duration"],
+        once=options["once"],
+        wait=options["wait"],
+        validate=options["validate"],
+        redact=redact,
+    )
 
 
 def _say(text: str) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -17,9 +17,7 @@ from nri_scope.recorder.filter.describe import epilog
 
 if TYPE_CHECKING:
     from nri_scope.logger.run import RecordOptions
-    from nri_scope.nri.events import Event
     from nri_scope.recorder.filter import Filter
-    from nri_scope.recorder.redaction.rules import Rules
     from nri_scope.tui.app import ScopeApp
     from nri_scope.tui.looking import RecorderNews
     from nri_scope.tui.model.config import Config
@@ -64,18 +62,7 @@ def command(
     theme: str | None,
     keys: bool,
     live: bool,
-    output: Path | None,
-    socket: Path,
-    index: str,
-    name: str,
-    events: frozenset[Event] | None,
-    max_size: int | None,
-    max_age: float | None,
-    duration: float | None,
-    once: bool,
-    wait: bool,
-    validate: bool,
-    redact: Rules | None,
+    **recording: Unpack[record.Options],
 ) -> None:
     """Browse a recording, or what happens now.
 
@@ -99,28 +86,7 @@ def command(
     if file is not None:
         _show(file, where, config, theme)
         return
-    from nri_scope.logger.destination import default_path
-    from nri_scope.logger.run import RecordOptions
-    from nri_scope.plugin import Identity
-
-    _record_and_show(
-        RecordOptions(
-            output=output or default_path(Path(), with_host=redact is None),
-            socket=socket,
-            identity=Identity(index=index, name=name),
-            events=events,
-            max_size=max_size,
-            max_age=max_age,
-            duration=duration,
-            once=once,
-            wait=wait,
-            validate=validate,
-            redact=redact,
-        ),
-        where,
-        config,
-        theme,
-    )
+    _record_and_show(record.understood(recording), where, config, theme)
 
 
 def _check(context: click.Context, file: Path | None, *, live: bool) -> None:
