@@ -21,6 +21,7 @@ from benchmarks import (
     size,
     startup,
     sustained,
+    tap,
     tui,
     tui_app,
     tui_live,
@@ -92,7 +93,7 @@ class Results:
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-PARTS = ("latency", "sustained", "size", "startup", "replay", "merging", "blame", "tui")
+PARTS = ("latency", "sustained", "size", "startup", "replay", "merging", "blame", "tap", "tui")
 
 
 async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
@@ -133,6 +134,9 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
     if "blame" in parts:
         say(f"blame: {blame.CONTAINERS:,} containers")
         findings += blame.measure(folder, runs=scale.blames, rounds=scale.blame_rounds)
+    if "tap" in parts:
+        say(f"tap: {scale.rounds} rounds of {scale.lifecycles} lifecycles")
+        findings += await tap.measure(folder, rounds=scale.rounds, lifecycles=scale.lifecycles)
     if "tui" in parts:
         say(f"tui: a recording of {scale.tui_events:,} events")
         path = folder / "many.nriscope.db"

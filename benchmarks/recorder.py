@@ -142,3 +142,13 @@ class Record:
         if self.process.returncode is None:
             self.process.kill()
             await self.process.wait()
+
+
+class Tap(Record):
+    """`nri-scope tap --listen` between plugins and a runtime."""
+
+    @classmethod
+    async def listen(cls, listen: Path, socket: Path, recording: Path) -> Self:
+        """Start it; it ends when it is told to."""
+        options = ("--listen", str(listen), "--socket", str(socket), "-o", str(recording))
+        return await cls._run(recording, command(), "tap", *options)
