@@ -20,7 +20,7 @@ from nri_scope.errors import NriScopeError
 
 COMMANDS = (
     *("record", "log", "show", "tui", "sql", "stats", "diff", "blame", "doctor", "demo"),
-    *("replay", "shrink", "new-plugin", "report"),
+    *("tap", "replay", "shrink", "new-plugin", "report"),
     *("export", "import", "redact"),
 )
 """In the order in which somebody new meets them. ``nri_scope.cli.NAME`` has the command."""

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a wrapper runs: the tap, or the plugin as if there were none. Copied, not imported.
+
+It lies beside the plugin's original and ``tap.json``. nri-scope may have been removed, or be one
+for another Python, since the plugin was wrapped: whatever goes wrong before the connection was
+taken, the plugin is executed in our place.
+"""
+
+import json
+import os
+import signal
+import sys
+
+IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+def main() -> None:
+    """Run until the plugin or the runtime ends."""
+    folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    name = os.path.basename(folder)  # noqa: PTH119
+    plugins = os.path.dirname(os.path.dirname(folder))  # noqa: PTH120
+    place, original = os.path.join(plugins, name), os.path.join(folder, name)  # noqa: PTH118
+    program = original
+    try:
+        if os.path.islink(original):  # noqa: PTH114
+            # A relative one leads somewhere else from where it is kept.
+            program = os.path.join(plugins, os.readlink(original))  # noqa: PTH115, PTH118
+        with open(os.path.join(folder, "tap.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123
+            manner = json.load(file)
+        sys.path += [path for path in manner["paths"] if path not in sys.path]
+        from nri_scope.cli.wrapped import run_wrapped
+
+        run_wrapped(manner, place, program, sys.argv[1:], given_environment())
+    except Exception:  # noqa: BLE001 - whatever it is, the node needs its plugin
+        pass
+    # Python ignores the first two, the end of a tap the others: what is executed would, too.
+    for number in (*IGNORED, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    os.execve(program, [place, *sys.argv[1:]], given_environment())
+
+
+def given_environment() -> dict[bytes, bytes]:
+    """The variables with which we were started: Python may have added its own."""
+    try:
+        with open("/proc/self/environ", "rb") as file:  # noqa: PTH123
+            pairs = [one.partition(b"=") for one in file.read().split(b"\0") if one]
+    except OSError:
+        return dict(os.environb)
+    return {name: value for name, _, value in pairs}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One plugin's connection through the tap: relayed by one, heard by another."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nri_scope.nri.identity import plugin_id
+from nri_scope.plugin import Identity
+from nri_scope.recorder.model import SessionStart
+from nri_scope.transport.relay import Relay, RelayEnd
+
+from .faults import Faults
+from .faulty import Faulty
+from .session import Sink, TapSession
+
+
+@dataclass(frozen=True, slots=True)
+class TapEnd:
+    """How a connection ended."""
+
+    reason: str
+    """In words."""
+    by_runtime: bool
+    """It was the runtime that closed it."""
+    registered: bool
+    """The runtime had taken the plugin."""
+    refused: str
+    """The runtime's words where it refused it."""
+    plugin: str
+    """``NN-name``; "" where it never said who it is."""
+
+
+class Connection:
+    """Made before there are sockets: what a plugin prints may come first."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        named: Identity | None,
+        on_began: Callable[[SessionStart], None],
+        faults: Faults | None = None,
+    ) -> None:
+        """``named`` is what the runtime calls the plugin, whatever it registers as."""
+        self._faulty: Faulty | None = None
+        notes: tuple[str, ...] = ()
+        if faults is not None and faults.any:
+            self._faulty = Faulty(faults)
+            notes = (faults.announcement,)
+        self._session = TapSession(sink, named=named, on_began=on_began, notes=notes)
+        if self._faulty is not None:
+            self._faulty.on_kept = self._session.keep_from
+        self._relay: Relay | None = None
+
+    async def relay(self, runtime: socket.socket, plugin: socket.socket) -> TapEnd:
+        """Relay until either end closes the connection; both sockets are closed then."""
+        session = self._session
+        self._relay = Relay(
+            runtime, plugin, session.heard, through=self._faulty, on_failure=self._failed
+        )
+        try:
+            end = await self._relay.wait_closed()
+        except asyncio.CancelledError:
+            self._relay.close("the tap was cancelled")
+            raise
+        reason = _words(end)
+        if self._faulty is not None:
+            session.note(self._faulty.summary())
+        session.ended(reason)
+        identity = session.identity
+        return TapEnd(
+            reason,
+            end.first is True,
+            session.registered,
+            session.refused,
+            plugin_id(identity.index, identity.name) if identity is not None else "",
+        )
+
+    def close(self, reason: str) -> None:
+        """Close it at both ends."""
+        if self._relay is not None:
+            self._relay.close(reason)
+
+    @property
+    def faults_made(self) -> str:
+        """What went wrong on purpose, in words; "" where nothing was to."""
+        return self._faulty.summary() if self._faulty is not None else ""
+
+    def printed(self, stream: str, line: str, mono_ns: int) -> None:
+        """The plugin printed a line."""
+        self._session.printed(stream, line, mono_ns)
+
+    def finish(self, reason: str) -> None:
+        """Nothing more is printed, either; ``reason`` is why the session ended."""
+        self._session.finish(reason)
+
+    def _failed(self, error: Exception) -> None:
+        words = f"{type(error).__name__}: {error}"
+        self._session.deafen(f"nothing is recorded from here on, by a fault of ours: {words}")
+
+
+def _words(end: RelayEnd) -> str:
+    if end.first is None:
+        return end.words
+    who = "the runtime" if end.first else "the plugin"
+    return f"{who} closed the connection{f': {end.words}' if end.words else ''}"

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plugin that the tap launches, as a runtime would, and that lives and dies with its connection.
+
+The plugin gets its end of a socket pair as a real runtime gives it, so that it cannot tell whether
+the runtime or the tap is its parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nri_scope.errors import UsageError
+from nri_scope.plugin import Identity
+from nri_scope.runtime.command import Command
+from nri_scope.runtime.launch import launch
+from nri_scope.runtime.output import OnOutput, Stream
+from nri_scope.runtime.process import Process
+
+from .connection import TapEnd
+from .run import Tap, connect
+
+STOP_GRACE_S = 2.0
+"""For a plugin that was sent the signal that ends the tap."""
+END_GRACE_S = 5.0
+"""For a plugin whose connection has ended; then it is killed, which is how runtimes end one."""
+
+LEFT_SHOWN = 3
+"""Processes that are named of those that a plugin left behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to launch."""
+
+    command: Command
+    identity: Identity
+    """What it is told to be."""
+    named: bool = False
+    """The runtime has launched it, and calls it that whatever it registers as."""
+
+
+def to_socket(
+    plugin: Launch, path: Path, on_output: OnOutput, *, wait: bool
+) -> Callable[[Tap], Awaitable[int]]:
+    """For `run_tap`: launch a plugin and connect it to the runtime at ``path``."""
+
+    async def work(tap: Tap) -> int:
+        runtime = await connect(path, tap, wait=wait)
+        if runtime is None:
+            return 0
+        return await tap_launched(plugin, lambda: runtime, on_output, tap)
+
+    return work
+
+
+async def tap_launched(
+    plugin: Launch, take: Callable[[], socket.socket], on_output: OnOutput, tap: Tap
+) -> int:
+    """Launch a plugin, relay until its connection has ended, then end the plugin.
+
+    ``take`` gives the runtime's connection once the plugin runs. Returns the exit status that the
+    plugin had, as a shell gives it. Raises `UsageError` for a command that cannot be run, and for
+    one that never became a plugin.
+    """
+    connection = tap.connection(plugin.identity if plugin.named else None)
+
+    def printed(stream: Stream, line: str, mono_ns: int) -> None:
+        connection.printed(stream.value, line, mono_ns)
+        on_output(stream, line, mono_ns)
+
+    process, ours = await launch(plugin.command, printed, pass_output=True)
+    passing = asyncio.ensure_future(_pass_signal(process, tap))
+    try:
+        end = await connection.relay(take(), ours)
+        if not end.registered and process.running:
+            # It would not notice that its connection is gone, either.
+            process.end()
+        await process.wait_exit(END_GRACE_S)
+        slow = process.running
+    finally:
+        passing.cancel()
+        await process.kill()
+        ours.close()
+    reason = process.explain(end.reason)
+    if tap.stop.reason:
+        reason = f"{tap.stop.reason}: {reason}"
+    connection.finish(reason)
+    if not end.registered and not tap.stop.reason:
+        raise _no_plugin(process, end, reason)
+    if not tap.stop.reason:
+        tap.say(f"session ended: {reason}")
+    if connection.faults_made:
+        tap.say(connection.faults_made)
+    if slow:
+        tap.say(
+            f"the plugin did not end within {END_GRACE_S:g} s and was killed, as a runtime does it"
+        )
+    _tell_left(process, tap)
+    return exit_status(process, tap.stop.number)
+
+
+async def _pass_signal(process: Process, tap: Tap) -> None:
+    """The signal that ends the tap goes to the plugin, which has a session of its own."""
+    await tap.stop.wait()
+    if process.running:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, tap.stop.number)
+    await process.wait_exit(STOP_GRACE_S)
+    # Its children may hold the connection open.
+    process.end()
+
+
+def exit_status(process: Process, stopped_by: int) -> int:
+    """As a shell gives it: 128 and the signal's number for a plugin that one ended."""
+    if process.ended_by_us:
+        # Which is how plugins end, unless somebody wanted it to end otherwise.
+        return 128 + stopped_by if stopped_by else 0
+    code = process.exit_code
+    if code is None:
+        return 1
+    return code if code >= 0 else 128 - code
+
+
+def _no_plugin(process: Process, end: TapEnd, reason: str) -> UsageError:
+    program = process.command[0]
+    if end.refused:
+        return UsageError(
+            f"the runtime refused the registration of {end.plugin or program}: {end.refused}",
+            "another --index or --name may help",
+        )
+    if process.ended_by_us:
+        return UsageError(
+            f"{program}: it did not register within the runtime's time: {end.reason}",
+            "a plugin that connects by itself is tapped with --listen SOCKET, and that socket as"
+            " its option",
+        )
+    return UsageError(f"{program}: never registered: {reason}")
+
+
+def _tell_left(process: Process, tap: Tap) -> None:
+    left = process.left_behind
+    if left:
+        shown = ", ".join(f"{one.pid} ({one.command})" for one in left[:LEFT_SHOWN])
+        tap.say(f"the plugin left {len(left)} processes behind, which were killed: {shown}")
+    if process.output.left_out:
+        tap.say(f"{process.output.left_out} lines that the plugin printed were too many to record")

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of the tap: a recorder, connections that are tapped, and what is told about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from time import monotonic
+
+from nri_scope.errors import ConnectError
+from nri_scope.nri.versions import runtime_title
+from nri_scope.plugin import Backoff, Identity
+from nri_scope.recorder.model import SessionStart, plugin_title
+from nri_scope.recorder.writer import Recorder, RecorderCounters
+from nri_scope.transport.loop import run
+from nri_scope.transport.sockets import connect_socket
+from nri_scope.transport.tuning import prepare_process
+
+from .connection import Connection
+from .settings import OnEvent, Settings
+
+STOP_SIGNALS = {
+    signal.SIGINT: "interrupted",
+    signal.SIGTERM: "terminated",
+    signal.SIGHUP: "the terminal is gone",
+}
+"""What ends a tap in an orderly way, and how it is told."""
+
+Say = Callable[[str], None]
+"""Gets what a user wants to know, line by line. Never blocks."""
+
+
+class Stop:
+    """Set once by a signal; whoever runs asks it, or waits for it."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.reason = ""
+        self._set = asyncio.Event()
+
+    def install(self) -> None:
+        """Let signals set it."""
+        loop = asyncio.get_running_loop()
+        for number, reason in STOP_SIGNALS.items():
+            loop.add_signal_handler(number, self.set, number, reason)
+
+    def set(self, number: int, reason: str) -> None:
+        """The first one counts."""
+        if not self.reason:
+            self.number, self.reason = number, reason
+            self._set.set()
+
+    async def wait(self) -> None:
+        """Until it is set."""
+        await self._set.wait()
+
+
+class Tap:
+    """What all connections of one run share."""
+
+    def __init__(self, settings: Settings, recorder: Recorder, say: Say) -> None:
+        self.settings = settings
+        self.recorder = recorder
+        self.say = say
+        self.stop = Stop()
+        self.sessions = 0
+        self.connections = 0
+        """That were made, whatever came of them."""
+        self._started = monotonic()
+
+    def connection(self, named: Identity | None) -> Connection:
+        """For one more plugin; ``named``: what the runtime calls it, whatever it registers as."""
+        return Connection(self.recorder, named, self.began, self.settings.faults())
+
+    def began(self, start: SessionStart) -> None:
+        """A plugin has been configured through a tap."""
+        self.sessions += 1
+        version = start.nri_version or "unknown"
+        if start.nri_version_inferred:
+            version += ", inferred"
+        self.say(
+            f"tapping {plugin_title(start.plugin_index, start.plugin_name)} at"
+            f" {runtime_title(start.runtime_name)} {start.runtime_version} (NRI {version}),"
+            f" to {self.settings.output}"
+        )
+
+    def summary(self, counters: RecorderCounters) -> str:
+        """What was done."""
+        lost = f" ({_count(counters.lost, 'event')} lost)" if counters.lost else ""
+        removed = f", {_count(counters.removed, 'event')} removed again" if counters.removed else ""
+        return (
+            f"recorded {_count(counters.recorded, 'event')} in"
+            f" {_count(self.sessions, 'session')} over {monotonic() - self._started:.0f} s"
+            f"{removed}, {_count(counters.gaps, 'gap')}{lost}: {self.settings.output}"
+        )
+
+
+def run_tap(
+    settings: Settings,
+    work: Callable[[Tap], Awaitable[int]],
+    say: Say,
+    on_event: OnEvent | None = None,
+) -> int:
+    """Record what ``work`` taps, until it is done or a signal came; returns its exit status.
+
+    Raises `NriScopeError` where nothing can be tapped or recorded. No file is left behind then.
+    """
+    path = Path(settings.output)
+    existed = os.path.lexists(path)
+    recorder = settings.open(say, on_event)
+    prepare_process()
+    tap: Tap | None = None
+
+    async def main() -> int:
+        nonlocal tap
+        tap = Tap(settings, recorder, say)
+        tap.stop.install()
+        return await work(tap)
+
+    try:
+        return run(main())
+    finally:
+        for number in STOP_SIGNALS:
+            # A second one must not cut the writing short, which is bounded anyway.
+            signal.signal(number, signal.SIG_IGN)
+        counters = recorder.close()
+        if tap is not None and tap.sessions:
+            say(tap.summary(counters))
+        elif not existed:
+            path.unlink(missing_ok=True)
+
+
+async def connect(path: Path, tap: Tap, *, wait: bool) -> socket.socket | None:
+    """A connection to the runtime; with ``wait`` once it is there. None when told to stop.
+
+    Raises `ConnectError`.
+    """
+    backoff = Backoff()
+    told = False
+    while not tap.stop.reason:
+        started = monotonic()
+        try:
+            return await connect_socket(path)
+        except ConnectError as error:
+            if not (wait and error.may_come):
+                raise ConnectError(
+                    error.path,
+                    error.problem,
+                    error.hint or "run `nri-scope doctor` to see why, or use --wait to wait for it",
+                ) from error
+            if not told:
+                tap.say(f"waiting for a runtime: {error}")
+                told = True
+        waiting = asyncio.ensure_future(tap.stop.wait())
+        await asyncio.wait([waiting], timeout=backoff.pause(monotonic() - started))
+        waiting.cancel()
+    return None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

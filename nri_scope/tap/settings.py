@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tap records, and how: from the command line, or as a wrapper's starter reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from time import time_ns
+
+from nri_scope.errors import UsageError
+from nri_scope.recorder.filter import parse
+from nri_scope.recorder.model import Captured, Event
+from nri_scope.recorder.redaction.capture import NOTE, AtSource, check_continued
+from nri_scope.recorder.redaction.rules import Rules
+from nri_scope.recorder.writer import Recorder, WriterLimits
+
+from .faults import Faults, parse_faults
+
+OnEvent = Callable[[Event, Captured], None]
+"""Hears of each event that was stored, in the writer's thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All of them are plain values, so that they can be kept in a file."""
+
+    output: str
+    where: str = ""
+    """A filter of what is kept; "" for everything."""
+    redact: str | None = None
+    """A file of rules, "" for the default rules, None to record what came as it is."""
+    max_size: int | None = None
+    """Bytes."""
+    max_age: float | None = None
+    """Seconds."""
+    delays: tuple[str, ...] = ()
+    """Faults, as they are written on the command line; likewise the next two."""
+    drops: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    seed: int = 0
+
+    def open(self, on_problem: Callable[[str], None], on_event: OnEvent | None = None) -> Recorder:
+        """The recorder for them; raises `NriScopeError` for what cannot be, or not be written."""
+        path = Path(self.output)
+        keep = parse(self.where).matches if self.where else None
+        rules = self._rules()
+        check_continued(path, redacts=rules is not None)
+        redaction = AtSource.to(path, rules) if rules is not None else None
+        recorder = Recorder.open(
+            path,
+            limits=WriterLimits(max_size=self.max_size, max_age_seconds=self.max_age),
+            keep=keep,
+            on_event=on_event,
+            on_problem=on_problem,
+            redaction=redaction,
+        )
+        if redaction is not None:
+            recorder.note(None, time_ns(), NOTE)
+        return recorder
+
+    def check(self) -> None:
+        """Raise `UsageError` for what `open` would refuse, as far as no file is needed for it."""
+        parse(self.where)
+        self._rules()
+        self.faults()
+
+    def faults(self) -> Faults:
+        """What is to go wrong on purpose; raises `UsageError`."""
+        return parse_faults(self.delays, self.drops, self.errors, self.seed)
+
+    def _rules(self) -> Rules | None:
+        if self.redact is None:
+            return None
+        return Rules.read(Path(self.redact)) if self.redact else Rules.DEFAULT
+
+    def plain(self) -> dict[str, object]:
+        """For a file."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, plain: Mapping[str, object]) -> Settings:
+        """From a file; raises `UsageError` where something else wrote it."""
+        known = {field.name for field in fields(cls)}
+        values = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in plain.items()
+            if name in known
+        }
+        if not isinstance(values.get("output"), str):
+            raise UsageError("the tap's settings name no file to record to")
+        return cls(**values)  # type: ignore[arg-type]

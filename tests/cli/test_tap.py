@@ -1,0 +1,460 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tap command as its users meet it: a process, an emulated runtime, real plugins, a file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import stat
+import subprocess
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.cli.main import run
+from nri_scope.errors import ConnectionClosed
+from nri_scope.nri.events import Event
+from nri_scope.recorder.model import Role
+from nri_scope.recorder.reader import Recording
+from nri_scope.runtime import PROFILES, Answer, ProfileSetUp, Runtime
+from tests.cli.tap_process import PATIENCE, plugin_file, tapping
+from tests.runtime_role.scripts import is_running
+from tests.runtime_role.small_plugin import SmallPlugin
+
+ADJUSTS = """\
+    def create_container(self, pod, container):
+        print("creating", container.name, flush=True)
+        return Adjustment().add_env("TAPPED", "yes")
+"""
+
+
+TELLS_PID = "print(os.getpid(), flush=True)"
+
+
+@pytest.fixture
+def socket(tmp_path: Path) -> Path:
+    return tmp_path / "nri.sock"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "t.nriscope.db"
+
+
+@pytest.fixture
+async def runtime(socket: Path) -> AsyncIterator[Runtime]:
+    async with Runtime(ProfileSetUp(PROFILES["containerd-2.1"])) as runtime:
+        await runtime.listen(socket)
+        yield runtime
+
+
+async def create(runtime: Runtime, number: int = 1) -> list[Answer]:
+    """Have a container created; all answers."""
+    answers: list[Answer] = []
+    for _ in range(number):
+        message = api.CreateContainerRequest()
+        message.pod.CopyFrom(api.PodSandbox(id="pod-1", namespace="shop", name="web"))
+        message.container.CopyFrom(api.Container(id="c1", pod_sandbox_id="pod-1", name="app"))
+        answers += await runtime.dispatch(Event.CreateContainer, message)
+    return answers
+
+
+def names(path: Path) -> list[str]:
+    with Recording.open(path) as recorded:
+        return [event.event for event in recorded.events()]
+
+
+async def test_a_launched_plugin_does_what_it_does_and_is_recorded(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
+        await tap.said("tapping 20-thing at containerd")
+        await runtime.wait_plugins(1)
+        (answer,) = await create(runtime)
+        assert isinstance(answer.reply, api.CreateContainerResponse)
+        assert [env.key for env in answer.reply.adjust.env] == ["TAPPED"]
+        status, _, err = await tap.interrupt()
+    assert status == 0, err
+    assert "recorded" in err.splitlines()[-1]
+    assert "creating app" in err
+    with Recording.open(file) as recorded:
+        (session,) = recorded.sessions()
+        assert (session.role, session.plugin) == (Role.TAP, "20-thing")
+        assert session.ended_ns and "interrupted" in session.end_reason
+        (event,) = [one for one in recorded.events() if one.event == "CreateContainer"]
+        assert recorded.reply(event.id) == answer.payload
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+async def test_it_prints_what_is_asked_and_answered(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    arguments = ("--socket", socket, "-o", file, "--print", "jsonl")
+    async with tapping(*arguments, "--where", "event:CreateContainer", "--", plugin) as tap:
+        await tap.said("tapping")
+        await runtime.wait_plugins(1)
+        await create(runtime)
+        status, out, _ = await tap.interrupt()
+    assert status == 0
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["event"] for line in lines if "event" in line] == ["CreateContainer"]
+    (printed,) = [line["output"] for line in lines if "output" in line]
+    assert (printed["stream"], printed["text"]) == ("stdout", "creating app")
+    assert names(file) == ["CreateContainer"]
+
+
+async def test_name_and_index_and_variables_are_given_as_a_runtime_would(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    start = f"open({str(told)!r}, 'w').write(repr((dict(os.environ), sys.argv)))"
+    plugin = plugin_file(tmp_path / "thing.py", start=start)
+    options = ("--index", "07", "--name", "other", "--env", "MORE=1")
+    async with tapping("--socket", socket, "-o", file, *options, "--", plugin, "--verbose") as tap:
+        await tap.said("tapping 07-other")
+        await tap.interrupt()
+    environment, argv = eval(told.read_text())
+    environment.pop("LC_CTYPE", None)  # Python's own
+    assert environment == {
+        "NRI_PLUGIN_NAME": "other",
+        "NRI_PLUGIN_IDX": "07",
+        "NRI_PLUGIN_SOCKET": "3",
+        "MORE": "1",
+    }
+    assert argv == [str(plugin), "--verbose"]
+
+
+@pytest.mark.parametrize(("ends", "status"), [("os._exit(3)", 3), ("os.kill(os.getpid(), 9)", 137)])
+async def test_the_exit_status_is_the_plugins(
+    ends: str, status: int, runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    body = f"    def create_container(self, pod, container):\n        {ends}\n"
+    plugin = plugin_file(tmp_path / "20-thing", body)
+    async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
+        await runtime.wait_plugins(1)
+        (answer,) = await create(runtime)
+        assert isinstance(answer.error, ConnectionClosed)
+        assert (await tap.ended())[0] == status
+    with Recording.open(file) as recorded:
+        assert recorded.sessions()[0].end_reason
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_signals_are_passed_on(
+    number: signal.Signals, runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    start = (
+        "import signal\n"
+        f"signal.signal({int(number)}, lambda *_: (print('got it', flush=True), os._exit(5)))\n"
+    )
+    body = f"    def configure(self, *_):\n        {start.splitlines()[-1]}\n"
+    plugin = plugin_file(tmp_path / "20-thing", body, start="import signal")
+    async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
+        await tap.said("tapping")
+        await runtime.wait_plugins(1)
+        status, _, err = await tap.interrupt(number)
+    assert status == 5, err
+    assert "got it" in err
+
+
+async def test_a_runtime_that_goes_takes_the_plugin_with_it(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS, start=TELLS_PID)
+    async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
+        pid = int(await tap.said(""))
+        await runtime.wait_plugins(1)
+        await runtime.go_down()
+        status, _, err = await tap.ended()
+    assert status == 0, err
+    assert "session ended" in err and "runtime" in err
+    assert not is_running(pid)
+
+
+async def test_a_killed_tap_is_an_ordinary_disconnect_and_leaves_nothing_running(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS, start=TELLS_PID)
+    async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
+        pid = int(await tap.said(""))
+        await runtime.wait_plugins(1)
+        await create(runtime, 3)
+        await asyncio.sleep(0.2)  # what is older than 100 ms is to be there
+        tap.process.kill()
+        await runtime.wait_for(lambda: not runtime.plugins)
+        async with asyncio.timeout(PATIENCE):
+            while is_running(pid):
+                await asyncio.sleep(0.01)
+    assert names(file).count("CreateContainer") == 3
+
+
+async def test_several_plugins_come_to_a_socket(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    listen = tmp_path / "tap.sock"
+    async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
+        await tap.said("plugins can connect")
+        first, second = SmallPlugin("10-first"), SmallPlugin("20-second")
+        for plugin in (first, second):
+            await plugin.connect(listen)
+            await plugin.register()
+        await runtime.wait_plugins(2)
+        await create(runtime)
+        first.connected.close()
+        await tap.said("10-first: session ended")
+        await create(runtime)
+        status, _, err = await tap.interrupt()
+    assert status == 0
+    assert "2 sessions" in err
+    assert not listen.exists()
+    with Recording.open(file) as recorded:
+        plugins = [session.plugin for session in recorded.sessions()]
+        assert plugins == ["10-first", "20-second"]
+        created = [e.plugin for e in recorded.events() if e.event == "CreateContainer"]
+    assert sorted(created) == ["10-first", "20-second", "20-second"]
+
+
+async def test_a_plugin_that_comes_when_the_runtime_is_away_is_closed_at_once(
+    socket: Path, file: Path, tmp_path: Path
+) -> None:
+    listen = tmp_path / "tap.sock"
+    async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
+        await tap.said("plugins can connect")
+        for _ in range(3):
+            plugin = SmallPlugin()
+            await plugin.connect(listen)
+            await plugin.connected.wait_closed()
+        status, _, err = await tap.interrupt()
+    assert status == 0
+    assert err.count("no runtime for it") == 1
+    assert not file.exists()
+
+
+async def test_with_wait_a_plugin_is_kept_until_the_runtime_comes(
+    socket: Path, file: Path, tmp_path: Path
+) -> None:
+    listen = tmp_path / "tap.sock"
+    async with tapping("--socket", socket, "--listen", listen, "-o", file, "--wait") as tap:
+        await tap.said("plugins can connect")
+        plugin = SmallPlugin()
+        await plugin.connect(listen)
+        registering = asyncio.ensure_future(plugin.register())
+        await tap.said("waiting for a runtime")
+        async with Runtime(ProfileSetUp(PROFILES["containerd-2.1"])) as runtime:
+            await runtime.listen(socket)
+            await registering
+            await runtime.wait_plugins(1)
+            await tap.interrupt()
+    assert names(file)[0] in ("RegisterPlugin", "Configure")
+
+
+# -- bad input ----------------------------------------------------------------------------------
+
+
+def refused(arguments: list[str | Path], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line with which the command refuses."""
+    assert run(["tap", *map(str, arguments)]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1, err
+    return err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "nothing to tap"),
+        (["--", "no-such-program-here"], "no such program in the folders of PATH"),
+        (["--", "/no/such/file"], "no such file"),
+        (["--", "/tmp"], "it is a folder"),
+        (["--listen", "x.sock", "--", "true"], "exclude each other"),
+        (["--wrap", "10-x", "--unwrap", "10-x"], "exclude each other"),
+        (["--unwrap", "10-x", "-o", "f"], "-o means nothing with --unwrap"),
+        (["--wrap", "10-x", "--print", "text"], "--print means nothing with --wrap"),
+        (["--wrap", "10-x", "--socket", "y"], "--socket means nothing with --wrap"),
+        (["--listen", "x.sock", "--index", "10"], "--index is for a plugin that the tap launches"),
+        (["--listen", "x.sock", "--env", "A=1"], "--env is for a plugin"),
+        (["--env", "A", "--", "true"], "is no variable"),
+        (["--env", "NRI_PLUGIN_IDX=1", "--", "true"], "cannot be set"),
+        (["--index", "7", "--", "true"], "write 07"),
+        (["--where", "even:x", "--", "true"], "event"),
+        (["--redact", "/no/such/rules", "--", "true"], "/no/such/rules"),
+        (["--max-size", "1K", "--", "true"], "too small"),
+        (["--listen", "/no/such/folder/x.sock"], "no such folder"),
+        (["--wrap", "/no/such/10-x"], "no such plugin"),
+        (["--unwrap", "/no/such/10-x"], "no such plugin"),
+        (["--wrap", "thing"], "no name for a plugin's file"),
+        (["--delay", "NoSuchEvent=1s", "--", "true"], "NoSuchEvent"),
+        (["--drop", "all:2", "--", "true"], "2"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    arguments: list[str | Path],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert words in refused(arguments, capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def fails(*arguments: str | Path) -> str:
+    """What is said where the tap cannot be; the file is not there then."""
+    async with tapping(*arguments) as tap:
+        status, out, err = await tap.ended()
+    assert (status, out) == (2, ""), err
+    assert err.splitlines()[-1].startswith("nri-scope: "), err
+    return err.splitlines()[-1]
+
+
+async def test_without_a_runtime_no_plugin_is_started(
+    socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = tmp_path / "10-plugin"
+    plugin.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    plugin.chmod(0o755)
+    assert "no such socket" in await fails("--socket", socket, "-o", file, "--", plugin)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["10-plugin"]
+
+
+async def test_a_file_that_is_something_else_is_left_alone(
+    runtime: Runtime, socket: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "letter.txt"
+    file.write_text("dear all")
+    await fails("--socket", socket, "-o", file, "--", "/bin/true")
+    assert file.read_text() == "dear all"
+
+
+async def test_a_program_that_is_no_plugin(runtime: Runtime, socket: Path, file: Path) -> None:
+    line = await fails(
+        "--socket", socket, "-o", file, "--", "/bin/sh", "-c", "echo why >&2; exit 0"
+    )
+    assert "never registered" in line and "exit status 0" in line and "why" in line
+    assert not file.exists()
+
+
+async def test_a_plugin_that_connects_by_itself_is_told_how_to_be_tapped(
+    socket: Path, file: Path
+) -> None:
+    profile = replace(PROFILES["containerd-2.1"], registration_timeout_ms=300)
+    async with Runtime(ProfileSetUp(profile)) as runtime:
+        await runtime.listen(socket)
+        line = await fails("--socket", socket, "-o", file, "--", "/bin/sleep", "1000")
+    assert "did not register" in line and "--listen" in line
+    assert not file.exists()
+
+
+async def test_a_refused_registration_is_told_in_the_runtimes_words(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", start="os.environ['NRI_PLUGIN_IDX'] = 'xx'")
+    line = await fails("--socket", socket, "-o", file, "--", plugin)
+    assert "refused" in line and "index" in line
+
+
+async def test_a_plugin_that_speaks_nonsense_is_relayed_and_ends_with_its_connection(
+    runtime: Runtime, socket: Path, file: Path
+) -> None:
+    talk = "printf 'GET / HTTP/1.1\\r\\n\\r\\nxxxxxxxxxxxxxxxx' >&3; exec sleep 1000"
+    line = await fails("--socket", socket, "-o", file, "--", "/bin/sh", "-c", talk)
+    assert "/bin/sh" in line
+    assert not file.exists()
+
+
+def test_a_wrapped_plugin_is_told_of_and_comes_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing")
+    before = plugin.read_bytes()
+    file = tmp_path / "w.nriscope.db"
+    assert run(["tap", "--wrap", str(plugin), "-o", str(file)]) == 0
+    assert f"to {file}" in capsys.readouterr().err
+    assert "wrapped already" in refused(["--wrap", plugin, "-o", file], capsys)
+    assert run(["tap", "--unwrap", str(plugin)]) == 0
+    assert plugin.read_bytes() == before
+    capsys.readouterr()
+    assert "is not wrapped" in refused(["--unwrap", plugin], capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["20-thing"]
+
+
+def test_wrapping_to_a_file_that_is_something_else_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing")
+    (tmp_path / "letter").write_text("dear all")
+    refused(["--wrap", plugin, "-o", tmp_path / "letter"], capsys)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["20-thing", "letter"]
+
+
+# -- a wrapped plugin, launched by a runtime ----------------------------------------------------
+
+
+async def test_a_wrapped_plugin_is_launched_as_before_and_recorded(
+    runtime: Runtime, file: Path, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    start = f"open({str(told)!r}, 'w').write(repr((dict(os.environ), os.getcwd())))"
+    body = f"""\
+    def configure(self, config, *_):
+        print("configured", config)
+{ADJUSTS}"""
+    plugin = plugin_file(tmp_path / "20-thing", body, start=start)
+    assert run(["tap", "--wrap", str(plugin), "-o", str(file)]) == 0
+    await runtime.launch(plugin, config="a: 1\n")
+    (answer,) = await create(runtime)
+    assert isinstance(answer.reply, api.CreateContainerResponse)
+    assert [env.key for env in answer.reply.adjust.env] == ["TAPPED"]
+    environment, folder = eval(told.read_text())
+    environment.pop("LC_CTYPE", None)
+    assert environment == {
+        "NRI_PLUGIN_NAME": "thing",
+        "NRI_PLUGIN_IDX": "20",
+        "NRI_PLUGIN_SOCKET": "3",
+    }
+    assert folder == str(Path.cwd())
+    await asyncio.sleep(0.2)  # what is older than 100 ms is to be there
+    await runtime.drop("20-thing")
+    with Recording.open(file) as recorded:
+        (session,) = recorded.sessions()
+        assert (session.role, session.plugin) == (Role.TAP, "20-thing")
+        assert "CreateContainer" in [event.event for event in recorded.events()]
+
+
+@pytest.mark.parametrize("broken", ["no nri-scope", "no place to record to", "bad settings"])
+async def test_where_the_tap_cannot_be_the_plugin_runs_without_it(
+    broken: str, runtime: Runtime, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    assert run(["tap", "--wrap", str(plugin), "-o", str(file)]) == 0
+    kept = tmp_path / ".nri-scope" / "20-thing"
+    if broken == "no nri-scope":
+        starter = kept / "start.py"
+        starter.write_text(starter.read_text().replace("nri_scope.cli.wrapped", "nri_scope.gone"))
+    elif broken == "bad settings":
+        (kept / "tap.json").write_text("{")
+    else:
+        file.write_text("something else")
+    await runtime.launch(plugin)
+    (answer,) = await create(runtime)
+    assert isinstance(answer.reply, api.CreateContainerResponse)
+    assert [env.key for env in answer.reply.adjust.env] == ["TAPPED"]
+    if broken == "no place to record to":
+        assert "without a tap" in (tmp_path / f"{file.name}.log").read_text()
+
+
+def test_a_wrapped_plugin_that_a_person_runs_is_itself(tmp_path: Path, file: Path) -> None:
+    plugin = tmp_path / "20-thing"
+    plugin.write_text('#!/bin/sh\necho "usage: $1"\n')
+    plugin.chmod(0o755)
+    assert run(["tap", "--wrap", str(plugin), "-o", str(file)]) == 0
+    done = subprocess.run([plugin, "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout == "usage: --help\n"
+    assert not file.exists()
