@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import sqlite3
 import subprocess
@@ -144,6 +146,25 @@ def test_asking_takes_the_lock_from_nobody(path: Path) -> None:
     recorder.close()
     for watch in watches:
         watch.close()
+
+
+def test_who_begins_to_record_while_somebody_asks_is_not_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = os.open(path, os.O_RDONLY)
+    fcntl.flock(asked, fcntl.LOCK_SH)
+    waited = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        fcntl.flock(asked, fcntl.LOCK_UN)
+
+    monkeypatch.setattr("nri_scope.recorder.file.time.sleep", wait)
+    recorder = Recorder.open(path)
+    assert len(waited) == 1
+    monkeypatch.undo()
+    recorder.close()
+    os.close(asked)
 
 
 def test_the_log_of_a_recorder_that_was_killed_is_taken_up(tmp_path: Path) -> None:
