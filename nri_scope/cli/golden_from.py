@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 WHAT = "the tap in"
 """What the file is that replies are compared with."""
+NOTES_MAX = 5
+"""Of one session that are told."""
+WIDTH_MAX = 400
 
 
 class GoldenFrom:
@@ -49,6 +52,13 @@ class GoldenFrom:
             plugins = [one.plugin for one in replayed.plugins]
             self._models = self._production.models(plugins, self._choice)
         return self._production.compare(replayed, self._models, self._choice)
+
+    def warnings(self) -> Iterator[str]:
+        """What the recording has to say about the sessions that these answers are of."""
+        for model in self._models.values():
+            for session in model.sessions:
+                for note in self._production.notes.get(session, ())[:NOTES_MAX]:
+                    yield safe(f"note in {self.path}, session {session}: {note}", WIDTH_MAX)
 
     def verdict(self, mismatches: Sequence[Mismatch]) -> Iterator[str]:
         """Whose answers these are, in lines; whether they are the same is told with it."""

@@ -181,7 +181,10 @@ def _compare(
     replayed: Replayed, golden: Golden | GoldenFrom | None, wishes: Wishes
 ) -> list[Mismatch]:
     if isinstance(golden, GoldenFrom):
-        return golden.compare(replayed)
+        found = golden.compare(replayed)
+        for warning in golden.warnings():
+            click.echo(warning, err=True)
+        return found
     if wishes.golden is None:
         return []
     origin = origin_of(replayed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +60,8 @@ class Production:
     """Whether it is this recording that is replayed."""
     whole: frozenset[int] = frozenset()
     """Those of the sessions that can be replayed: their Synchronize is complete."""
+    notes: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
+    """What is noted of each session: that something went wrong on purpose, and the like."""
 
     @classmethod
     def of(cls, path: Path, replayed: Path) -> Production:
@@ -71,6 +73,10 @@ class Production:
         with Recording.open(path) as recording:
             sessions = [one for one in recording.sessions() if one.role == Role.TAP]
             whole = frozenset(one.id for one in sessions if recording.state(one.id).complete)
+            notes: dict[int, tuple[str, ...]] = {}
+            for note in recording.notes():
+                if note.session is not None:
+                    notes[note.session] = (*notes.get(note.session, ()), note.text)
         for one in sessions:
             tapped[one.plugin] = (*tapped.get(one.plugin, ()), one)
         if not tapped:
@@ -78,7 +84,7 @@ class Production:
                 f"{safe(str(path))}: no plugin was tapped in it, so nobody knows what one answered",
                 "record with `tap`, or write a golden with --golden and --update-golden",
             )
-        return cls(path, tapped, os.path.realpath(path) == os.path.realpath(replayed), whole)
+        return cls(path, tapped, os.path.realpath(path) == os.path.realpath(replayed), whole, notes)
 
     def models(self, plugins: Sequence[str], choice: Choice) -> dict[str, Model]:
         """Whose answers are expected of which of ``plugins`` (``NN-name``).
@@ -141,12 +147,15 @@ class Production:
             name = replayed.name_of(container_id)
             return names.get(container_id, name) if name == container_id else name
 
+        self._check_any(expected, models)
         golden = Golden.of(expected, origin_of(replayed), name_of)
         got = [
             # What its answer led to here is the runtime's word, which no tap knows.
             replace(reply, verdict=Verdict.OK) if reply.verdict is Verdict.CONFLICT else reply
             for reply in _comparable(replayed.replies())
-            if reply.plugin in models and _place(reply) not in unreadable
+            if reply.plugin in models
+            # Nobody knows what it should be; but an error it should not be.
+            and (_place(reply) not in unreadable or reply.verdict is not Verdict.OK)
         ]
         found = golden.compare(got, name_of)
         counted = {plugin for plugin, model in models.items() if not model.is_replayed}
@@ -157,6 +166,14 @@ class Production:
             # What a part of another session leaves out need not have come.
             if not (part and one.kind is Kind.UNUSED and one.key.plugin in counted)
         ]
+
+    def _check_any(self, expected: Sequence[Reply], models: Mapping[str, Model]) -> None:
+        if not expected:
+            whose = ", ".join(model.plugin for model in models.values())
+            raise UsageError(
+                f"{safe(str(self.path))} has no answer of {safe(whose)} to what was replayed",
+                "replay a session that it was asked in",
+            )
 
     def _sessions(self) -> Iterator[Session]:
         for sessions in self.tapped.values():
@@ -273,18 +290,16 @@ class _Answers:
     ) -> Iterator[Reply]:
         subject = "" if event.method == _SYNCHRONIZE else subject_of(event)
         message, verdict, problem = None, Verdict.OK, ""
-        match event.status_code:
-            case Code.OK:
-                message = decode_reply(event.method, data)
-                if message is None and event.mark != UNKNOWN:
-                    self._unreadable.add((plugin, subject, event.event, count))
-                    return
-            case Code.DEADLINE_EXCEEDED:
-                verdict = Verdict.LATE
-            case Code.UNAVAILABLE:
-                verdict = Verdict.CRASH
-            case code:
-                verdict, problem = Verdict.ERROR, str(RpcError(code, event.status_message))
+        # What came too late was answered all the same.
+        if event.status_code == Code.OK or (event.status_code == Code.DEADLINE_EXCEEDED and data):
+            message = decode_reply(event.method, data)
+        elif event.status_code not in (Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE):
+            verdict = Verdict.ERROR
+            problem = str(RpcError(event.status_code, event.status_message))
+        if message is None and verdict is Verdict.OK and event.mark != UNKNOWN:
+            # It cannot be read, or nobody waited for it.
+            self._unreadable.add((plugin, subject, event.event, count))
+            return
         yield Reply(
             event_id=number,
             event=event.event,

@@ -109,6 +109,40 @@ def test_answers_of_production_may_be_errors(capsys: pytest.CaptureFixture[str])
     told(f"{line[:-11]} --env REFUSED=sidecar -- ./plugin", capsys)
 
 
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        # Too late for the runtime, and an answer.
+        ({"status_code": 4, "status_message": "answered after the deadline"}, 1),
+        ({"status_code": 4, "reply": b""}, 0),
+        ({"status_code": 14, "status_message": "the runtime closed", "reply": b""}, 0),
+        ({"reply": b"\xff"}, 0),
+        ({"status_code": 2, "reply": b""}, 1),
+    ],
+)
+def test_nothing_is_expected_where_nobody_knows_the_answer(
+    change: dict[str, int | str | bytes], status: int, folder: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    path = as_tapped(
+        folder / "TAP.replay",
+        tmp_path / "changed",
+        change=lambda item: item._replace(**change) if item.method == "CreateContainer" else item,  # type: ignore[arg-type]
+    )
+    told(f"{path} --golden-from {path} --env VARIABLE=OTHER -- ./plugin", capsys, status)
+    # But never an error.
+    told(f"{path} --golden-from {path} --env REFUSED=sidecar -- ./plugin", capsys, 1)
+
+
+def test_what_is_noted_of_the_tap_is_told(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = as_tapped(folder / "TAP.replay", tmp_path / "noted", note="faults are made on purpose")
+    capsys.readouterr()
+    assert run(["replay", str(path), "--golden-from", str(path), "--", "./plugin"]) == 0
+    assert capsys.readouterr().err == (f"note in {path}, session 1: faults are made on purpose\n")
+
+
 def test_another_recording_may_be_replayed(capsys: pytest.CaptureFixture[str]) -> None:
     file = BUNDLED["containerd-2.1"]
     text = told(f"{file} --golden-from TAP --name renamed -- ./plugin", capsys)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,7 +148,13 @@ def of_capture(name: str, path: Path) -> Path:
     return path
 
 
-def as_tapped(source: Path, path: Path, *asked: api.UpdateContainersRequest) -> Path:
+def as_tapped(
+    source: Path,
+    path: Path,
+    *asked: api.UpdateContainersRequest,
+    note: str = "",
+    change: Callable[[Captured], Captured] = lambda item: item,
+) -> Path:
     """The recording of a replay as a tap would have made it: with RegisterPlugin in front, and what
     the plugins, after their first event, ``asked`` for by themselves.
     """
@@ -173,7 +179,9 @@ def as_tapped(source: Path, path: Path, *asked: api.UpdateContainersRequest) -> 
                     plugin_name=start.plugin_name, plugin_idx=start.plugin_index
                 )
                 recorder.capture(sessions[event.session], _own(item, "RegisterPlugin", registered))
-            recorder.capture(sessions[event.session], item)
+                if note:
+                    recorder.note(sessions[event.session], event.at_ns, note)
+            recorder.capture(sessions[event.session], change(item))
             if event.seq == 3:
                 for one in asked:
                     recorder.capture(sessions[event.session], _own(item, "UpdateContainers", one))
