@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tapped plugins at a real containerd, and what becomes of everyone when somebody is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import events_in
+from nri_scope.recorder.reader import Recording
+from tests.cli.tap_process import PATIENCE, Tap, plugin_file, tapping
+from tests.interop.build import Unavailable, Variant, build
+from tests.runtime.testbed.containerd import Containerd, running
+from tests.runtime.testbed.driver import Driver
+from tests.runtime.testbed.happened import Happened, in_order
+from tests.runtime.testbed.packages import Binaries
+from tests.runtime.testbed.record import happened, log, nri_scope, rows
+
+pytestmark = pytest.mark.runtime
+
+GO, PYTHON, WRAPPED = "20-go", "30-python", "40-wrapped"
+
+
+def adjusting(variable: str) -> str:
+    """The methods of a plugin in Python that sets a variable, and prints its process's id."""
+    return f"""\
+    def configure(self, *_):
+        print("pid", os.getpid(), flush=True)
+
+    def create_container(self, pod, container):
+        return Adjustment().add_env({variable!r}, "yes")
+"""
+
+
+@pytest.fixture
+def go_plugin() -> Path:
+    try:
+        return build(Variant.NRI_0_8).plugin
+    except Unavailable as error:
+        pytest.skip(f"the Go reference cannot be built: {error}")
+
+
+class Crew:
+    """A Go and a Python plugin, each at a tap of its own, and one that is wrapped."""
+
+    def __init__(self, containerd: Containerd, folder: Path, go_plugin: Path) -> None:
+        self.containerd = containerd
+        self.files = {name: folder / f"{name}.nriscope.db" for name in (GO, PYTHON, WRAPPED)}
+        self.taps: dict[str, Tap] = {}
+        self._commands: dict[str, list[str | Path]] = {
+            GO: [folder / GO, "-env=GO"],
+            PYTHON: [plugin_file(folder / PYTHON, adjusting("PYTHON"))],
+        }
+        (folder / GO).symlink_to(go_plugin)
+        self._stack = AsyncExitStack()
+
+    async def wrap(self) -> None:
+        """Have a pre-installed plugin, wrapped, before containerd starts."""
+        plugin = plugin_file(self.containerd.layout.plugins / WRAPPED, adjusting("WRAPPED"))
+        await nri_scope("tap", "--wrap", plugin, "-o", self.files[WRAPPED])
+
+    async def start(self, name: str) -> None:
+        """Start a tap with its plugin; returns when containerd has it in its chain."""
+        before = self.containerd.connections(name)
+        options = ("--socket", self.containerd.nri_socket, "-o", self.files[name])
+        self.taps[name] = await self._stack.enter_async_context(
+            tapping(*options, "--", *self._commands[name])
+        )
+        async with asyncio.timeout(PATIENCE):
+            while self.containerd.connections(name) == before:
+                await asyncio.sleep(0.01)
+
+    async def end(self) -> None:
+        """End all plugins in good order, the launched ones as containerd does."""
+        for tap in self.taps.values():
+            if tap.process.returncode is None:
+                await tap.interrupt()
+        await self.containerd.stop()
+
+    async def recorded(self, name: str) -> list[Happened]:
+        """What the recording has of what happened to pods and containers."""
+        return [one for one in happened(await log(self.files[name])) if one.pod_id]
+
+    def expected(self, name: str, driver: Driver, seen: list[Happened]) -> list[Happened]:
+        """What was done, as far as the plugin subscribed to it."""
+        with Recording.open(self.files[name]) as recorded:
+            names = {event.name for event in events_in(recorded.sessions()[0].mask)}
+        return [one for one in in_order(driver.steps, seen) if one.event in names]
+
+    def answers(self, name: str) -> list[str]:
+        """The variables that a plugin set, one for each container."""
+        found: list[str] = []
+        with Recording.open(self.files[name]) as recorded:
+            for event in recorded.events():
+                if event.event == "CreateContainer" and event.status == "ok":
+                    reply = api.CreateContainerResponse.FromString(recorded.reply(event.id))
+                    found += [env.key for env in reply.adjust.env]
+        return found
+
+    def wrapper_pid(self) -> int:
+        """The process that containerd launched for the wrapped plugin."""
+        starter = os.fsencode(self.containerd.layout.plugins / ".nri-scope" / WRAPPED / "start.py")
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if starter in path.read_bytes():
+                    return int(path.parent.name)
+            except OSError:
+                continue
+        raise AssertionError("the wrapped plugin does not run")
+
+    @classmethod
+    @asynccontextmanager
+    async def at_work(cls, binaries: Binaries, folder: Path, go: Path) -> AsyncIterator[Crew]:
+        """All three are connected."""
+        async with running(binaries, start=False) as containerd:
+            crew = cls(containerd, folder, go)
+            async with crew._stack:
+                await crew.wrap()
+                await containerd.start()
+                await crew.start(GO)
+                await crew.start(PYTHON)
+                yield crew
+
+
+async def assert_healthy(containerd: Containerd) -> None:
+    """The runtime works as if we had never been there."""
+    assert await containerd.cri.ready()
+    await Driver(containerd).live("after", "all")
+
+
+async def test_three_plugins_are_tapped_at_once(
+    binaries: Binaries, tmp_path: Path, go_plugin: Path
+) -> None:
+    async with Crew.at_work(binaries, tmp_path, go_plugin) as crew:
+        driver = Driver(crew.containerd)
+        pod = await driver.run_pod("shop", "web")
+        app = await driver.run(pod, "app")
+        info = json.loads(await crew.containerd.cri.container_info(app.id))
+        variables = {one.partition("=")[0] for one in info["runtimeSpec"]["process"]["env"]}
+        assert {"GO", "PYTHON", "WRAPPED"} <= variables
+        await driver.remove_pod(pod)
+        for number in range(3):
+            await driver.live("shop", f"web-{number}")
+        await crew.end()
+        for name, variable in ((GO, "GO"), (PYTHON, "PYTHON"), (WRAPPED, "WRAPPED")):
+            seen = await crew.recorded(name)
+            assert seen == crew.expected(name, driver, seen), name
+            assert crew.answers(name) == [variable] * 4
+            assert rows(
+                crew.files[name], "SELECT role, plugin_index || '-' || plugin_name FROM session"
+            ) == [("tap", name)]
+        await crew.containerd.start()
+        await assert_healthy(crew.containerd)
+
+
+@pytest.mark.parametrize("victim", ["plugin", "tap", "wrapper", "containerd"])
+async def test_somebody_is_killed(
+    victim: str, binaries: Binaries, tmp_path: Path, go_plugin: Path
+) -> None:
+    async with Crew.at_work(binaries, tmp_path, go_plugin) as crew:
+        driver = Driver(crew.containerd)
+        tap = crew.taps[PYTHON]
+        plugin_pid = int((await tap.said("pid ")).split()[-1])
+        for number in range(2):
+            await driver.live("shop", f"before-{number}")
+        busy = asyncio.ensure_future(driver.live("shop", "meanwhile"))
+        await asyncio.sleep(0.15)
+        certain = set(in_order(driver.steps, [])[: driver.told_before(time.monotonic() - 0.1)])
+        if victim == "plugin":
+            os.kill(plugin_pid, signal.SIGKILL)
+            status, _, words = await tap.ended()
+            assert status == 128 + signal.SIGKILL, words
+            assert "killed by SIGKILL" in words
+        elif victim == "tap":
+            tap.process.kill()
+            await tap.ended()
+        elif victim == "wrapper":
+            os.kill(crew.wrapper_pid(), signal.SIGKILL)
+        if victim == "containerd":
+            await crew.containerd.stop(kill=True)
+            # Whatever the call in progress makes of it.
+            await asyncio.gather(busy, return_exceptions=True)
+            for one in crew.taps.values():
+                status, _, words = await one.ended()
+                assert status == 0, words
+                assert "session ended" in words
+            await crew.containerd.start()
+        else:
+            await busy
+        await assert_healthy(crew.containerd)
+        hurt = {"wrapper": [WRAPPED], "containerd": [GO, PYTHON, WRAPPED]}.get(victim, [PYTHON])
+        for name in (GO, PYTHON, WRAPPED):
+            seen = await crew.recorded(name)
+            assert rows(crew.files[name], "PRAGMA integrity_check") == [("ok",)]
+            expected = crew.expected(name, driver, seen)
+            told = [one for one in seen if one in expected]
+            assert told == expected[: len(told)], name
+            due = len([one for one in expected if one in certain])
+            assert len(told) >= (due if name in hurt else len(expected)) > 0, name
+        await crew.end()
