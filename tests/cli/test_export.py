@@ -90,7 +90,7 @@ def test_rules_of_a_file_are_used(say: Say) -> None:
 
 def test_split_makes_several(say: Say) -> None:
     status, _, err = say(
-        "export", str(SAMPLE), "-o", "x.nriscope.zip", "--max-size", "10000", "--split"
+        "export", str(SAMPLE), "-o", "x.nriscope.zip", "--max-size", "11000", "--split"
     )
     assert status == 0
     assert len(here()) > 2 and here()[0] == "x-1.nriscope.zip"
