@@ -40,7 +40,7 @@ _EPILOG = "\n".join(
 @where_option
 @since_option
 @until_option
-@click.option("--pod", default="", metavar="NS/POD", help="Only events of this pod.")
+@click.option("--pod", metavar="NS/POD", help="Only events of this pod.")
 @redact_option
 @click.option("--note", default="", metavar="TEXT", help="Words for whoever gets the bundle.")
 @click.option(
@@ -94,6 +94,11 @@ def _check(options: Options) -> Path:
     if file is None:
         raise UsageError("no FILE to export was named", "see `nri-scope export --help`")
     check_interval(options["since"], options["until"])
+    # Perhaps a variable of a script that is not set: all of it is not what was meant.
+    if options["pod"] == "":
+        raise UsageError("--pod is empty", "write NS/POD, or leave it out")
+    if options["where"] is not None and not str(options["where"]).strip():
+        raise UsageError("--where is empty", "write a filter, or leave it out")
     if options["output_format"] is None:
         if output is None:
             raise UsageError("no file to write was named", "add -o X.nriscope.zip")

@@ -46,7 +46,7 @@ class Options(TypedDict):
     where: Filter | None
     since: int | None
     until: int | None
-    pod: str
+    pod: str | None
     redact: Rules | None
     note: str
     split: bool
@@ -184,7 +184,7 @@ def _selection(options: Options) -> Selection:
         where=options["where"],
         since_ns=options["since"],
         until_ns=options["until"],
-        pod=options["pod"],
+        pod=options["pod"] or "",
     )
 
 

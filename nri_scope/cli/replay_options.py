@@ -188,7 +188,7 @@ def _casting(options: Options) -> Casting:
     if not commands and listen is None:
         raise UsageError(
             "there is no plugin to replay to",
-            "write its command after --, or use --plugin or --listen",
+            "write its command after --; --help shows other ways",
         )
     if options["configs"] and not commands:
         raise UsageError(

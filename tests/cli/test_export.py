@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -210,12 +211,18 @@ class TestVerify:
         (["FILE", "-o", "x.zip", "--verify", "--", "true"], "add --redact"),
         (["FILE", "-o", "x.zip", "--", "true"], "COMMAND is for --verify"),
         (["nowhere", "-o", "x.zip"], "nowhere: no such file"),
+        (["FILE", "-o", "x.zip", "--pod", ""], "--pod is empty; write NS/POD"),
+        (["FILE", "-o", "x.zip", "--where", " "], "--where is empty; write a filter"),
+        (["FILE", "-o", "pipe.zip", "--force"], "pipe.zip is no ordinary file; name another"),
+        (["FILE", "--format", "jsonl", "-o", "link", "--force"], "link is no ordinary file"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_leaves_nothing(
     words: list[str], said: str, say: Say
 ) -> None:
     Path("taken.zip").write_text("mine")
+    os.mkfifo("pipe.zip")
+    Path("link").symlink_to("/dev/null")
     Path("bad.toml").write_text("# rules\nx = \n")
     before = here()
     status, out, err = say("export", *(str(SAMPLE) if one == "FILE" else one for one in words))

@@ -103,6 +103,9 @@ class Outputs:
     def _check(self, target: Path) -> None:
         if target.is_dir():
             raise UsageError(f"{target} is a folder", "name a file in it")
+        # A device, a pipe, or a link to one: a file in its place would be in everybody's way.
+        if target.exists() and not target.is_file():
+            raise UsageError(f"{target} is no ordinary file", "name another one after -o")
         # SQLite would take what it finds beside the file for a part of it.
         if not is_settled(target.absolute()):
             raise UsageError(f"{target} is being recorded to", "name another file after -o")
