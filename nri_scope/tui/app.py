@@ -224,6 +224,7 @@ class ScopeApp(Acting, inherit_bindings=False):
         await self.marker.close()
         if self._store is not None:
             await self._store.close()
+        await self.marker.release()
         self._signals.restore()
 
     @on(EventList.Moved)
