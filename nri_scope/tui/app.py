@@ -48,7 +48,9 @@ from nri_scope.tui.widgets.event_header import EventHeader
 from nri_scope.tui.widgets.event_list import EventList
 from nri_scope.tui.widgets.filter_bar import FilterBar, Purpose
 from nri_scope.tui.widgets.status_line import KeyLine, StatusLine
+from nri_scope.tui.widgets.text_line import TextLine
 from nri_scope.tui.widgets.view_tabs import ViewTabs
+from nri_scope.tui.workers import begin
 
 DETAIL_FROM = (200, 30)
 """Columns or lines of the screen from which on there is room for details from the beginning."""
@@ -141,17 +143,25 @@ class ScopeApp(Acting, inherit_bindings=False):
         the next ones are under way: what somebody types fast after the key that opens a line would
         not go into that line.
         """
-        is_key = isinstance(event, events.Key) and not event.is_forwarded
-        if is_key or isinstance(event, _POINTED):
+        if isinstance(event, events.Key) and not event.is_forwarded:
             self.status.hush()
-        if is_key and not isinstance(self.focused, Input):
-            assert isinstance(event, events.Key)
-            if isinstance(self.focused, BoardLines) and isinstance(self.current, Board):
-                # What was typed right behind the key of a view is for its lines.
-                await self.current.ready()
-            if await self._check_bindings(event.key):
+            if await self._is_done(event):
                 return
+        elif isinstance(event, _POINTED):
+            self.status.hush()
         await super().on_event(event)
+
+    async def _is_done(self, key: events.Key) -> bool:
+        """Do what the key does, unless it is to be typed; whether it does anything."""
+        if isinstance(self.focused, TextLine) and not key.is_printable:
+            # It may close the line, and is about all of it.
+            await self.bar.ready()
+        elif isinstance(self.focused, Input):
+            return False
+        elif isinstance(self.focused, BoardLines) and isinstance(self.current, Board):
+            # What was typed right behind the key of a view is for its lines.
+            await self.current.ready()
+        return await self._check_bindings(key.key)
 
     # -- what is on the screen ----------------------------------------------------------------
 
@@ -161,7 +171,7 @@ class ScopeApp(Acting, inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         """The frame; what needs the recording comes once it is open."""
-        self.bar = FilterBar(self.keymap)
+        self.bar = FilterBar(self.keymap, self._typed, self._bar_closed)
         yield self.teller.title_bar
         yield self.teller.tabs
         yield Box(id="body")
@@ -209,7 +219,7 @@ class ScopeApp(Acting, inherit_bindings=False):
             self.bar.remember(self.context.where_text)
             self.narrower.show()
         self.looker.begin()
-        self.run_worker(self.marker.load(), group=MARKS_GROUP)
+        begin(self, self.marker.load, MARKS_GROUP)
         if self._warning:
             self.say(self._warning, problem=True)
 
@@ -264,10 +274,7 @@ class ScopeApp(Acting, inherit_bindings=False):
             self.teller.tabs.show(name, self.context.words())
         if self.detail is not None and self.detail.is_alone:
             self.detail.action_maximise_detail()
-        current = self.current
-        # At once: the next key may be waiting already.
-        lines = current.body if isinstance(current, Board) else current
-        self.screen_stack[0].set_focus(lines)
+        self._set_focus(self.current)
 
     @on(ViewTabs.Chosen)
     def _view_chosen(self, event: ViewTabs.Chosen) -> None:
@@ -330,24 +337,27 @@ class ScopeApp(Acting, inherit_bindings=False):
         else:
             self.say("the filter hides this event", problem=True)
 
-    @on(FilterBar.Accepted)
-    def _typed(self, event: FilterBar.Accepted) -> None:
-        match event.purpose:
+    def _typed(self, purpose: Purpose, text: str) -> None:
+        match purpose:
             case Purpose.FILTER:
-                self.narrower.filter_by(event.text)
+                self.narrower.filter_by(text)
             case Purpose.SEARCH:
-                self.finder.begin(event.text, in_detail=self.typed_in_detail)
+                self.finder.begin(text, in_detail=self.typed_in_detail)
             case Purpose.COMMENT:
-                self.marker.comment(event.text)
+                self.marker.comment(text)
             case Purpose.PLUGIN:
-                self.replayer.replay(event.text)
+                self.replayer.replay(text)
 
-    @on(FilterBar.Closed)
     def _bar_closed(self) -> None:
         if self.typed_in_detail and self.detail is not None:
-            self.detail.body.focus()
+            self._set_focus(self.detail.body)
         else:
-            self.current.focus()
+            self._set_focus(self.current)
+
+    def _set_focus(self, what: Widget) -> None:
+        # At once: the next key may be waiting already.
+        lines = what.body if isinstance(what, Board) else what
+        self.screen_stack[0].set_focus(lines)
 
     # -- what others tell --------------------------------------------------------------------------
 

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import NriScopeError
 from nri_scope.tui import taking
+from nri_scope.tui.workers import begin
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
@@ -39,7 +41,8 @@ class Copier:
 
     def _start(self, *, save: bool) -> None:
         selected = self._app.current.selected_event_id
-        self._app.run_worker(self._take(selected, save=save), group=_GROUP, exclusive=True)
+        work = partial(self._take, selected, save=save)
+        begin(self._app, work, _GROUP, exclusive=True)
 
     async def _take(self, selected: int | None, *, save: bool) -> None:
         app = self._app

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
 from nri_scope.tui.widgets.board import Board
+from nri_scope.tui.workers import begin
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
@@ -99,7 +101,7 @@ class Finder:
         if not self._at_work:
             self._at_work = True
             self._app.work_on(searching=self.text)
-            self._app.run_worker(self._work(self._turn), group=GROUP)
+            begin(self._app, partial(self._work, self._turn), GROUP)
 
     async def _work(self, turn: int) -> None:
         try:

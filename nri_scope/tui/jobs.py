@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from textual.worker import Worker
@@ -18,6 +19,7 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model.line import Style, line
 from nri_scope.tui.model.stop import Stop
 from nri_scope.tui.widgets.reading import ReadingScreen
+from nri_scope.tui.workers import begin
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
@@ -55,7 +57,7 @@ class Jobs:
             key = self._app.keymap.first("stop")
             self._app.say(f"one thing at a time; {key} stops the other", problem=True)
         else:
-            self._worker = self._app.run_worker(self._do(job), group="job")
+            self._worker = begin(self._app, partial(self._do, job), "job")
 
     def stop(self) -> None:
         """End it."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from nri_scope.errors import NriScopeError
 from nri_scope.tui.model.filtering import known_values
 from nri_scope.tui.terminal import is_gone
+from nri_scope.tui.workers import begin
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
@@ -54,12 +55,12 @@ class Looker:
 
     def begin(self) -> None:
         """Look for as long as the app runs."""
-        self._app.run_worker(self._look_again(), group="looking", exit_on_error=True)
+        begin(self._app, self._look_again, "looking")
         self.learn_values()
 
     def learn_values(self) -> None:
         """Learn anew what a filter can be completed with."""
-        self._app.run_worker(self._learn_values(), group="values", exclusive=True)
+        begin(self._app, self._learn_values, "values", exclusive=True)
 
     def hurry(self) -> None:
         """Update the view that is shown with the next look."""

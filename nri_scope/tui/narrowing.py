@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from nri_scope.tui.model.filtering import VIEWS, narrowed
 from nri_scope.tui.model.view import View
 from nri_scope.tui.model.whom import container_of_event, pod_of_event
 from nri_scope.tui.widgets.board import Board
+from nri_scope.tui.workers import begin
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
@@ -115,7 +117,8 @@ class Narrower:
         if row is None or row.event is None or not row.event.container_id:
             self._app.say("this event is about no container", problem=True)
             return
-        self._app.run_worker(self._go_to_same(row.event, forwards), group=_GROUP, exclusive=True)
+        work = partial(self._go_to_same, row.event, forwards)
+        begin(self._app, work, _GROUP, exclusive=True)
 
     # -- how ----------------------------------------------------------------------------------
 
@@ -126,8 +129,8 @@ class Narrower:
         context = self._app.context
         # It says so at once: that nothing was found yet must not look like "no match".
         self._app.work_on(part=0.0 if context.is_narrowed else None)
-        work = self._look_through(self._turn)
-        self._app.run_worker(work, group=FILTER_GROUP, exclusive=True)
+        work = partial(self._look_through, self._turn)
+        begin(self._app, work, FILTER_GROUP, exclusive=True)
 
     async def _look_through(self, turn: int) -> None:
         app = self._app
@@ -163,7 +166,8 @@ class Narrower:
         if number is None:
             self._say_none("this row is no event, and about no pod or container")
             return
-        self._app.run_worker(self._narrow_to(number, find), group=_GROUP, exclusive=True)
+        work = partial(self._narrow_to, number, find)
+        begin(self._app, work, _GROUP, exclusive=True)
 
     async def _narrow_to(self, number: int, find: taking.Find) -> None:
         try:

@@ -59,6 +59,16 @@ async def test_a_filter_is_typed_and_taken_away_again() -> None:
         await screen.shows("PostStartContainer", "of 34")
 
 
+async def test_keys_right_behind_the_one_that_closes_a_line_are_not_for_that_line() -> None:
+    async with showing() as screen:
+        await screen.press("f", *"ns:shop", "enter", "j", "j")
+        await screen.shows("17 matches: ns:shop")
+        assert screen.app.context.where_text == "ns:shop"
+        await screen.press("/", *"nothing", "escape", "k", "x")
+        await screen.shows("of 34")
+        assert not screen.app.finder.text and not screen.app.bar.is_open
+
+
 async def test_a_wrong_filter_says_why_and_is_not_used() -> None:
     async with showing() as screen:
         await screen.press("f")

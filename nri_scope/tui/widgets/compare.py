@@ -21,6 +21,7 @@ from nri_scope.tui.model.stop import Stop
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.reading import ReadingScreen
+from nri_scope.tui.workers import begin
 
 
 class _Differences(Lines, inherit_bindings=False):
@@ -72,7 +73,7 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Read."""
-        self.run_worker(self._read(), exclusive=True)
+        begin(self, self._read, "compare", exclusive=True)
 
     def on_unmount(self) -> None:
         """Nobody waits any more."""

@@ -12,7 +12,6 @@ from textual.app import ComposeResult
 from textual.message import Message
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.display import subject
@@ -26,6 +25,7 @@ from nri_scope.tui.model.stop import Stop
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.model.tabs import Tab, Wanted
 from nri_scope.tui.widgets.lines import Lines
+from nri_scope.tui.workers import begin
 
 _SETTLED = 0.06
 """Seconds for which the cursor has to stay on a row: who scrolls fast asks for nothing."""
@@ -332,9 +332,7 @@ class DetailPane(Widget):
         # What is only read again stays meanwhile, scrolled to where it is.
         if wanted != self._read_last:
             self._slow = self.set_timer(_PATIENCE, waits)
-        # Not begun yet: a pane that goes away before its turn leaves nothing unawaited.
-        work = partial(self._read, wanted, before, stop)
-        _: Worker[None] = self.run_worker(work, group="detail", exclusive=True)
+        begin(self, partial(self._read, wanted, before, stop), "detail", exclusive=True)
 
     def _show_instead(self, lines: tuple[Line, ...]) -> None:
         self._read_last = None

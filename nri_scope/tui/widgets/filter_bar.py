@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
+from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from typing import ClassVar
 
@@ -13,7 +16,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widgets import Input, Label
 
 from nri_scope.recorder.escape import columns, safe
@@ -28,6 +30,9 @@ _LEAST_ROOM = 34
 """Columns of a completion; there is room for one at least."""
 _MARGIN = 8
 """Columns that are not for completions: an edge, and how many more there are."""
+
+_PATIENCE = 1.0
+"""Seconds that a key waits for what was typed before it."""
 
 
 class Purpose(Enum):
@@ -65,23 +70,24 @@ class FilterBar(Vertical, inherit_bindings=False):
     FilterBar.-wrong Input { color: $text-error; }
     """
 
-    class Accepted(Message):
-        """What was typed is to be used; a filter is right."""
+    def __init__(
+        self,
+        keymap: Keymap,
+        accepted: Callable[[Purpose, str], None],
+        closed: Callable[[], None],
+    ) -> None:
+        """``accepted`` is told what was typed and is to be used, a filter only where it is right;
+        ``closed``, after that, that the line is away again.
 
-        def __init__(self, purpose: Purpose, text: str) -> None:
-            super().__init__()
-            self.purpose = purpose
-            self.text = text
-
-    class Closed(Message):
-        """The line is away again."""
-
-    def __init__(self, keymap: Keymap) -> None:
+        Not by messages: the next key may be waiting already, and is not for this line.
+        """
         super().__init__()
         self.purpose = Purpose.FILTER
         self.values: Values = {}
         """For completion."""
         self._keymap = keymap
+        self._when_accepted = accepted
+        self._when_closed = closed
         self._histories = {purpose: History() for purpose in Purpose}
         self._problem = _FromProblem()
         self._options: tuple[str, ...] = ()
@@ -95,7 +101,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         """The line, and the one below it."""
         with Vertical(id="line"):
             yield Label("", id="purpose", markup=False)
-            yield TextLine(highlighter=self._problem, select_on_focus=False)
+            yield TextLine(self.action_accept, highlighter=self._problem, select_on_focus=False)
         yield Label("", id="said", markup=False)
 
     @property
@@ -124,7 +130,14 @@ class FilterBar(Vertical, inherit_bindings=False):
         """Hide it."""
         if self.is_open:
             self.display = False
-            self.post_message(self.Closed())
+            self._when_closed()
+
+    async def ready(self) -> None:
+        """Wait until all that was typed so far is in the line."""
+        taken = asyncio.Event()
+        if self.query_one(Input).call_later(taken.set):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(taken.wait(), _PATIENCE)
 
     # -- while it is typed --------------------------------------------------------------------
 
@@ -135,11 +148,6 @@ class FilterBar(Vertical, inherit_bindings=False):
             self._options, self._option = (), -1
         self._completing = False
         self._look()
-
-    @on(Input.Submitted)
-    def _submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.action_accept()
 
     def _look(self) -> None:
         text = self.query_one(Input).value
@@ -164,7 +172,7 @@ class FilterBar(Vertical, inherit_bindings=False):
                 problem = _problem_of_command(text)
                 said = f"the command that starts a plugin · {self._note} · {said}"
             case Purpose.COMMENT:
-                said = f"{self._note or 'kept beside the recording'} · {said}"
+                said = f"{self._note} · {said}"
         if self._options:
             said = self._options_in_words()
         self._problem.position = position
@@ -207,7 +215,7 @@ class FilterBar(Vertical, inherit_bindings=False):
             return
         if self.purpose is not Purpose.COMMENT:
             self._histories[self.purpose].add(text)
-        self.post_message(self.Accepted(self.purpose, text))
+        self._when_accepted(self.purpose, text)
         self.close()
 
     def action_complete(self) -> None:

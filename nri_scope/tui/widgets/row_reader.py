@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from textual.widget import Widget
 
@@ -13,6 +14,7 @@ from nri_scope.tui.model.rows import Row
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.model.view import View
 from nri_scope.tui.widgets.messages import Failed
+from nri_scope.tui.workers import begin
 
 
 class RowReader:
@@ -47,8 +49,8 @@ class RowReader:
             # The newest request is served first: what is read ahead can wait.
             if not self._reading or (on_screen and stretch not in self._reading):
                 self._reading.add(stretch)
-                work = self._read(view, *stretch)
-                self._widget.run_worker(work, group="rows", exit_on_error=False)
+                work = partial(self._read, view, *stretch)
+                begin(self._widget, work, "rows", exit_on_error=False)
             return
 
     async def read(self, view: View, first: int, height: int) -> Sequence[Row]:

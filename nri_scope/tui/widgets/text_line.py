@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
+from typing import Any
 
 from rich.text import Text
 from textual.widgets import Input
@@ -26,6 +28,15 @@ def shown(text: str) -> str:
 
 class TextLine(Input):
     """Its value may be from a recording, by way of a filter, or pasted from anywhere."""
+
+    def __init__(self, submit: Callable[[], None], **options: Any) -> None:
+        """``submit``: what Enter does, before the next key is looked at. The rest is Textual's."""
+        super().__init__(**options)
+        self._submit = submit
+
+    async def action_submit(self) -> None:
+        """Enter."""
+        self._submit()
 
     @property
     def _value(self) -> Text:
