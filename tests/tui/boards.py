@@ -24,6 +24,7 @@ from nri_scope.tui.model.store import Store
 from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.messages import Failed, Narrow, OpenEvent, RowChosen, Said, SetFilter
 from tests.replay.recordings import START_NS, container, life, run_pod
+from tests.tui.keyboard import press
 from tests.tui.screen import settle
 from tests.tui.widgets.drawn import strips_of
 
@@ -82,7 +83,7 @@ class Shown:
     async def press(self, *keys: str) -> None:
         """Keys, and what follows from them."""
         for key in keys:
-            await self.pilot.press(key)
+            await press(self.pilot, key)
             await self.settle()
 
     def last(self, kind: type[T]) -> T:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -16,12 +15,15 @@ from textual.worker import WorkerCancelled
 
 from nri_scope.tui import looking
 from nri_scope.tui.app import ScopeApp
+from tests.tui import keyboard
 from tests.tui.widgets.drawn import strips_of
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 RECORDING = RECORDINGS / "containerd-2.1.nriscope.db"
 PATIENCE = 30.0
 """Seconds for anything that a busy machine may delay."""
+_TURN = 0.005
+"""Seconds between two looks at the screen."""
 _STALL = 0.5
 """Seconds that one turn counts at most: while the machine stands still, the app does too."""
 
@@ -46,11 +48,11 @@ class Shown:
 
     async def press(self, *keys: str) -> None:
         """Press keys."""
-        await self.pilot.press(*keys)
+        await keyboard.press(self.pilot, *keys)
 
     async def type(self, text: str) -> None:
         """Press the keys of a text."""
-        await self.pilot.press(*("space" if char == " " else char for char in text))
+        await keyboard.press(self.pilot, *text)
 
     async def until(self, condition: Callable[[], Any]) -> None:
         """Wait until it holds."""
@@ -59,8 +61,7 @@ class Shown:
             if waited > PATIENCE:
                 raise AssertionError(f"it never came:\n{self.text()}")
             began = monotonic()
-            await self.pilot.pause()
-            await asyncio.sleep(0)
+            await self.pilot.pause(_TURN)
             waited += min(monotonic() - began, _STALL)
 
     async def shows(self, *words: str) -> None:
@@ -91,8 +92,8 @@ async def showing(
 
 async def settle(app: App[None], pilot: Pilot[None]) -> None:
     """Wait until no worker has anything to do; one may take the place of another meanwhile."""
-    await pilot.pause()
+    await keyboard.taken(pilot)
     while any(not worker.is_finished for worker in app.workers):
         with suppress(WorkerCancelled):
             await app.workers.wait_for_complete()
-        await pilot.pause()
+        await keyboard.taken(pilot)

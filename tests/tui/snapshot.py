@@ -7,7 +7,6 @@ shows what has become of the screens.
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import os
 from collections.abc import Mapping
@@ -72,8 +71,7 @@ async def looks_like(shown: Shown, name: str) -> None:
 
 async def _turn(shown: Shown) -> float:
     began = monotonic()
-    await shown.pilot.pause()
-    await asyncio.sleep(0.01)
+    await shown.pilot.pause(0.01)
     return min(monotonic() - began, _STALL)
 
 

@@ -14,6 +14,7 @@ from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.widgets.event_list import EventList
 from tests.replay.recordings import START_NS, container, life, run_pod
+from tests.tui.keyboard import taken
 from tests.tui.screen import Shown, showing
 
 SECOND = 10**9
@@ -75,8 +76,10 @@ def _writing(tmp_path: Path) -> Iterator[Writing]:
 
 
 async def grown(screen: Shown, events: int) -> None:
-    """Wait until the list has so many events."""
-    await screen.until(lambda: screen.app.events.view.events == events)
+    """Wait until the list has so many events, and room for all of them."""
+    shown = screen.app.events
+    await screen.until(lambda: shown.view.events == events)
+    await screen.until(lambda: shown.virtual_size.height == shown.view.length)
 
 
 async def test_a_recording_that_grows_is_followed(writing: Writing) -> None:
@@ -95,7 +98,8 @@ async def test_what_comes_moves_nothing_but_rows(
 ) -> None:
     writing.events(40)
     async with showing(writing.path) as screen:
-        await screen.shows("following · 41 of 41")
+        await screen.shows("following · 41 of 41", "RunPodSandbox")
+        await taken(screen.pilot)
         events, laid_out = screen.app.events, []
         refresh = EventList.refresh
 

@@ -15,14 +15,12 @@ async def test_every_view_shows_it_harmlessly(tmp_path: Path) -> None:
         await screen.until(lambda: screen.app.events.selected_row)
         for key in ("1", "2", "3", "4", "5"):
             await screen.press(key)
-            await screen.pilot.pause()
             assert_harmless(screen.text())
         await screen.press("1", "end")
         for _ in range(6):
             await screen.until(lambda: screen.app.events.selected_row)
             for _ in range(5):
                 await screen.press("]")
-                await screen.pilot.pause()
                 assert_harmless(screen.text())
             await screen.press("up")
 
@@ -35,8 +33,6 @@ async def test_names_are_searched_filtered_and_completed_harmlessly(tmp_path: Pa
         await screen.type("pod:")
         for _ in range(8):
             await screen.press("tab")
-            await screen.pilot.pause()
             assert_harmless(screen.text())
         await screen.press("enter")
-        await screen.pilot.pause()
         assert_harmless(screen.text())

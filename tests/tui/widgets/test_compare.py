@@ -14,6 +14,7 @@ from nri_scope.recorder.model import Event
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.widgets.compare import CompareScreen
 from tests.replay.recordings import RECORDING
+from tests.tui.keyboard import press, taken
 from tests.tui.widgets.drawn import text_on
 
 
@@ -34,7 +35,7 @@ async def _shows(pilot: Pilot[None], text: str) -> str:
     for _ in range(3_000):
         if text in (found := text_on(pilot.app)):
             return found
-        await pilot.pause(0.01)
+        await taken(pilot)
     raise AssertionError(f"no {text!r} in:\n{text_on(pilot.app)}")
 
 
@@ -47,7 +48,7 @@ async def test_shows_differences_for_the_width_there_is_and_goes_away(store: Sto
         assert '"db.shop.svc"  ' in text and " │ —" in text
         await pilot.resize_terminal(80, 40)
         await _shows(pilot, 'A: "db.shop.svc"')
-        await pilot.press("escape")
+        await press(pilot, "escape")
         assert not isinstance(app.screen, CompareScreen)
 
 
@@ -68,8 +69,8 @@ async def test_tells_its_keys(store: Store) -> None:
     app: App[None] = App()
     async with app.run_test(size=(80, 24)) as pilot:
         await app.push_screen(CompareScreen(store, one, other))
-        await pilot.press("?")
+        await press(pilot, "?")
         await _shows(pilot, "keys of the comparison")
         await _shows(pilot, "wrap long lines")
-        await pilot.press("escape")
+        await press(pilot, "escape")
         assert isinstance(app.screen, CompareScreen)

@@ -26,6 +26,7 @@ from nri_scope.tui.widgets.lines import Lines
 from tests.recorder.traffic import NOW, a_start, an_item
 from tests.replay.recordings import RECORDING
 from tests.tui.hostile import assert_harmless, hostile_recording
+from tests.tui.keyboard import press, taken
 from tests.tui.screen import settle
 from tests.tui.widgets.drawn import text_on
 
@@ -91,7 +92,7 @@ async def _shows(pilot: Pilot[None], text: str) -> str:
     for _ in range(3_000):
         if text in (found := text_on(pane)):
             return found
-        await pilot.pause(0.01)
+        await taken(pilot)
     raise AssertionError(f"no {text!r} in:\n{text_on(pane)}")
 
 
@@ -167,7 +168,7 @@ async def test_word_of_waiting_that_comes_late_takes_nothing_away(
         await _shows(pilot, "number      5,")
         for callback in waiting:
             callback()
-        await pilot.pause()
+        await taken(pilot)
         assert waiting
         assert "number      5," in text_on(app.pane)
 
@@ -186,7 +187,7 @@ async def test_what_is_read_again_stays_on_the_screen_meanwhile(
         counted.may_go_on.clear()
         app.pane.grown()
         while counted.asked < 2:
-            await pilot.pause(0.01)
+            await taken(pilot)
         later = asyncio.Event()
         app.pane.set_timer(0.05, later.set)
         await later.wait()
@@ -216,12 +217,12 @@ async def test_nothing_is_read_while_it_is_hidden(store: Store) -> None:
     async with app.run_test(size=(100, 40)) as pilot:
         app.pane.show(rows[4])
         app.pane.show_tab(Tab.RAW)
-        await pilot.pause(0.1)
+        await taken(pilot)
         assert counted.asked == 0
         app.pane.action_toggle_detail()
         await _shows(pilot, "request:")
         app.pane.action_toggle_detail()
-        await pilot.pause()
+        await taken(pilot)
         assert app.left == 1
         assert "request:" not in text_on(app)
 
@@ -231,20 +232,20 @@ async def test_stands_beside_the_list_where_there_is_room_or_where_it_is_moved(
 ) -> None:
     app = _App(store)
     async with app.run_test(size=(220, 50)) as pilot:
-        await pilot.pause()
+        await taken(pilot)
         assert app.pane.region.x == 110
         app.pane.action_move_detail()
-        await pilot.pause()
+        await taken(pilot)
         assert (app.pane.region.x, app.pane.region.y) == (0, 25)
         await pilot.resize_terminal(80, 24)
-        await pilot.pause()
+        await taken(pilot)
         assert (app.pane.region.x, app.pane.region.y) == (0, 12)
         app.pane.action_move_detail()
-        await pilot.pause()
+        await taken(pilot)
         assert app.pane.region.x == 40
     other = _App(store)
     async with other.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
+        await taken(pilot)
         assert other.pane.region.y == 12
 
 
@@ -252,11 +253,11 @@ async def test_can_be_alone_and_has_the_focus_then(store: Store) -> None:
     app = _App(store)
     async with app.run_test(size=(80, 24)) as pilot:
         app.pane.action_maximise_detail()
-        await pilot.pause()
+        await taken(pilot)
         assert app.pane.region.size == (80, 24)
         assert app.focused is app.pane.body
         app.pane.action_maximise_detail()
-        await pilot.pause()
+        await taken(pilot)
         assert app.left == 1
         assert app.pane.region.height == 12
 
@@ -270,7 +271,7 @@ async def test_blame_shows_all_lines_when_asked_to(store: Store) -> None:
         text = await _shows(pilot, "Enter here shows all lines")
         assert "PATH=/bin" not in text
         app.pane.body.focus()
-        await pilot.press("enter")
+        await press(pilot, "enter")
         await _shows(pilot, "PATH=/bin")
 
 

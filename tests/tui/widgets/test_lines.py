@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from nri_scope.tui.model.line import Line, Part, Style, line
 from nri_scope.tui.widgets.lines import MAX_WRAPPED, Lines
 from tests.tui.hostile import CANARY, NAMES, WIDE, assert_harmless
+from tests.tui.keyboard import press, taken
 from tests.tui.widgets.drawn import text_on
 
 
@@ -71,8 +72,8 @@ def _rows(lines: Lines) -> list[str]:
 
 
 async def _press(pilot: Pilot[None], *keys: str) -> None:
-    await pilot.press(*keys)
-    await pilot.pause()
+    await press(pilot, *keys)
+    await taken(pilot)
 
 
 class TestScrolling:
@@ -111,9 +112,12 @@ class TestScrolling:
         lines = Lines(source)
         async with _App(lines).run_test(size=(40, 5)) as pilot:
             # A scroll bar for the width comes when the wide line does.
-            await _press(pilot, "end", "end")
+            await _press(pilot, "end")
+            while lines.virtual_size.width < 300 or not lines.show_horizontal_scrollbar:
+                await taken(pilot)
+            await _press(pilot, "end")
             lines.scroll_to(x=lines.max_scroll_x, animate=False)
-            await pilot.pause()
+            await taken(pilot)
             assert _shown(lines)[-2].endswith("end")
 
     async def test_nothing_is_said_in_words(self) -> None:
@@ -129,7 +133,7 @@ class TestTheCursor:
         async with app.run_test(size=(80, 24)) as pilot:
             await _press(pilot, "down", "down")
             lines.action_open()
-            await pilot.pause()
+            await taken(pilot)
             assert (app.moved, app.opened) == ([1, 2], [2])
             await _press(pilot, "end")
             assert lines.cursor == 99
@@ -153,7 +157,7 @@ class TestTheCursor:
             await _press(pilot, "end")
             source.length = 10
             lines.changed()
-            await pilot.pause()
+            await taken(pilot)
             assert lines.cursor == 9
             assert _shown(lines)[-1] == "line 9"
 
@@ -213,7 +217,7 @@ class TestSearching:
         lines = Lines([(Part("one tw", Style.KEY), Part("o Two [b]three"))])
         async with _App(lines).run_test() as pilot:
             lines.highlight = "two"
-            await pilot.pause()
+            await taken(pilot)
             segments = list(lines.render_line(0))
             found = [one.text for one in segments if one.style is not None and one.style.reverse]
             assert found == ["tw", "o", "Two"]
@@ -227,7 +231,7 @@ class TestWhatIsStillToCome:
             assert _shown(lines)[:10] == ["…"] * 10
             source.there[3] = line("here")
             lines.changed(3, 1)
-            await pilot.pause()
+            await taken(pilot)
             assert _shown(lines)[:5] == ["…", "…", "…", "here", "…"]
 
 
@@ -246,7 +250,7 @@ class TestWhatStrangersWrote:
         lines = Lines([line("x" * (10 << 20)), line("after")], wrap=wrap)
         async with _App(lines).run_test(size=(80, 24)) as pilot:
             lines.scroll_to(lines.max_scroll_x, lines.max_scroll_y, animate=False, force=True)
-            await pilot.pause()
+            await taken(pilot)
             # It may be broken between two words.
             text = "".join(text_on(lines).split())
             assert "…(10,485,760charactersinall)" in text

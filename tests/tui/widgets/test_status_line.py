@@ -6,6 +6,7 @@ from __future__ import annotations
 from textual.app import App, ComposeResult
 
 from nri_scope.tui.widgets.status_line import StatusLine
+from tests.tui.keyboard import taken
 from tests.tui.widgets.drawn import text_on
 
 
@@ -19,17 +20,17 @@ async def test_what_is_said_has_the_lines_that_it_needs() -> None:
     async with app.run_test(size=(40, 10)) as pilot:
         status = app.query_one(StatusLine)
         status.words = "x" * 200
-        await pilot.pause()
+        await taken(pilot)
         assert status.size.height == 1
         assert text_on(status).rstrip().endswith("…")
         status.say("a very long problem with a file somewhere; the way out of it", problem=True)
-        await pilot.pause()
+        await taken(pilot)
         assert status.size.height == 2
         assert "the way out of it" in " ".join(text_on(status).split())
         status.say("word " * 100)
-        await pilot.pause()
+        await taken(pilot)
         assert status.size.height == 3
         assert text_on(status).rstrip().endswith("…")
         status.hush()
-        await pilot.pause()
+        await taken(pilot)
         assert status.size.height == 1
