@@ -6,12 +6,14 @@ from __future__ import annotations
 from nri_scope.nri.subject import is_plugins_call
 from nri_scope.recorder.display import clock, day, duration, runtime, subject
 from nri_scope.recorder.escape import safe
-from nri_scope.recorder.model import Event, Gap, Session
+from nri_scope.recorder.model import Event, Gap, Note, Printed, Session
 from nri_scope.recorder.records import deadline_ms
 from nri_scope.recorder.timeline import Began, Ended, Item
 
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
 """All events but ValidateContainerAdjustment fit; that one pushes its line to the right."""
+_MAX_PRINTED = 4_000
+"""Columns of a line that a plugin printed, likewise."""
 _MAX_DETAIL = 300
 """Columns for an error's words where the terminal sets no width."""
 _DIM, _BOLD, _RED, _YELLOW, _END = "\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
@@ -43,6 +45,10 @@ class Lines:
                 return [*self._new_day(session.started_ns), self._rule(_began(session))]
             case Ended(session):
                 return [self._rule(_ended(session))]
+            case Note():
+                return [*self._new_day(item.at_ns), self._note(item)]
+            case Printed():
+                return [*self._new_day(item.at_ns), self._printed(item)]
 
     def _new_day(self, at_ns: int) -> list[str]:
         today = day(at_ns)
@@ -86,6 +92,17 @@ class Lines:
             f" ({safe(gap.reason, _MAX_DETAIL)})"
         )
         return self._paint(_YELLOW, safe(text, self._width))
+
+    def _note(self, note: Note) -> str:
+        whose = f"session {note.session}: " if note.session is not None else ""
+        return self._paint(
+            _YELLOW, safe(f"  note {clock(note.at_ns)} {whose}{note.text}", self._width)
+        )
+
+    def _printed(self, line: Printed) -> str:
+        session = f" s{line.session}" if self._with_session else ""
+        text = f"{'':>6}{session} {clock(line.at_ns)} {line.stream:>6} | {line.text}"
+        return self._paint(_DIM, safe(text, self._width or _MAX_PRINTED))
 
     def _paint(self, colour: str, text: str) -> str:
         return f"{colour}{text}{_END}" if self._colour and text else text

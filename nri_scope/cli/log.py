@@ -35,6 +35,7 @@ _POLL_SECONDS = 0.1
     metavar="COUNT",
     help="Begin with the newest COUNT events.",
 )
+@click.option("--printed", is_flag=True, help="Also show what tapped plugins printed.")
 @click.option(
     "--format",
     "output_format",
@@ -50,6 +51,7 @@ def command(
     since: int | None,
     until: int | None,
     last: int | None,
+    printed: bool,
     output_format: str,
 ) -> None:
     """Show a recording's events, one line each, newest last.
@@ -64,7 +66,9 @@ def command(
 
     check_interval(since, until)
     with Output() as output, Recording.open(file) as recording:
-        log = Log(recording, where=where, since_ns=since, until_ns=until, last=last)
+        log = Log(
+            recording, where=where, since_ns=since, until_ns=until, last=last, printed=printed
+        )
         show = _Shower(output, recording, jsonl=output_format == "jsonl")
         if not follow:
             show(log)
@@ -95,8 +99,8 @@ class _Shower:
             )
 
     def __call__(self, log: Log) -> None:
-        from nri_scope.recorder.model import Event, Gap
-        from nri_scope.recorder.records import event_record, gap_record, to_json
+        from nri_scope.recorder.model import Event, Gap, Printed
+        from nri_scope.recorder.records import event_record, gap_record, printed_record, to_json
 
         for item in log.read():
             if self._lines is not None:
@@ -106,4 +110,6 @@ class _Shower:
                 self._output.line(to_json(event_record(item)))
             elif isinstance(item, Gap):
                 self._output.line(to_json(gap_record(item)))
+            elif isinstance(item, Printed):
+                self._output.line(to_json(printed_record(item)))
         self._output.flush()

@@ -6,15 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain, takewhile
 from pathlib import Path
+from time import time_ns
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.lookup import event_range
-from nri_scope.recorder.model import Event, Gap
+from nri_scope.recorder.model import Event, Gap, Note, Printed
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.ring import REASON
 from nri_scope.recorder.sound import sound
-from nri_scope.recorder.timeline import Item, Timeline
+from nri_scope.recorder.tapping import printed as printed_lines
+from nri_scope.recorder.timeline import Item, Timeline, with_printed
 
 
 class Log:
@@ -31,8 +33,11 @@ class Log:
         since_ns: int | None = None,
         until_ns: int | None = None,
         last: int | None = None,
+        printed: bool = False,
     ) -> None:
-        """``since_ns`` is included, ``until_ns`` is not; ``last`` counts for the first reading."""
+        """``since_ns`` is included, ``until_ns`` is not; ``last`` counts for the first reading.
+        ``printed``: also give what plugins printed, whatever ``where`` says.
+        """
         self._recording = recording
         self._where = where
         self._since_ns = since_ns
@@ -40,6 +45,10 @@ class Log:
         self._last = last
         self._timeline = Timeline()
         self._after_id = 0
+        self._printed = printed
+        self._after_line = 0
+        self._first_ns = since_ns or 0
+        """What was printed before is not shown."""
         self._read_before = False
         self._too_old: set[int] = set()
         """Gaps before the first event of the ``last`` ones."""
@@ -64,6 +73,18 @@ class Log:
 
     def read(self) -> Iterator[Item]:
         """What is new, oldest first. Raises RecordingError."""
+        items = self._items()
+        return with_printed(items, self._lines()) if self._printed else items
+
+    def _lines(self) -> Iterator[Printed]:
+        for line in printed_lines(self._recording, self._after_line):
+            self._after_line = line.id
+            if self._first_ns <= line.at_ns and (
+                self._until_ns is None or line.at_ns < self._until_ns
+            ):
+                yield line
+
+    def _items(self) -> Iterator[Item]:
         oldest, newest = event_range(self._recording)
         # What the ring removes after it was shown is no gap in what was shown.
         gaps = self._gaps(removed=not self._read_before or oldest > self._after_id + 1)
@@ -76,12 +97,15 @@ class Log:
         )
         if self._last is not None:
             self._last = None
-            events, recent = _from_first(iter(events), gaps)
+            first, events = _first(events)
+            self._first_ns = max(self._first_ns, time_ns() if first is None else first.at_ns)
+            recent = [gap for gap in gaps if first is not None and gap.to_ns >= first.at_ns]
             self._too_old = {gap.id for gap in gaps if gap not in recent}
             gaps = recent
         # What is newer may be of a session that is newer still than what we know: next time.
         events = takewhile(lambda event: event.id <= newest, events)
-        for item in self._timeline.merge(events, self._recording.sessions(), gaps, self._until_ns):
+        sessions = self._recording.sessions()
+        for item in self._timeline.merge(events, sessions, gaps, self._until_ns, self._notes()):
             if isinstance(item, Event):
                 self._after_id = item.id
             yield item
@@ -99,6 +123,14 @@ class Log:
             and (removed or gap.reason != REASON)
         ]
 
+    def _notes(self) -> list[Note]:
+        return [
+            note
+            for note in self._recording.notes()
+            if note.at_ns >= self._first_ns
+            and (self._until_ns is None or note.at_ns < self._until_ns)
+        ]
+
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
@@ -108,9 +140,8 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _from_first(events: Iterator[Event], gaps: list[Gap]) -> tuple[Iterable[Event], list[Gap]]:
-    """``events``, and those of ``gaps`` that are not over when the first of them happens."""
-    first = next(events, None)
-    if first is None:
-        return (), []
-    return chain((first,), events), [gap for gap in gaps if gap.to_ns >= first.at_ns]
+def _first(events: Iterable[Event]) -> tuple[Event | None, Iterable[Event]]:
+    """The first one, and all of them."""
+    rest = iter(events)
+    first = next(rest, None)
+    return first, rest if first is None else chain((first,), rest)

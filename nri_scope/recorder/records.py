@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from nri_scope.recorder.model import Event, Gap, Session
+from nri_scope.recorder.model import Event, Gap, Printed, Session
 from nri_scope.recorder.plain import Plain
 
 SCHEMA_VERSION = 1
@@ -68,6 +68,18 @@ def gap_record(gap: Gap) -> dict[str, Plain]:
             "session": gap.session,
             "reason": gap.reason,
             "lost": gap.lost,
+        }
+    }
+
+
+def printed_record(line: Printed) -> dict[str, Plain]:
+    """A line that a plugin printed; its only key tells it from an event."""
+    return {
+        "output": {
+            "at": rfc3339(line.at_ns),
+            "session": line.session,
+            "stream": line.stream,
+            "text": line.text,
         }
     }
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events with what happened between them, in one stream: gaps, sessions that begin or end."""
+"""Events with what happened between them, in one stream: gaps, notes, sessions that begin or end,
+and lines that plugins printed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from nri_scope.recorder.model import Event, Gap, Session
+from nri_scope.recorder.model import Event, Gap, Note, Printed, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class Ended:
 
 _END = float("inf")
 
-Item = Event | Gap | Began | Ended
+Item = Event | Gap | Began | Ended | Note | Printed
 
 
 class Timeline:
@@ -36,7 +38,8 @@ class Timeline:
     """
 
     def __init__(self) -> None:
-        self._shown_gaps: set[int] = set()
+        self._shown: set[tuple[type, int]] = set()
+        """Gaps and notes, by number."""
         self._open: dict[int, Session] = {}
         self._began: set[int] = set()
 
@@ -46,16 +49,19 @@ class Timeline:
         sessions: Sequence[Session],
         gaps: Iterable[Gap],
         until_ns: int | None = None,
+        notes: Iterable[Note] = (),
     ) -> Iterator[Item]:
-        """The items of ``events``, and of all ``gaps`` not given before.
+        """The items of ``events``, and of all ``gaps`` and ``notes`` not given before.
 
-        ``sessions`` and ``gaps`` are as the recording has them now, so this can be called again
-        with what came later. After the last event follows what happened before ``until_ns``.
+        ``sessions``, ``gaps`` and ``notes`` are as the recording has them now, so this can be
+        called again with what came later. After the last event follows what happened before
+        ``until_ns``.
         """
         by_id = {session.id: session for session in sessions}
+        between: list[Gap | Note] = [*gaps, *notes]
         waiting = sorted(
-            (gap for gap in gaps if gap.id not in self._shown_gaps),
-            key=lambda gap: (gap.from_ns, gap.id),
+            (one for one in between if (type(one), one.id) not in self._shown),
+            key=lambda one: (moment_of(one), type(one) is Gap, one.id),
             reverse=True,
         )
         self._open = {number: by_id.get(number, known) for number, known in self._open.items()}
@@ -74,26 +80,53 @@ class Timeline:
             yield event
         yield from self._until(_END if until_ns is None else until_ns - 1, waiting)
 
-    def _next(self, waiting: list[Gap]) -> float:
-        """The moment of the earliest gap or end that is still to be given."""
+    def _next(self, waiting: list[Gap | Note]) -> float:
+        """The moment of the earliest gap, note or end that is still to be given."""
         times: list[float] = [
             session.ended_ns for session in self._open.values() if session.ended_ns is not None
         ]
         if waiting:
-            times.append(waiting[-1].from_ns)
+            times.append(moment_of(waiting[-1]))
         return min(times, default=_END)
 
-    def _until(self, at_ns: float, waiting: list[Gap]) -> Iterator[Item]:
-        due: list[tuple[int, int, Gap | Ended]] = []
-        while waiting and waiting[-1].from_ns <= at_ns:
-            gap = waiting.pop()
-            self._shown_gaps.add(gap.id)
-            due.append((gap.from_ns, 1, gap))
+    def _until(self, at_ns: float, waiting: list[Gap | Note]) -> Iterator[Item]:
+        due: list[tuple[int, int, Gap | Note | Ended]] = []
+        while waiting and moment_of(waiting[-1]) <= at_ns:
+            one = waiting.pop()
+            self._shown.add((type(one), one.id))
+            due.append((moment_of(one), 1, one))
         for session in list(self._open.values()):
             if session.ended_ns is not None and session.ended_ns <= at_ns:
                 del self._open[session.id]
                 due.append((session.ended_ns, 0, Ended(session)))
         yield from (item for _, _, item in sorted(due, key=lambda entry: entry[:2]))
+
+
+def moment_of(one: Event | Gap | Note | Printed) -> int:
+    """Its place in time; of a gap where it begins."""
+    return one.from_ns if isinstance(one, Gap) else one.at_ns
+
+
+def with_printed(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[Item]:
+    """``items`` with what plugins printed between them; both are in order."""
+    rest = iter(lines)
+    line = next(rest, None)
+    for item in items:
+        match item:
+            case Began():
+                # What was printed before comes with the session's first event.
+                until_ns = 0
+            case Ended(session):
+                until_ns = session.ended_ns or 0
+            case _:
+                until_ns = moment_of(item)
+        while line is not None and line.at_ns < until_ns:
+            yield line
+            line = next(rest, None)
+        yield item
+    if line is not None:
+        yield line
+        yield from rest
 
 
 def interleaved(sessions: Iterable[Session]) -> bool:

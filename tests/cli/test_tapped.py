@@ -190,3 +190,26 @@ def test_redaction_takes_them(tapped: Path, capsys: pytest.CaptureFixture[str]) 
         assert [line.at_ns for line in lines] == [line.at_ns for line in printed(original)]
         assert not any(PASSWORD in line.text for line in lines)
         assert any(line.text == "creating app" for line in lines)
+
+
+def test_log_has_what_was_printed_where_that_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "creating app" not in told("log TAP", capsys)
+    lines = told("log TAP --printed", capsys).splitlines()
+    (at,) = (
+        number
+        for number, line in enumerate(lines)
+        if "CreateContainer      shop/web/app" in line and " s1 " in line
+    )
+    assert lines[at + 1].endswith("stdout | creating app")
+    assert lines[at + 2].endswith(f"stdout | DB_PASSWORD={PASSWORD}")
+    records = list(
+        map(json.loads, told("log TAP --printed --format jsonl -n 3", capsys).splitlines())
+    )
+    assert all("event" in one or "output" in one for one in records)
+
+
+def test_log_has_notes(tapped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told("export TAP -o part.nriscope.zip --where container:app", capsys)
+    assert "  note " in told("log part.nriscope.zip", capsys)

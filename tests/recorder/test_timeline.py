@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from nri_scope.recorder.model import Event, Gap
-from nri_scope.recorder.timeline import Began, Ended, Item, Timeline, interleaved
+from nri_scope.recorder.model import Event, Gap, Note, Printed
+from nri_scope.recorder.timeline import Began, Ended, Item, Timeline, interleaved, with_printed
 from tests.recorder.made import a_gap, a_session, an_event, at
 
 
@@ -18,6 +18,8 @@ def told(item: Item) -> str:
             return f"session {session.id} began"
         case Ended(session):
             return f"session {session.id} ended"
+        case Note(text=text) | Printed(text=text):
+            return text
 
 
 def test_gaps_and_sessions_are_at_their_place() -> None:
@@ -71,3 +73,20 @@ def test_interleaved_is_who_is_open_at_the_same_time() -> None:
     assert not interleaved([a_session(1, 0), a_session(2, 5)])
     assert interleaved([a_session(1, 0, 4), a_session(2, 3, 5)])
     assert interleaved([a_session(1, 0, 9), a_session(2, 1, 2), a_session(3, 4, 5)])
+
+
+def test_notes_stand_where_they_were_made() -> None:
+    notes = [Note(2, None, at(3), "second"), Note(1, 1, at(1), "first")]
+    timeline = Timeline()
+    items = timeline.merge([an_event(1, 2)], [], [a_gap(1, 3, 4)], notes=notes)
+    assert [type(item).__name__ for item in items] == ["Note", "Event", "Note", "Gap"]
+    assert list(timeline.merge([], [], [], notes=notes)) == []
+
+
+def test_lines_that_plugins_printed_come_before_what_is_not_earlier() -> None:
+    lines = [Printed(number, 1, at(number), "stdout", str(number)) for number in range(5)]
+    items = Timeline().merge([an_event(1, 2), an_event(2, 3)], [a_session(1, 0, 3)], [])
+    found = [type(item).__name__ for item in with_printed(items, lines)]
+    assert found == [
+        "Began", "Printed", "Printed", "Event", "Printed", "Ended", "Event", "Printed", "Printed",
+    ]  # fmt: skip
