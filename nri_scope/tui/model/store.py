@@ -69,6 +69,7 @@ class Store:
         self._live = live
         self._pages = pages
         self._others: Worker | None = None
+        self._closed = False
         self._opening_others = asyncio.Lock()
         self._scout = scout
         """For the thread of ``pages``."""
@@ -110,6 +111,7 @@ class Store:
 
     async def close(self) -> None:
         """End the threads and close the file. Work that is under way is cancelled."""
+        self._closed = True
         own = {task for task in (self._walking, self._refreshing) if task is not None}
         for task in own:
             task.cancel()
@@ -222,12 +224,19 @@ class Store:
         return view.before(min(hits) if forwards else max(hits))
 
     async def run(self, work: Callable[[Recording], T]) -> T:
-        """Anything else that reads: details, blame, a tree. In a thread of its own, in order."""
+        """Anything else that reads: details, blame, a tree. In a thread of its own, in order.
+
+        Raises RecordingError once this is closed.
+        """
         async with self._opening_others:
+            if self._closed:
+                raise RecordingError(self._path, "it was closed")
             if self._others is None:
                 others = Worker(self._path)
                 await others.start()
                 self._others = others
+                if self._closed:
+                    await others.close()
         return await self._others.soon(work)
 
     # -- what grows -------------------------------------------------------------------------

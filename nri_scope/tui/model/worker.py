@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Generic, Protocol, TypeVar
 
+from nri_scope.errors import RecordingError
 from nri_scope.recorder.reader import Recording
 
 MAX_URGENT = 4
@@ -33,9 +34,16 @@ class _Job(Protocol):
         """It will not be done."""
         ...
 
+    def fail(self, error: BaseException) -> None:
+        """It cannot be done."""
+        ...
+
 
 class Worker:
-    """A thread with a `Recording` of its own. Everything here is called on one event loop."""
+    """A thread with a `Recording` of its own. Everything here is called on one event loop.
+
+    Once it is closed, whoever asks gets RecordingError, or what ended the thread where nobody did.
+    """
 
     def __init__(self, path: Path) -> None:
         """Not yet running: see `start`."""
@@ -50,6 +58,8 @@ class Worker:
         self._connection: sqlite3.Connection | None = None
         """What ``current`` works with."""
         self._closed = False
+        self._failure: BaseException | None = None
+        """What ended the thread, where nobody wanted that."""
         self._ended = asyncio.Event()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._thread = Thread(target=self._run, name="recording", daemon=True)
@@ -94,10 +104,7 @@ class Worker:
     async def close(self) -> None:
         """End the thread. Work that is waiting or under way is cancelled."""
         with self._condition:
-            self._closed = True
-            waiting = [*self._urgent, *self._soon, *self._long]
-            for jobs in (self._urgent, self._soon, self._long):
-                jobs.clear()
+            waiting = self._shut()
             if self._connection is not None:
                 self._connection.interrupt()
             self._condition.notify()
@@ -111,9 +118,19 @@ class Worker:
             # It is Python's own work; the thread ends after it, or with the process.
             return
 
+    def _shut(self) -> list[_Job]:
+        """Take no more jobs; those that were waiting."""
+        self._closed = True
+        waiting = [*self._urgent, *self._soon, *self._long]
+        for jobs in (self._urgent, self._soon, self._long):
+            jobs.clear()
+        return waiting
+
     def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
         if self._closed:
-            raise asyncio.CancelledError
+            raise RecordingError(self._path, "it was closed")
 
     def _add(self, jobs: deque[_Job], job: _Job) -> None:
         with self._condition:
@@ -142,6 +159,14 @@ class Worker:
                     self._done(job, more=more)
         except BaseException as error:  # noqa: BLE001 - whoever waits for the thread has to know
             self._call(_fail, self._opened, error)
+            with self._condition:
+                self._failure = error
+                waiting = self._shut()
+                if self._current is not None:
+                    waiting.append(self._current)
+                self._current = self._connection = None
+            for job in waiting:
+                self._call(job.fail, error)
         finally:
             self._call(self._ended.set)
 
@@ -224,6 +249,9 @@ class _Once(Generic[T]):
         else:
             self.future.cancel()
 
+    def fail(self, error: BaseException) -> None:
+        _fail(self.future, error)
+
 
 class _Steps(Generic[T]):
     """Work step by step."""
@@ -260,6 +288,9 @@ class _Steps(Generic[T]):
 
     def drop(self) -> None:
         self.future.cancel()
+
+    def fail(self, error: BaseException) -> None:
+        _fail(self.future, error)
 
     def _tell(self, step: T) -> None:
         # Not to somebody who does not want to know any more.

@@ -19,7 +19,7 @@ from nri_scope.recorder.log import Log
 from nri_scope.recorder.model import Captured, Event, Gap
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.ring import MIN_SIZE
-from nri_scope.recorder.timeline import Began
+from nri_scope.recorder.timeline import Began, Ended
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.tui.model import store as store_module
 from nri_scope.tui.model.listing import Listing, State
@@ -115,9 +115,9 @@ def log(path: Path, where: str = "") -> list[str]:
                     words.append(str(number))
                 case Gap():
                     words.append("gap")
-                case _:
+                case Began(session) | Ended(session):
                     kind = "began" if isinstance(entry, Began) else "ended"
-                    words.append(f"{kind} {entry.session.id}")
+                    words.append(f"{kind} {session.id}")
     if where:
         words = [word for word in words if word.isdigit() or word == "gap"]
         words = list(dropwhile(lambda word: word == "gap", words[::-1]))[::-1]
@@ -494,3 +494,15 @@ async def test_closing_cancels_what_is_under_way(many: Path) -> None:
     await store.close()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_closed_recording_says_so_and_begins_nothing(path: Path) -> None:
+    store = await Store.open(path)
+    view = store.all
+    await store.close()
+    with pytest.raises(RecordingError, match="it was closed"):
+        await store.run(lambda recording: recording.sessions())
+    with pytest.raises(RecordingError, match="it was closed"):
+        await store.rows(view, 0, 5)
+    with pytest.raises(RecordingError, match="it was closed"):
+        await store.refresh()

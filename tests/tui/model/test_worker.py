@@ -176,7 +176,37 @@ async def test_closing_ends_a_query_and_all_that_waits(path: Path) -> None:
     for task in (busy.task, waiting):
         await asyncio.wait({task})
     assert waiting.cancelled()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(RecordingError, match="it was closed"):
+        await worker.soon(lambda _: None)
+    with pytest.raises(RecordingError, match="it was closed"):
+        await worker.urgent(lambda _: None)
+
+
+class _Strange(BaseException):
+    """What nobody expects."""
+
+
+async def test_nobody_waits_for_a_thread_that_ended_by_itself(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise _Strange
+
+    busy = await Busy(worker).begun()
+    waiting = [
+        asyncio.create_task(worker.soon(lambda _: None)),
+        asyncio.create_task(worker.urgent(lambda _: None)),
+        asyncio.create_task(worker.steps(lambda _: iter([1]), lambda _: None)),
+    ]
+    await asyncio.sleep(0)
+    # Whatever it is: the end of one job is where no job's own error can be.
+    monkeypatch.setattr(worker, "_done", fail)
+    busy.let_go()
+    await busy.task
+    for task in waiting:
+        with pytest.raises(_Strange):
+            await task
+    with pytest.raises(_Strange):
         await worker.soon(lambda _: None)
 
 
