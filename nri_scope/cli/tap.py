@@ -236,19 +236,21 @@ def _tap(options: Options) -> int:
     plugin = _launch(options) if listen is None else None
     # In the background: a terminal that was stopped must not keep the runtime waiting.
     notices = Background(_say, waiting_max=1000)
+    printed = Background(_say, waiting_max=10_000)
     print_format = options["print_format"]
     trace = Trace(print_format, several=listen is not None) if print_format else None
     try:
-        work = _work(options, plugin, trace, notices)
+        work = _work(options, plugin, trace, printed)
         return run_tap(settings, work, notices.put, trace.show if trace else None)
     finally:
         if trace:
             trace.close()
+        printed.close()
         notices.close()
 
 
 def _work(
-    options: Options, plugin: Launch | None, trace: Trace | None, notices: Background[str]
+    options: Options, plugin: Launch | None, trace: Trace | None, printed: Background[str]
 ) -> Callable[[Tap], Awaitable[int]]:
     socket, wait, listen = options["socket"], options["wait"], options["listen"]
     if plugin is None:
@@ -265,7 +267,7 @@ def _work(
         if trace is not None:
             trace.said(time_ns(), name, stream.value, line)
         else:
-            notices.put(line)
+            printed.put(line)
 
     return to_socket(plugin, socket, on_output, wait=wait)
 

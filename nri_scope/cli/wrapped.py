@@ -7,11 +7,13 @@ Nobody reads its output, so what there is to say goes to a file beside the recor
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from time import monotonic, sleep
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.logger.logfile import LogFile, log_beside
@@ -23,6 +25,10 @@ from nri_scope.runtime.output import Stream
 from nri_scope.tap.launching import Launch, tap_launched
 from nri_scope.tap.run import Tap, run_tap
 from nri_scope.tap.settings import Settings
+
+FORMER_S = 2.0
+"""How long to wait for another tap that records to the file; runtimes give a plugin 5 s in all to
+register."""
 
 
 def run_wrapped(
@@ -70,6 +76,7 @@ def run_wrapped(
             # Any other folder is somebody's choice, and was there when he made it.
             with contextlib.suppress(OSError):
                 LAUNCHED_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _wait_for_former(Path(settings.output))
         status = run_tap(settings, work, log.write)
     except BaseException as error:
         kind = "" if isinstance(error, NriScopeError) else f"{type(error).__name__}: "
@@ -81,6 +88,30 @@ def run_wrapped(
     log.close()
     # Whatever still runs here has nothing to do with the plugin any more.
     os._exit(status)
+
+
+def _wait_for_former(path: Path) -> None:
+    """The tap of before the runtime's restart may be about to end; it writes to the same file."""
+    deadline = monotonic() + FORMER_S
+    while monotonic() < deadline and _is_recorded_to(path):
+        sleep(0.05)
+
+
+def _is_recorded_to(path: Path) -> bool:
+    try:
+        # What is no file of ours is for others to tell of; a named pipe would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _checked(descriptor: int) -> None:

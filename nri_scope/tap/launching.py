@@ -29,6 +29,8 @@ STOP_GRACE_S = 2.0
 """For a plugin that was sent the signal that ends the tap."""
 END_GRACE_S = 5.0
 """For a plugin whose connection has ended; then it is killed, which is how runtimes end one."""
+LAUNCHED_GRACE_S = 1.0
+"""The same where it was a runtime that launched it: that may be about to do so again."""
 
 LEFT_SHOWN = 3
 """Processes that are named of those that a plugin left behind."""
@@ -81,7 +83,8 @@ async def tap_launched(
         if not end.registered and process.running:
             # It would not notice that its connection is gone, either.
             process.end()
-        await process.wait_exit(END_GRACE_S)
+        # A runtime that launches the next one soon expects it to find no other.
+        await process.wait_exit(LAUNCHED_GRACE_S if plugin.named else END_GRACE_S)
         slow = process.running
     finally:
         passing.cancel()
@@ -98,9 +101,7 @@ async def tap_launched(
     if connection.faults_made:
         tap.say(connection.faults_made)
     if slow:
-        tap.say(
-            f"the plugin did not end within {END_GRACE_S:g} s and was killed, as a runtime does it"
-        )
+        tap.say("the plugin did not end when its connection had, and was killed, as runtimes do it")
     _tell_left(process, tap)
     return exit_status(process, tap.stop.number)
 

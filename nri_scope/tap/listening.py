@@ -79,6 +79,7 @@ async def _peer(plugin: socket.socket, path: Path, tap: Tap, away: _Away, *, wai
         connection.finish(reason)
     finally:
         closing.cancel()
+    tap.ended(end.plugin)
     if not tap.stop.reason:
         who = end.plugin or "a plugin that did not register"
         tap.say(f"{who}: session ended: {reason}")

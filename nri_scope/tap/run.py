@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import monotonic
@@ -18,7 +19,7 @@ from nri_scope.recorder.model import SessionStart, plugin_title
 from nri_scope.recorder.writer import Recorder, RecorderCounters
 from nri_scope.transport.loop import run
 from nri_scope.transport.sockets import connect_socket
-from nri_scope.transport.tuning import prepare_process
+from nri_scope.transport.tuning import hasten, prepare_process
 
 from .connection import Connection
 from .settings import OnEvent, Settings
@@ -68,8 +69,7 @@ class Tap:
         self.say = say
         self.stop = Stop()
         self.sessions = 0
-        self.connections = 0
-        """That were made, whatever came of them."""
+        self._there: Counter[str] = Counter()
         self._started = monotonic()
 
     def connection(self, named: Identity | None) -> Connection:
@@ -79,14 +79,22 @@ class Tap:
     def began(self, start: SessionStart) -> None:
         """A plugin has been configured through a tap."""
         self.sessions += 1
+        plugin = plugin_title(start.plugin_index, start.plugin_name)
+        self._there[plugin] += 1
+        if self._there[plugin] > 1:
+            self.say(f"warning: another plugin is tapped as {plugin} at the same time")
         version = start.nri_version or "unknown"
         if start.nri_version_inferred:
             version += ", inferred"
         self.say(
-            f"tapping {plugin_title(start.plugin_index, start.plugin_name)} at"
-            f" {runtime_title(start.runtime_name)} {start.runtime_version} (NRI {version}),"
-            f" to {self.settings.output}"
+            f"tapping {plugin} at {runtime_title(start.runtime_name)} {start.runtime_version}"
+            f" (NRI {version}), to {self.settings.output}"
         )
+
+    def ended(self, plugin: str) -> None:
+        """A connection of ``NN-name`` is over."""
+        # It may have been one that was never configured.
+        self._there[plugin] -= self._there[plugin] > 0
 
     def summary(self, counters: RecorderCounters) -> str:
         """What was done."""
@@ -113,6 +121,7 @@ def run_tap(
     existed = os.path.lexists(path)
     recorder = settings.open(say, on_event)
     prepare_process()
+    hasten()
     tap: Tap | None = None
 
     async def main() -> int:
@@ -121,8 +130,9 @@ def run_tap(
         tap.stop.install()
         return await work(tap)
 
+    status: int | None = None
     try:
-        return run(main())
+        status = run(main())
     finally:
         for number in STOP_SIGNALS:
             # A second one must not cut the writing short, which is bounded anyway.
@@ -132,6 +142,9 @@ def run_tap(
             say(tap.summary(counters))
         elif not existed:
             path.unlink(missing_ok=True)
+            if status is not None:
+                say("nothing recorded: no plugin was configured")
+    return status
 
 
 async def connect(path: Path, tap: Tap, *, wait: bool) -> socket.socket | None:

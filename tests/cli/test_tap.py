@@ -16,7 +16,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
-from nri_scope.errors import ConnectionClosed
+from nri_scope.errors import ConnectionClosed, DeadlineExceeded, RpcError
 from nri_scope.nri.events import Event
 from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
@@ -252,6 +252,61 @@ async def test_with_wait_a_plugin_is_kept_until_the_runtime_comes(
             await runtime.wait_plugins(1)
             await tap.interrupt()
     assert names(file)[0] in ("RegisterPlugin", "Configure")
+
+
+async def test_faults_happen_to_the_runtime_and_are_announced_in_the_recording(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    options = ("--error", "CreateContainer", "--seed", "7")
+    async with tapping("--socket", socket, "-o", file, *options, "--", plugin) as tap:
+        await runtime.wait_plugins(1)
+        (answer,) = await create(runtime)
+        assert isinstance(answer.error, RpcError)
+        status, _, err = await tap.interrupt()
+    assert status == 0
+    assert "1 answered with an error" in err
+    with Recording.open(file) as recorded:
+        assert any("--error CreateContainer" in note.text for note in recorded.notes())
+
+
+async def test_a_second_plugin_of_the_same_name_is_warned_of(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    listen = tmp_path / "tap.sock"
+    async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
+        await tap.said("plugins can connect")
+        for number in (1, 2):
+            plugin = SmallPlugin("10-same")
+            await plugin.connect(listen)
+            await plugin.register()
+            await runtime.wait_plugins(number)
+        await tap.said("another plugin is tapped as 10-same")
+
+
+async def test_a_plugin_that_takes_no_notice_of_a_signal_is_killed(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    body = """\
+    def create_container(self, pod, container):
+        print("busy", flush=True)
+        while True:
+            pass
+"""
+    plugin = plugin_file(tmp_path / "20-thing", body, start=TELLS_PID)
+    async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
+        pid = int(await tap.said(""))
+        await runtime.wait_plugins(1)
+        creating = asyncio.ensure_future(create(runtime))
+        await tap.said("busy")
+        status, _, err = await tap.interrupt(signal.SIGTERM)
+        (answer,) = await creating
+    assert isinstance(answer.error, ConnectionClosed | DeadlineExceeded)
+    assert status == 128 + signal.SIGTERM, err
+    assert not is_running(pid)
+    with Recording.open(file) as recorded:
+        (event,) = [one for one in recorded.events() if one.event == "CreateContainer"]
+        assert event.status != "ok"
 
 
 # -- bad input ----------------------------------------------------------------------------------
