@@ -229,15 +229,21 @@ class Store:
         Raises RecordingError once this is closed.
         """
         async with self._opening_others:
-            if self._closed:
-                raise RecordingError(self._path, "it was closed")
+            self._check()
             if self._others is None:
                 others = Worker(self._path)
                 await others.start()
                 self._others = others
-                if self._closed:
+                try:
+                    self._check()
+                except RecordingError:
                     await others.close()
+                    raise
         return await self._others.soon(work)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise RecordingError(self._path, "it was closed")
 
     # -- what grows -------------------------------------------------------------------------
 
