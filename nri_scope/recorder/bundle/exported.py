@@ -146,6 +146,7 @@ class _Packing:
         self._describing = Describing(selection, redactor, note)
         self._marks = marks
         self._on_progress = on_progress
+        self._learned = 0
 
     def draft(self, selection: Selection) -> _Draft:
         """Rebuild and pack a part."""
@@ -157,8 +158,10 @@ class _Packing:
             selection,
             change=self._redactor,
             marks=self._marks,
+            learned=self._learned,
             on_progress=self._on_progress,
         )
+        self._learned = rebuilt.learned
         size = path.stat().st_size
         if size > MAX_RECORDING:
             raise UsageError(

@@ -27,10 +27,12 @@ def learn(
     change: Change,
     on_progress: Callable[[float], None],
     marks: Sequence[Mark] | None = None,
+    learned: int = 0,
 ) -> None:
     """Show everything up to `Part.until`, which becomes less where that is damaged.
 
-    ``marks`` are those of the original; None: what is kept in it and beside it.
+    ``marks`` are those of the original; None: what is kept in it and beside it. ``learned``: up to
+    which event this change has seen this recording before.
 
     Raises RecordingError where a table is.
     """
@@ -56,6 +58,8 @@ def learn(
         change.learn_text(mark.comment)
     for line in printed(source):
         change.learn_text(line.text)
+    if part.until <= learned:
+        return
     try:
         for some in exchanges(source, None, until=part.until):
             for one in some:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nri_scope.errors import RecordingError
@@ -43,6 +43,7 @@ def rebuild(
     *,
     change: Change | None = None,
     marks: Sequence[Mark] | None = None,
+    learned: int = 0,
     on_progress: Callable[[float], None] | None = None,
 ) -> Rebuilt:
     """Write what ``selection`` chooses of ``source``, and its context, to the new file ``output``.
@@ -52,7 +53,8 @@ def rebuild(
     `Rebuilt.damage` says so. A recording that is being written is taken as it is now.
 
     ``marks`` are those of the original; None: what is kept in it and beside it. Those of events
-    that are written are written, too.
+    that are written are written, too. ``learned``: `Rebuilt.learned` of an earlier part, made with
+    the same ``change``.
 
     ``on_progress`` is called now and then with the part that is done, 0 to 1, by the calling
     thread; an exception from it, or the interrupt key, ends the work and leaves nothing behind.
@@ -66,11 +68,12 @@ def rebuild(
         part = _part(source, selection, effects, progress)
         marks = marks_of(source) if marks is None else marks
         if change is not None:
-            learn(source, part, change, progress.step(0.3), marks)
+            learn(source, part, change, progress.step(0.3), marks, learned)
+            learned = part.until
         written = _Rebuilding(source, connection, part, effects, change or Unchanged(), marks)
         rebuilt = written.write(output, progress)
     progress.done()
-    return rebuilt
+    return replace(rebuilt, learned=learned)
 
 
 def _nobody(_: float) -> None:

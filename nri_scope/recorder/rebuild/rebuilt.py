@@ -27,3 +27,5 @@ class Rebuilt:
     last_ns: int | None
     damage: str = ""
     """What is wrong with the original; the new recording has what came before. "": nothing."""
+    learned: int = 0
+    """Up to which event its `Change` has seen the original; 0 where there was none."""

@@ -289,6 +289,16 @@ class TestSplit:
             with Recording.open(bundle.path) as recording:
                 assert not {event.id for event in recording.events()} - set(wanted)
 
+    def test_all_is_learned_from_once_and_before_any_part_is_written(self, tmp_path: Path) -> None:
+        redactor = _Pupil(Rules.DEFAULT, KEY)
+        with Recording.open(SAMPLE) as recording:
+            wanted = sorted(event.method for event in recording.events())
+            path = tmp_path / "x.nriscope.zip"
+            exported = export(recording, path, redactor=redactor, max_bytes=11_000, split=True)
+        assert len(exported.bundles) > 2
+        # What Synchronize told belongs to the sessions, which are looked at each time.
+        assert sorted(redactor.seen) == [one for one in wanted if one != "Synchronize"]
+
     def test_one_that_is_small_enough_is_one(self, tmp_path: Path) -> None:
         exported = pack(tmp_path / "x.nriscope.zip", split=True)
         assert [one.path.name for one in exported.bundles] == ["x.nriscope.zip"]
@@ -410,6 +420,19 @@ def test_no_secret_is_left_in_names_that_callers_chose(tmp_path: Path, key: Path
     assert [event.event for event in events] == methods
     assert [event.mark for event in events] == ["", *["unknown"] * 4]
     assert "redacted-" in str(services[0][0]) and services[1] == ("some.future.Service",)
+
+
+class _Pupil(Redactor):
+    """Keeps what it was shown."""
+
+    def __init__(self, rules: Rules, key: bytes) -> None:
+        super().__init__(rules, key)
+        self.seen: list[str] = []
+
+    def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
+        if method != "Synchronize":
+            self.seen.append(method)
+        super().learn(method, request, reply, service=service)
 
 
 class _Careless(Redactor):
