@@ -22,6 +22,7 @@ from nri_scope.tui.model.order import Key
 from nri_scope.tui.model.reading import look
 from nri_scope.tui.model.rows import between_text
 from nri_scope.tui.model.sessions import gap_words
+from nri_scope.tui.model.tables import Tables
 from tests.replay.recordings import RECORDING
 
 
@@ -58,7 +59,7 @@ def test_commands_tell_it(command: str, words: str, part: Recording) -> None:
 
 def test_numbers_keep_it_apart(part: Recording) -> None:
     assert GapStats.of(part.gaps()) == GapStats(0, 0, 0, left_out=13)
-    facts = facts_of(part.path, look(part), events=19, damage="", live=False)
+    facts = facts_of(part.path, look(part, Tables()), events=19, damage="", live=False)
     assert (facts.gaps, facts.lost, facts.lost_unknown) == (0, 0, False)
 
 
