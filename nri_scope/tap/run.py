@@ -130,9 +130,10 @@ def run_tap(
         tap.stop.install()
         return await work(tap)
 
-    status: int | None = None
+    done = False
     try:
         status = run(main())
+        done = True
     finally:
         for number in STOP_SIGNALS:
             # A second one must not cut the writing short, which is bounded anyway.
@@ -142,7 +143,7 @@ def run_tap(
             say(tap.summary(counters))
         elif not existed:
             path.unlink(missing_ok=True)
-            if status is not None:
+            if done:
                 say("nothing recorded: no plugin was configured")
     return status
 
