@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from contextlib import suppress
+from time import time_ns
 from typing import NamedTuple
 
 from nri_scope.cli.output import Output
@@ -21,11 +24,22 @@ WAITING_BYTES_MAX = 16 << 20
 """Of messages that wait likewise; later lines go without what was said."""
 
 
+BEHIND = 0.12
+"""Seconds that a line waits for exchanges that came before it: a recorder hands them over when
+they are written, up to 50 ms later."""
+
+
 class _Said(NamedTuple):
     at_ns: int
     plugin: str
     stream: str
     text: str
+
+
+class _Turn(NamedTuple):
+    """Lines may be printed now, or when what came meanwhile was."""
+
+    ready: bool
 
 
 class Trace:
@@ -52,7 +66,9 @@ class Trace:
         )
         # Each of the two is counted up by one thread only.
         self._bytes_in = self._bytes_out = 0
-        self._background = Background[Exchange | _Said](
+        self._said: deque[_Said] = deque(maxlen=WAITING_MAX)
+        self._closing = threading.Event()
+        self._background = Background[Exchange | _Turn](
             self._print,
             flush=self._output.flush,
             skipped=self._print_skipped,
@@ -70,21 +86,25 @@ class Trace:
 
     def said(self, at_ns: int, plugin: str, stream: str, text: str) -> None:
         """A line that a plugin printed to ``stream``: stdout or stderr. ``at_ns``: wall clock."""
-        self._background.put(_Said(at_ns, plugin, stream, text))
+        self._said.append(_Said(at_ns, plugin, stream, text))
+        self._background.put(_Turn(ready=False))
 
     def close(self) -> None:
         """Print what still waits, within reason."""
+        self._closing.set()
+        self._background.put(_Turn(ready=True))
         self._background.close()
 
-    def _print(self, item: Exchange | _Said) -> None:
-        if isinstance(item, _Said):
-            self._print_said(item)
+    def _print(self, item: Exchange | _Turn) -> None:
+        if isinstance(item, _Turn):
+            self._take_turn(item)
             return
         if item.captured is not None:
             self._bytes_out += len(item.captured.request) + len(item.captured.reply)
         with suppress(Exception):
             # Names come from what is not shown, too.
             self._lines.learn(item)
+        self._print_said(item.event.at_ns)
         if self._where is not None and not self._where.matches(item.event):
             return
         try:
@@ -94,10 +114,25 @@ class Trace:
         for line in lines:
             self._output.line(line)
 
+    def _take_turn(self, turn: _Turn) -> None:
+        if turn.ready:
+            self._print_said(None if self._closing.is_set() else time_ns() - int(BEHIND * 1e9))
+        elif self._said:
+            left = BEHIND - (time_ns() - self._said[0].at_ns) / 1e9
+            if 0 < left <= BEHIND:
+                self._closing.wait(left)
+            # Behind all that came meanwhile.
+            self._background.put(_Turn(ready=True))
+
     def _rendered(self, item: Exchange) -> list[str]:
         return [to_json(self._lines.record(item))] if self._jsonl else self._lines.of(item)
 
-    def _print_said(self, said: _Said) -> None:
+    def _print_said(self, until_ns: int | None) -> None:
+        """Print what plugins printed until then; None: all of it."""
+        while self._said and (until_ns is None or self._said[0].at_ns < until_ns):
+            self._print_line(self._said.popleft())
+
+    def _print_line(self, said: _Said) -> None:
         if self._jsonl:
             line: dict[str, Plain] = {"at": rfc3339(said.at_ns), "plugin": said.plugin}
             line |= {"stream": said.stream, "text": said.text}

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from time import time_ns
 
 import pytest
 from google.protobuf.message import Message
@@ -216,6 +218,25 @@ class TestPrinting:
         _, text, record = capsys.readouterr().out.splitlines()
         assert "    91µs+31µs   CreateContainer(shop/web/app) = {}" in text
         assert (json.loads(record)["took_us"], json.loads(record)["tap_us"]) == (91, 31)
+
+    def test_lines_stand_where_they_were_printed(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trace, "BEHIND", 3600.0)
+        at_ns = time_ns()
+        one = created(api.CreateContainerResponse())
+        one = one._replace(event=replace(one.event, at_ns=at_ns))
+        assert one.captured is not None
+        printed = Trace("text")
+        # What happened before is handed over when it was written.
+        printed.said(at_ns - 1, "60-policy", "stdout", "before")
+        printed.said(at_ns + 1, "60-policy", "stdout", "after")
+        printed.show(one.event, one.captured)
+        printed.close()
+        _, before, event, after = capsys.readouterr().out.splitlines()
+        assert before.endswith("stdout | before")
+        assert "CreateContainer(" in event
+        assert after.endswith("stdout | after")
 
     def test_makes_an_object_a_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         reply = api.CreateContainerResponse()
