@@ -78,7 +78,8 @@ def put(path: Path, changes: Iterable[Mark], watch: RecorderWatch) -> set[MarkKe
     try:
         if watch.is_recorded():
             raise Refused("it is being recorded")
-        with closing(_connected(path)) as connection:
+        with closing(connect(path)) as connection:
+            _set_up(connection, path)
             connection.execute("BEGIN IMMEDIATE")
             # Whoever began to record meanwhile waits for this transaction.
             if watch.is_recorded():
@@ -101,8 +102,7 @@ def settle(path: Path) -> None:
             _settle(connection)
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    connection = connect(path)
+def _set_up(connection: sqlite3.Connection, path: Path) -> None:
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     connection.execute("PRAGMA synchronous = FULL")
@@ -111,7 +111,6 @@ def _connected(path: Path) -> sqlite3.Connection:
     # A comment that was taken back is gone.
     connection.execute("PRAGMA secure_delete = ON").fetchall()
     Patience(connection, path.stat().st_size)
-    return connection
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:

@@ -345,17 +345,16 @@ def test_who_is_killed_meanwhile_leaves_a_recording_with_all_marks_or_with_none(
         from nri_scope.recorder.model import Mark
         from tests.recorder.marks.recordings import events_of
         path, when = Path(sys.argv[1]), sys.argv[2]
-        connected = inside._connected
+        set_up = inside._set_up
         def die_when(statement):
             if statement.strip().startswith(when):
                 os.kill(os.getpid(), 9)
-        def with_an_end(file):
-            connection = connected(file)
+        def with_an_end(connection, file):
+            set_up(connection, file)
             # So that pages are written to the file long before the end.
             connection.execute("PRAGMA cache_size = 1")
             connection.set_trace_callback(die_when)
-            return connection
-        inside._connected = with_an_end
+        inside._set_up = with_an_end
         marks = [Mark(event.id, event.at_ns, "x" * 2000, 1) for event in events_of()]
         inside.put(path, marks, RecorderWatch(path))
     """
