@@ -16,8 +16,9 @@ _PLAIN_VALUE = re.compile(
     | [0-9]{1,4}([-,][0-9]{1,4}){1,64}                   # lists of processors
     | 0[xX][0-9a-fA-F]{1,8}
     | v?[0-9]{1,4}(\.[0-9]{1,5}){1,2}                    # versions
-    | [a-z]{2}_[A-Z]{2}(\.[A-Za-z0-9-]{1,12})?           # locales
-    | (C|POSIX)(\.[A-Za-z0-9-]{1,12})?
+    | ([a-z]{2}_[A-Z]{2}|C|POSIX)(\.(?i:                 # locales, with an encoding
+        utf-?8|us-ascii|ascii|iso-?8859-?[0-9]{1,2}|cp-?[0-9]{3,4}|windows-?125[0-9]|koi8-?[rtu]
+        |gb-?2312|gbk|gb-?18030|big5|euc-?(jp|kr|tw|cn)|shift-?jis|sjis|tis-?620))?
     | (tcp|udp|sctp)
     """,
     re.VERBOSE,
