@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 from click.core import ParameterSource
 
+import nri_scope
 from nri_scope.cli.params import Duration, FilePath, Index, PluginName, Size, socket_option
 from nri_scope.errors import UsageError
 
@@ -316,13 +317,22 @@ def _wrap(plugin: Path, options: Options) -> int:
     if output.exists() or output.is_symlink():
         Recording.open(output).close()
     starter = Path(wrapper_start.__file__).read_bytes()
-    manner = {"settings": settings.plain(), "paths": [path for path in sys.path if path]}
+    manner = {"settings": settings.plain(), "paths": _paths()}
     wrap(plugin, starter, json.dumps(manner).encode())
     _say(
         f"wrapped {places.place}: it is tapped from when the runtime starts it the next time, to"
         f" {settings.output}; --unwrap puts it back"
     )
     return 0
+
+
+def _paths() -> list[str]:
+    """Where nri-scope and what it needs are, for a Python that is told nothing by its environment.
+
+    Not the folder in which this runs, which `python -m` adds: the wrapper runs as root.
+    """
+    own = str(Path(nri_scope.__file__).parents[1])
+    return [own, *(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))]
 
 
 def _unwrap(plugin: Path) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.identity import parse_plugin_file
+from nri_scope.nri.identity import KEPT_FOLDER, parse_plugin_file
 
 from .check import Check, fail, ok, unknown, warn
 from .host import Host, words
@@ -143,6 +143,9 @@ def _plugin(
 ) -> Iterator[Check]:
     path = f"{folder.path}/{plugin.name}"
     named = _name_of(plugin.name) is not None
+    if plugin.is_folder and plugin.name == KEPT_FOLDER:
+        yield ok("plugin", f"{path} has the plugins that `nri-scope tap --wrap` records")
+        return
     if plugin.is_folder:
         yield warn("plugin", f"{path} is a folder; the runtime does not look into it")
         return

@@ -10,6 +10,10 @@ from nri_scope.errors import UsageError
 _INDEX = re.compile(r"[0-9]{2}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+", re.ASCII)
 
+KEPT_FOLDER = ".nri-scope"
+"""A folder among plugins' files, into which no runtime looks: originals of plugins that are tapped
+(see `tap.wrapping`)."""
+
 
 def check_index(index: str) -> str:
     """Return `index` if it is exactly two digits, as every runtime demands; else UsageError."""

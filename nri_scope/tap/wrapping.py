@@ -24,10 +24,7 @@ from enum import Enum
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.identity import parse_plugin_file
-
-KEPT = ".nri-scope"
-"""The folder of originals, in the folder of plugins."""
+from nri_scope.nri.identity import KEPT_FOLDER, parse_plugin_file
 
 SHELL = "/bin/sh"
 
@@ -81,7 +78,7 @@ class Places:
     @property
     def folder(self) -> Path:
         """All of ours, but the wrapper once it is in place."""
-        return self.place.parent / KEPT / self.place.name
+        return self.place.parent / KEPT_FOLDER / self.place.name
 
     @property
     def original(self) -> Path:

@@ -5,6 +5,7 @@ import os
 
 from nri_scope.doctor.check import Check, Status
 from nri_scope.doctor.plugins import check_plugins, look_at_plugins
+from nri_scope.nri.identity import KEPT_FOLDER
 
 from .machine import Machine
 
@@ -69,6 +70,11 @@ def test_folders_are_not_looked_into(machine: Machine) -> None:
     machine.at(f"{PLUGINS}/10-a").mkdir()
     ((status, detail),) = findings(examine(machine))
     assert (status, "is a folder" in detail) == (Status.WARN, True)
+
+
+def test_the_folder_of_wrapped_plugins_is_no_matter_for_a_warning(machine: Machine) -> None:
+    machine.at(f"{PLUGINS}/{KEPT_FOLDER}").mkdir()
+    assert findings(examine(machine)) == []
 
 
 def test_plugins_that_cannot_start(machine: Machine) -> None:

@@ -158,8 +158,14 @@ async def test_three_plugins_are_tapped_at_once(
             assert rows(
                 crew.files[name], "SELECT role, plugin_index || '-' || plugin_name FROM session"
             ) == [("tap", name)]
+        plugin = crew.containerd.layout.plugins / WRAPPED
+        await nri_scope("tap", "--unwrap", plugin)
+        assert [path.name for path in plugin.parent.iterdir()] == [WRAPPED]
+        size = crew.files[WRAPPED].stat().st_size
         await crew.containerd.start()
         await assert_healthy(crew.containerd)
+        assert crew.containerd.connections(WRAPPED) == 2
+        assert crew.files[WRAPPED].stat().st_size == size
 
 
 @pytest.mark.parametrize("victim", ["plugin", "tap", "wrapper", "containerd"])
@@ -206,4 +212,6 @@ async def test_somebody_is_killed(
             assert told == expected[: len(told)], name
             due = len([one for one in expected if one in certain])
             assert len(told) >= (due if name in hurt else len(expected)) > 0, name
+        sessions = rows(crew.files[WRAPPED], "SELECT count(*) FROM session")
+        assert sessions == [(2 if victim == "containerd" else 1,)]
         await crew.end()

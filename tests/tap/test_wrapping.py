@@ -14,7 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from nri_scope.errors import UsageError
-from nri_scope.tap.wrapping import KEPT, Places, State, unwrap, wrap
+from nri_scope.nri.identity import KEPT_FOLDER
+from nri_scope.tap.wrapping import Places, State, unwrap, wrap
 
 STARTER = b"import sys; print('tapped', *sys.argv[1:])\n"
 KILLED = 77
@@ -119,7 +120,7 @@ def test_only_a_folder_is_beside_the_plugins(plugin: Path) -> None:
     wrap(plugin, STARTER, b"{}", step)
     unwrap(plugin, step)
     assert steps and all(names == [plugin.name] for names in steps)
-    assert Places.of(plugin).folder.parent.name == KEPT
+    assert Places.of(plugin).folder.parent.name == KEPT_FOLDER
 
 
 @pytest.mark.parametrize("broken", ["no python", "no starter"])
@@ -230,7 +231,7 @@ def test_what_cannot_be_wrapped_is_told_in_one_line(plugin: Path) -> None:
     (folder / "15-link").symlink_to("nowhere")
     with pytest.raises(UsageError, match="no such file"):
         wrap(folder / "15-link", STARTER, b"")
-    assert not (folder / KEPT).exists()
+    assert not (folder / KEPT_FOLDER).exists()
 
 
 def test_wrapping_twice_and_unwrapping_what_is_not_wrapped(plugin: Path) -> None:
