@@ -14,7 +14,7 @@ from nri_scope.recorder.container_status import (
     reply_as_plain,
     request_as_plain,
 )
-from nri_scope.recorder.model import Container, Event, Pod
+from nri_scope.recorder.model import Container, Event, Pod, Tapped
 from nri_scope.recorder.plain import Plain, plain
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.records import event_record, rfc3339
@@ -114,8 +114,7 @@ def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
     """What only a tap knows; {} where there was none."""
     told: dict[str, Plain] = {}
     for one in tapped(recording, [event.id]):
-        metadata: Plain = [Line({key: value}) for key, value in one.metadata]
-        told["tap"] = {"held_us": one.held_ns // 1000, "metadata": metadata}
+        told["tap"] = tap_record(one)
     lines, count = printed_by(recording, event, PRINTED_MAX)
     if lines:
         told["printed"] = [
@@ -124,6 +123,12 @@ def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
     if count > len(lines):
         told["printed_left_out"] = count - len(lines)
     return told
+
+
+def tap_record(known: Tapped) -> dict[str, Plain]:
+    """What only a tap knows of an event: the time that it took itself, and metadata."""
+    metadata: list[Plain] = [Line({key: value}) for key, value in known.metadata]
+    return {"held_us": known.held_ns // 1000, "metadata": metadata}
 
 
 def _told(read: Plain, content: bytes) -> Plain:

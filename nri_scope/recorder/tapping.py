@@ -31,6 +31,42 @@ def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
         return [tapped_of(row) for row in rows]
 
 
+class Taps:
+    """What a tap knows of events that are asked for one after the other, by ascending number."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._rows = _all(recording)
+        self._next: Tapped | None = None
+        self._began = False
+
+    def of(self, event: int) -> Tapped | None:
+        """None where no tap saw it. Raises RecordingError."""
+        if not self._began:
+            self._began = True
+            self._next = next(self._rows, None)
+        while self._next is not None and self._next.event < event:
+            self._next = next(self._rows, None)
+        return self._next if self._next is not None and self._next.event == event else None
+
+
+def _all(recording: Recording) -> Iterator[Tapped]:
+    with sound(recording):
+        if not has_tapped(recording.connection):
+            return
+    newest = 0
+    while True:
+        rows = recording.rows(
+            "SELECT event, held_ns, metadata FROM tapped WHERE event > ? ORDER BY event LIMIT ?",
+            (newest, _PAGE),
+        )
+        with sound(recording):
+            page = [tapped_of(row) for row in ascending(rows, (newest,))]
+        yield from page
+        if len(page) < _PAGE:
+            return
+        newest = page[-1].event
+
+
 def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
     """All lines that plugins printed, as they were recorded; those behind number ``after_id``.
 

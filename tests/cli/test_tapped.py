@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -178,6 +180,28 @@ def test_a_part_has_what_was_printed_about_its_own_events(
 def test_other_formats_take_them(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     told(f"export TAP --format {form} -o x", capsys)
     assert Path("x").stat().st_size
+
+
+def test_formats_have_what_only_the_tap_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    told("export TAP --format jsonl -o x.jsonl", capsys)
+    lines = [json.loads(line) for line in Path("x.jsonl").read_text().splitlines()]
+    taps = {line["event"]["event"]: line.get("tap") for line in lines if "event" in line}
+    assert taps["CreateContainer"] == {"held_us": 31, "metadata": [{"trace": "CreateContainer"}]}
+    assert [line["output"]["text"] for line in lines if "output" in line].count("creating app") == 2
+    told("export TAP --format sqlite-expanded -o x.db", capsys)
+    with closing(sqlite3.connect("x.db")) as connection:
+        (tap,) = connection.execute(
+            "SELECT DISTINCT tap_us, metadata FROM events WHERE event = 'CreateContainer'"
+        ).fetchall()
+        printed_lines = connection.execute(
+            "SELECT plugin, text FROM output JOIN sessions ON sessions.id = session "
+            "WHERE text LIKE '%starts' ORDER BY plugin"
+        ).fetchall()
+    assert tap == (31, '[["trace", "CreateContainer"]]')
+    assert printed_lines == [
+        ("30-env-injector", "30-env-injector starts"),
+        ("60-cpu-policy", "60-cpu-policy starts"),
+    ]
 
 
 def test_redaction_takes_them(tapped: Path, capsys: pytest.CaptureFixture[str]) -> None:

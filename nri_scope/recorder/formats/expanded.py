@@ -22,7 +22,7 @@ from sqlite_utils.db import ForeignKey
 from nri_scope.recorder.documents import reply_of, request_of
 from nri_scope.recorder.formats.jsontext import json_text
 from nri_scope.recorder.formats.selection import Selection
-from nri_scope.recorder.model import Event
+from nri_scope.recorder.model import Event, Tapped
 from nri_scope.recorder.problems import code_of, in_words
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.records import deadline_ms, rfc3339, session_record
@@ -70,6 +70,8 @@ TABLES: dict[str, dict[str, type]] = {
         "owners": str,
         "request": str,
         "reply": str,
+        "tap_us": int,
+        "metadata": str,
     },
     "gaps": {
         "id": int,
@@ -80,6 +82,7 @@ TABLES: dict[str, dict[str, type]] = {
         "lost": int,
     },
     "notes": {"id": int, "session": int, "at": str, "text": str},
+    "output": {"id": int, "session": int, "at": str, "stream": str, "text": str},
 }
 """The columns of every table; ``id`` is the key, and those of ``events`` are those of ``show``."""
 
@@ -90,6 +93,7 @@ _REFERENCES = {
     ("events", "container_id"): "containers",
     ("gaps", "session"): "sessions",
     ("notes", "session"): "sessions",
+    ("output", "session"): "sessions",
 }
 
 VIEWS = {
@@ -159,6 +163,7 @@ def _make(selection: Selection, recording: Recording, path: Path) -> int:
         _fill(database, "containers", _containers(recording, events.containers))
         _fill(database, "gaps", _gaps(selection))
         _fill(database, "notes", _notes(selection))
+        _fill(database, "output", _output(selection, events.sessions))
         for table, column in _INDEXED:
             database.table(table).create_index([column])
         for view, sql in VIEWS.items():
@@ -183,15 +188,16 @@ class _Events:
         self.containers: set[str] = set()
 
     def rows(self) -> Iterator[dict[str, Cell]]:
+        taps = self._selection.taps()
         for event, request, reply in self._selection.exchanges():
             self.count += 1
             self.sessions.add(event.session)
             self.pods.add(event.pod_id)
             self.containers.add(event.container_id)
-            yield _event(event, request, reply)
+            yield _event(event, request, reply, taps.of(event.id))
 
 
-def _event(event: Event, request: bytes, reply: bytes) -> dict[str, Cell]:
+def _event(event: Event, request: bytes, reply: bytes, tap: Tapped | None) -> dict[str, Cell]:
     return {
         "id": event.id,
         "at": rfc3339(event.at_ns),
@@ -215,6 +221,8 @@ def _event(event: Event, request: bytes, reply: bytes) -> dict[str, Cell]:
         "owners": json_text(list(event.owners)),
         "request": json_text(request_of(event, request)),
         "reply": json_text(reply_of(event, reply)),
+        "tap_us": None if tap is None else tap.held_ns // 1000,
+        "metadata": None if tap is None else json_text([list(pair) for pair in tap.metadata]),
     }
 
 
@@ -258,6 +266,17 @@ def _notes(selection: Selection) -> Iterator[dict[str, Cell]]:
             "session": note.session,
             "at": rfc3339(note.at_ns),
             "text": _text(note.text),
+        }
+
+
+def _output(selection: Selection, wanted: set[int]) -> Iterator[dict[str, Cell]]:
+    for line in selection.printed(wanted):
+        yield {
+            "id": line.id,
+            "session": line.session,
+            "at": rfc3339(line.at_ns),
+            "stream": _text(line.stream),
+            "text": _text(line.text),
         }
 
 

@@ -6,19 +6,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import IO
 
-from nri_scope.recorder.documents import event_document
+from nri_scope.recorder.documents import event_document, tap_record
 from nri_scope.recorder.formats.jsontext import json_line
 from nri_scope.recorder.formats.selection import Selection
 from nri_scope.recorder.model import Event, Gap, Note
 from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.records import SCHEMA_VERSION, gap_record, rfc3339, session_record
+from nri_scope.recorder.records import (
+    SCHEMA_VERSION,
+    gap_record,
+    printed_record,
+    rfc3339,
+    session_record,
+)
 from nri_scope.recorder.timeline import Began, Timeline
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-    """As `formats.Write`. Each line has ``event``, ``session``, ``gap`` or ``note``."""
+    """As `formats.Write`. Each line has ``event``, ``session``, ``gap``, ``note`` or ``output``."""
     selection = Selection(recording, numbers)
+    taps = selection.taps()
+    sessions: set[int] = set()
     messages = (b"", b"")
 
     def events() -> Iterator[Event]:
@@ -31,7 +39,10 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     for item in Timeline().merge(events(), selection.sessions(), selection.gaps()):
         match item:
             case Event():
-                _put(stream, event_document(item, *messages))
+                known = taps.of(item.id)
+                tap: dict[str, Plain] = {} if known is None else {"tap": tap_record(known)}
+                _put(stream, {**event_document(item, *messages), **tap})
+                sessions.add(item.session)
                 count += 1
             case Gap():
                 _put(stream, gap_record(item))
@@ -41,6 +52,8 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
                 pass  # A session's own line tells when it ended.
     for note in selection.notes():
         _put(stream, _note_record(note))
+    for line in selection.printed(sessions):
+        _put(stream, printed_record(line))
     return count
 
 

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 
-from nri_scope.recorder.model import Event, Gap, Note, Session
+from nri_scope.recorder.model import Event, Gap, Note, Printed, Session
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rebuild.part import Part
+from nri_scope.recorder.rebuild.prints import printed_in
+from nri_scope.recorder.tapping import Taps
+from nri_scope.recorder.text import HIGHEST
 
 _PAGE = 10_000
 """Numbers of events that a recording is asked for at a time."""
@@ -54,6 +58,16 @@ class Selection:
         """Notes of the time of the events."""
         since_ns, until_ns = self._time()
         return [note for note in self._recording.notes() if since_ns <= note.at_ns <= until_ns]
+
+    def printed(self, sessions: Collection[int]) -> Iterator[Printed]:
+        """What plugins printed during the events; of these sessions, which have some."""
+        yield from printed_in(
+            self._recording, Part(until=HIGHEST, kept=self._numbers, sessions=sessions)
+        )
+
+    def taps(self) -> Taps:
+        """What taps know of the events."""
+        return Taps(self._recording)
 
     def _pages(self) -> Iterator[array[int] | None]:
         if self._numbers is None:

@@ -22,7 +22,9 @@ def printed_in(source: Recording, part: Part) -> Iterator[Printed]:
     printed about them is. Raises RecordingError.
     """
     if part.kept is None and part.damage is None:
-        yield from printed(source)
+        for line in printed(source):
+            if part.sessions is None or line.session in part.sessions:
+                yield line
         return
     newest: dict[int, int] = {}
     events = _Events(source, newest)
