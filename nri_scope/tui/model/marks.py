@@ -83,15 +83,14 @@ class Marks:
             # A clock that was set back makes nothing older than what it takes the place of.
             before = max(self._newest_ns, known.made_ns if known is not None else 0)
             self._newest_ns = max(time.time_ns(), before + 1)
-            self._changed[mark.key] = mark._replace(made_ns=self._newest_ns)
-            self._apply()
+            mark = self._changed[mark.key] = mark._replace(made_ns=self._newest_ns)
+            self._apply(mark)
 
-    def _apply(self) -> None:
-        for key, mark in self._changed.items():
-            if mark.gone:
-                self._marks.pop(key, None)
-            else:
-                self._marks[key] = mark
+    def _apply(self, mark: Mark) -> None:
+        if mark.gone:
+            self._marks.pop(mark.key, None)
+        else:
+            self._marks[mark.key] = mark
 
     # -- where it is kept ---------------------------------------------------------------------
 
@@ -111,7 +110,8 @@ class Marks:
             with self._lock:
                 self._inside = {mark.key for mark in there}
                 self._marks = merged(there, kept.values())
-                self._apply()
+                for mark in self._changed.values():
+                    self._apply(mark)
         self.is_kept = not notice or self._is_for_marks()
         self.notice = notice and _left(notice, is_kept=self.is_kept)
 

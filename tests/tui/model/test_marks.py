@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.marks import beside
 from nri_scope.recorder.marks.beside import SCHEMA_VERSION
+from nri_scope.recorder.marks.kept import marks_of
 from nri_scope.recorder.model import MAX_MARKS
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
@@ -20,6 +27,7 @@ from nri_scope.tui.model.marks import Marks
 from nri_scope.tui.model.store import Store
 from tests.recorder.made import an_event
 from tests.recorder.marks.recordings import a_copy, events_of, inside
+from tests.recorder.traffic import MEMORY
 from tests.replay.recordings import RECORDING
 from tests.tui.hostile import NAMES
 
@@ -339,3 +347,64 @@ def test_a_clock_that_was_set_back_makes_no_mark_older(
     marks.save()
     marks.close()
     assert [mark.comment for mark in inside(recording)] == ["then"]
+
+
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("toggle"), st.integers(0, 3)),
+        st.tuples(st.just("comment"), st.integers(0, 3)),
+        st.tuples(
+            st.sampled_from(["save", "again", "recorder begins", "recorder ends"]), st.just(0)
+        ),
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(_STEPS)
+def test_whatever_is_done_in_whatever_order_what_was_marked_last_is_found(
+    steps: list[tuple[str, int]],
+) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder, ExitStack() as recorder:
+        path = a_copy(Path(folder))
+        events = events_of(path)[4:8]
+        wanted: dict[int, str] = {}
+        marks = again(path)
+        for count, (step, which) in enumerate(steps):
+            event = events[which]
+            match step:
+                case "toggle":
+                    marks.toggle(event)
+                    if wanted.pop(event.id, None) is None:
+                        wanted[event.id] = ""
+                case "comment":
+                    marks.comment(event, f"{count}")
+                    wanted[event.id] = f"{count}"
+                case "recorder begins":
+                    recorder.close()
+                    recorder.enter_context(_locked(path))
+                case "recorder ends":
+                    recorder.close()
+                case _:
+                    marks.save()
+                    if step == "again":
+                        marks.close()
+                        marks = again(path)
+            assert {mark.event: mark.comment for mark in marks.all()} == wanted
+        marks.save()
+        marks.close()
+        assert {mark.event: mark.comment for mark in again(path).all()} == wanted
+        with Recording.open(path) as recording:
+            assert {mark.event: mark.comment for mark in marks_of(recording)} == wanted
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """As by a recorder in another program."""
+    lock = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
