@@ -11,6 +11,7 @@ from nri_scope.recorder.model import Event, Gap, Role, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import optional_numbers_of
 from nri_scope.recorder.sound import sound
+from nri_scope.recorder.tapping import printed_by, tapped
 from nri_scope.tui.model.line import Line, Part, Style
 from nri_scope.tui.model.whom import pod_of_event
 from nri_scope.tui.model.yamllines import clipped_text
@@ -21,6 +22,8 @@ _LONG = 1_000
 """Characters of a text within a line."""
 _LISTED = 200
 """Changed paths."""
+_PRINTED = 100
+"""Lines that a plugin printed."""
 _SLOW = 0.5
 """Part of the deadline from which on an answer is called slow."""
 _CODES = {
@@ -54,6 +57,10 @@ def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[
     yield _fact("number", f"{event.id}, the {_ordinal(event.seq)} of session {event.session}")
     yield _fact("time", _moment(event.at_ns))
     yield from _answer(event)
+    for known in tapped(recording, [event.id]):
+        yield _fact("in the tap", duration(known.held_ns), "  beside that, on both ways")
+        for key, value in known.metadata:
+            yield _fact("metadata", f"{key}: {value}")
     if event.mark:
         yield _fact("marked", (f"{event.mark}: {_MARKS.get(event.mark, '')}", Style.WARN))
     yield ()
@@ -64,6 +71,7 @@ def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[
     yield _fact("runtime", event.runtime if session is None else runtime(session))
     yield _fact("request", size(event.size))
     yield ()
+    yield from _printed(recording, event)
     yield from _neighbours(recording, event)
 
 
@@ -178,6 +186,17 @@ def _neighbours(recording: Recording, event: Event) -> Iterator[Line]:
         apart = abs(other.at_ns - event.at_ns)
         about = of_same or f"  {subject(other)}"
         yield _fact(name, f"{duration(apart)}: {other.id} {other.event}", (about, Style.DIM))
+
+
+def _printed(recording: Recording, event: Event) -> Iterator[Line]:
+    """What the plugin printed from then on to its next event."""
+    lines, count = printed_by(recording, event, _PRINTED)
+    for line in lines:
+        yield _fact(line.stream, line.text)
+    if count > len(lines):
+        yield _fact("", (f"and {count - len(lines):,} lines more", Style.DIM))
+    if lines:
+        yield ()
 
 
 def _session(recording: Recording, number: int) -> Session | None:
