@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -12,7 +13,7 @@ from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container as Box
 from textual.containers import Vertical
-from textual.filter import Monochrome, NoColor
+from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Input
@@ -38,6 +39,7 @@ from nri_scope.tui.saving import Saver
 from nri_scope.tui.states import Work, trouble_words
 from nri_scope.tui.telling import Teller
 from nri_scope.tui.terminal import EndSignals, TerminalDriver
+from nri_scope.tui.textual_gaps import do_bound
 from nri_scope.tui.theme import DEFAULT as DEFAULT_THEME
 from nri_scope.tui.theme import THEMES
 from nri_scope.tui.views import BOARDS, EVENTS
@@ -98,10 +100,7 @@ class ScopeApp(Acting, inherit_bindings=False):
         closed in the end all the same. ``warning``: told in the beginning.
         """
         super().__init__(driver_class=TerminalDriver)
-        if self.no_color:
-            # Textual would turn colours into shades of grey, which are colours to a terminal.
-            kept = [each for each in self._filters if not isinstance(each, Monochrome)]
-            self._filters = [*kept, NoColor()]
+        self._without_color = NoColor()
         for each in THEMES:
             self.register_theme(each)
         self.theme = theme or DEFAULT_THEME
@@ -136,6 +135,16 @@ class ScopeApp(Acting, inherit_bindings=False):
         assert self._store is not None
         return self._store
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's; but where no colour is wanted it would turn them into shades of grey, which
+        are colours to a terminal.
+        """
+        filters = super().get_line_filters()
+        if not self.no_color:
+            return filters
+        kept = [each for each in filters if not isinstance(each, Monochrome | NoColor)]
+        return [*kept, self._without_color]
+
     async def on_event(self, event: events.Event) -> None:
         """Keys do what they do before the next one is looked at.
 
@@ -161,7 +170,7 @@ class ScopeApp(Acting, inherit_bindings=False):
         elif isinstance(self.focused, BoardLines) and isinstance(self.current, Board):
             # What was typed right behind the key of a view is for its lines.
             await self.current.ready()
-        return await self._check_bindings(key.key)
+        return await do_bound(self, key.key)
 
     # -- what is on the screen ----------------------------------------------------------------
 

@@ -316,20 +316,25 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
 
     # -- mouse --------------------------------------------------------------------------------
 
-    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.listing.scroll(_WHEEL)
-        self._moved()
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Rows move, and the cursor only where it would be left outside."""
+        self._scroll_instead(event, _WHEEL)
 
-    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.listing.scroll(-_WHEEL)
-        self._moved()
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Likewise."""
+        self._scroll_instead(event, -_WHEEL)
 
-    def _on_scroll_to(self, message: ScrollTo) -> None:
+    def on_scroll_to(self, message: ScrollTo) -> None:
+        """The scroll bar was moved."""
+        by = round(message.y) - self.listing.top if message.y is not None else 0
+        self._scroll_instead(message, by)
+
+    def _scroll_instead(self, message: Message, by: int) -> None:
         message.stop()
-        if message.y is not None:
-            self.listing.scroll(round(message.y) - self.listing.top)
+        # Textual would move what is shown without asking `Listing`.
+        message.prevent_default()
+        if by:
+            self.listing.scroll(by)
             self._moved()
 
     def on_click(self, event: events.Click) -> None:

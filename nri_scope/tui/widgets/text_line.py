@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from rich.text import Text
-from textual.widgets import Input
 
 from nri_scope.recorder.escape import MAX_MARKS, safe
+from nri_scope.tui.textual_gaps import ShownInput
 
 HIDDEN = "·"
 """Stands for a character that cannot be shown; one for one, so that the cursor is where it is."""
@@ -26,7 +26,7 @@ def shown(text: str) -> str:
     return "".join(parts)
 
 
-class TextLine(Input):
+class TextLine(ShownInput):
     """Its value may be from a recording, by way of a filter, or pasted from anywhere."""
 
     def __init__(self, submit: Callable[[], None], **options: Any) -> None:
@@ -38,8 +38,7 @@ class TextLine(Input):
         """Enter."""
         self._submit()
 
-    @property
-    def _value(self) -> Text:
-        # Textual draws what this gives, and would draw the value as it is.
+    def shown_value(self) -> Text:
+        """The value, with what must not reach a terminal replaced."""
         text = Text(shown(self.value), no_wrap=True, overflow="ignore", end="")
         return text if self.highlighter is None else self.highlighter(text)

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import pytest
+from textual import events
+from textual.scrollbar import ScrollTo
 from textual.strip import Strip
 
 from nri_scope.tui.widgets.event_list import EventList
 from tests.tui.screen import Shown, showing
 from tests.tui.snapshot import stands_still
+from tests.tui.widgets.drawn import strips_of
 
 
 @pytest.fixture(name="drawn")
@@ -72,3 +75,36 @@ async def test_how_long_an_answer_took_is_filtered_by() -> None:
         await screen.until(lambda: screen.app.events.selected_row)
         await screen.press("right", "right", "=")
         await screen.until(lambda: screen.app.context.where_text == "took:>=406us")
+
+
+@pytest.mark.parametrize(("kind", "top"), [(events.MouseScrollDown, 5), (events.MouseScrollUp, 0)])
+async def test_the_wheel_moves_rows_by_what_the_list_says(
+    kind: type[events.MouseEvent], top: int
+) -> None:
+    async with showing() as screen:
+        await _all_read(screen)
+        listing = screen.app.events.listing
+        listing.scroll(2)
+        wheel = kind(screen.app.events, 5, 5, 0, 0, 0, shift=False, meta=False, ctrl=False)
+        screen.app.events.post_message(wheel)
+        await screen.until(lambda: listing.top == top)
+        assert screen.app.events.scroll_y == top
+
+
+async def test_the_scroll_bar_moves_rows_at_once() -> None:
+    async with showing() as screen:
+        await _all_read(screen)
+        screen.app.events.post_message(ScrollTo(y=7))
+        await screen.until(lambda: screen.app.events.listing.top == 7)
+        assert screen.app.events.scroll_y == 7
+
+
+async def test_without_colour_there_is_not_even_grey(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with showing() as screen:
+        await _all_read(screen)
+        segments = [segment for strip in strips_of(screen.app) for segment in strip]
+        styles = [segment.style for segment in segments if segment.style]
+        colors = [color for style in styles for color in (style.color, style.bgcolor) if color]
+        assert all(color.is_default for color in colors)
+        assert any(style.reverse for style in styles)
