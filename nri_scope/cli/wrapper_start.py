@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import time
 
 IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 
@@ -31,12 +32,21 @@ def main() -> None:
         from nri_scope.cli.wrapped import run_wrapped
 
         run_wrapped(manner, place, program, sys.argv[1:], given_environment())
-    except Exception:  # noqa: BLE001 - whatever it is, the node needs its plugin
-        pass
+    except Exception as error:  # noqa: BLE001 - whatever it is, the node needs its plugin
+        tell(folder, f"{type(error).__name__}: {error}")
     # Python ignores the first two, the end of a tap the others: what is executed would, too.
     for number in (*IGNORED, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     os.execve(program, [place, *sys.argv[1:]], given_environment())
+
+
+def tell(folder: str, words: str) -> None:
+    """Leave word of why there is no tap. Nobody reads what we print."""
+    try:
+        with open(os.path.join(folder, "untapped.txt"), "w", encoding="utf-8") as file:  # noqa: PTH118, PTH123
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {words[:2000]}\n")
+    except (OSError, ValueError):
+        pass
 
 
 def given_environment() -> dict[bytes, bytes]:

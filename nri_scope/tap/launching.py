@@ -56,7 +56,8 @@ def to_socket(
         runtime = await connect(path, tap, wait=wait)
         if runtime is None:
             return 0
-        return await tap_launched(plugin, lambda: runtime, on_output, tap)
+        with runtime:
+            return await tap_launched(plugin, lambda: runtime, on_output, tap)
 
     return work
 

@@ -96,6 +96,11 @@ class Places:
         return self.folder / "tap.json"
 
     @property
+    def untapped(self) -> Path:
+        """Where the starter says why the plugin ran without a tap the last time."""
+        return self.folder / "untapped.txt"
+
+    @property
     def draft(self) -> Path:
         """The wrapper before it is in place."""
         return self.folder / "wrapper"
@@ -311,7 +316,7 @@ def _remains(places: Places) -> bool:
 
 def _tidy(places: Places, step: Callable[[str], None]) -> None:
     """Remove what is ours. The original must be in its place, by whatever name else."""
-    for path in (places.draft, places.starter, places.manner):
+    for path in (places.draft, places.starter, places.manner, places.untapped):
         for each in (path, path.with_name(f"{path.name}.part")):
             step(f"without {each.name}")
             each.unlink(missing_ok=True)

@@ -424,6 +424,39 @@ async def test_a_plugin_that_speaks_nonsense_is_relayed_and_ends_with_its_connec
     assert not file.exists()
 
 
+async def test_a_plugin_that_registers_twice_is_told_off_by_the_runtime_alone(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    listen = tmp_path / "tap.sock"
+    async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
+        await tap.said("plugins can connect")
+        plugin = SmallPlugin("10-twice")
+        await plugin.connect(listen)
+        await plugin.register()
+        await runtime.wait_plugins(1)
+        with pytest.raises(RpcError) as told:
+            await plugin.register()
+        await create(runtime)
+        await tap.interrupt()
+    with Recording.open(file) as recorded:
+        assert len(recorded.sessions()) == 1
+        first, again = (e for e in recorded.events() if e.event == "RegisterPlugin")
+        assert (first.status, again.status_message) == ("ok", told.value.message)
+
+
+async def test_two_taps_cannot_write_to_one_file(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    listen = tmp_path / "tap.sock"
+    async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
+        await tap.said("plugins can connect")
+        line = await fails("--socket", socket, "--listen", tmp_path / "other.sock", "-o", file)
+        assert str(file) in line
+        line = await fails("--socket", socket, "--listen", listen, "-o", tmp_path / "other.db")
+        assert "somebody listens there already" in line
+        assert not (tmp_path / "other.db").exists()
+
+
 def test_a_wrapped_plugin_is_told_of_and_comes_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -501,6 +534,7 @@ async def test_where_the_tap_cannot_be_the_plugin_runs_without_it(
     (answer,) = await create(runtime)
     assert isinstance(answer.reply, api.CreateContainerResponse)
     assert [env.key for env in answer.reply.adjust.env] == ["TAPPED"]
+    assert (kept / "untapped.txt").read_text().count("\n") == 1
     if broken == "no place to record to":
         assert "without a tap" in (tmp_path / f"{file.name}.log").read_text()
 
