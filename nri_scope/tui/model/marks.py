@@ -99,21 +99,24 @@ class Marks:
         with self._file:
             kept: dict[MarkKey, Mark] = {}
             there: Sequence[Mark] = ()
-            notice = ""
+            notice = damage = ""
             try:
                 kept = beside.read(self.path)
             except beside.Unusable as error:
                 notice = str(error)
             # What keeps the recording from being read is told by whoever shows it.
             with suppress(RecordingError), Recording.open(self._recording) as recording:
-                there = inside.marks_in(recording)
+                try:
+                    there = inside.marks_in(recording)
+                except RecordingError as error:
+                    damage = f"the marks in the recording cannot be read: {error.problem}"
             with self._lock:
                 self._inside = {mark.key for mark in there}
                 self._marks = merged(there, kept.values())
                 for mark in self._changed.values():
                     self._apply(mark)
         self.is_kept = not notice or self._is_for_marks()
-        self.notice = notice and _left(notice, is_kept=self.is_kept)
+        self.notice = damage or (notice and _left(notice, is_kept=self.is_kept))
 
     def save(self) -> None:
         """Keep what was changed, with what others keep meanwhile."""

@@ -26,7 +26,7 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.model.marks import Marks
 from nri_scope.tui.model.store import Store
 from tests.recorder.made import an_event
-from tests.recorder.marks.recordings import a_copy, events_of, inside
+from tests.recorder.marks.recordings import a_copy, alter, events_of, inside
 from tests.recorder.traffic import MEMORY
 from tests.replay.recordings import RECORDING
 from tests.tui.hostile import NAMES
@@ -306,6 +306,19 @@ def test_what_is_wrong_with_the_file_beside_it_does_not_matter_to_a_recording(
     assert len(again(recording)) == 1
     assert path.read_text() == "[]"
     marks.close()
+
+
+def test_marks_in_a_recording_that_nobody_wrote_are_named(recording: Path) -> None:
+    marks = again(recording)
+    marks.toggle(events_of(recording)[3])
+    marks.save()
+    marks.close()
+    alter(recording, "UPDATE mark SET comment = x'00'")
+    found = again(recording)
+    assert found.notice == (
+        "the marks in the recording cannot be read: damaged: a mark has values of a wrong type"
+    )
+    assert len(found) == 0
 
 
 def test_in_a_read_only_recording_they_are_beside_it(recording: Path) -> None:
