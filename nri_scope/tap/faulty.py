@@ -9,7 +9,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 
 from nri_scope.nri.methods import PLUGIN_CONN
-from nri_scope.nri.subject import decode_request
+from nri_scope.nri.subject import UNKNOWN, decode_request
 from nri_scope.transport.relay import Relay
 from nri_scope.wire import Code
 from nri_scope.wire.frames import Framed, MessageFrames, error_response, named_request
@@ -115,4 +115,6 @@ class Faulty:
         if named is None:
             return ""
         service, method, payload = named
-        return decode_request(method, payload, service).event
+        decoded = decode_request(method, payload, service)
+        # Another service's method may have an event's name.
+        return "" if decoded.mark == UNKNOWN else decoded.event

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults as they are written."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri_scope.errors import UsageError
+from nri_scope.nri.events import Event
+from nri_scope.tap.faults import Faults, parse_faults
+
+
+def test_events_probabilities_and_durations_are_read() -> None:
+    faults = parse_faults(("createcontainer=1.5s:0.25",), ("all",), ("StopContainer:0.5",), 7)
+    (delay,), (drop,), (error,) = faults.delays, faults.drops, faults.errors
+    assert (delay.events, delay.delay_s, delay.probability) == (
+        frozenset(["CreateContainer"]),
+        1.5,
+        0.25,
+    )
+    assert drop.events == {event.name for event in Event}
+    assert drop.probability == 1.0
+    assert (error.events, error.probability) == (frozenset(["StopContainer"]), 0.5)
+    assert faults.any
+    assert not Faults().any
+
+
+def test_they_are_announced_as_they_were_written() -> None:
+    faults = parse_faults(("all=1s",), (), ("StopContainer:0.5",), 7)
+    assert faults.announcement == (
+        "faults are made on purpose: --delay all=1s --error StopContainer:0.5 --seed 7"
+    )
+
+
+@pytest.mark.parametrize(
+    ("delay", "words"),
+    [
+        ("CreateContainer", "does not say for how long"),
+        ("CreateContainer=", "does not say for how long"),
+        ("CreateContainer=3", "does not say for how long"),
+        ("CreateContainer=0s", "does not say for how long"),
+        ("CreateContainer=999d", "does not say for how long"),
+        ("Create=3s", "there is no event 'Create'"),
+        ("=3s", "there is no event ''"),
+        ("CreateContainer=3s:2", "'2' is no probability"),
+        ("CreateContainer=3s:", "'' is no probability"),
+    ],
+)
+def test_a_delay_that_cannot_be_is_refused(delay: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        parse_faults((delay,), (), ())
+
+
+@pytest.mark.parametrize("probability", ["nan", "-0.1", "1.01", "often", "inf"])
+def test_a_probability_is_from_0_to_1(probability: str) -> None:
+    with pytest.raises(UsageError, match="is no probability"):
+        parse_faults((), (f"all:{probability}",), ())
