@@ -6,6 +6,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from textual.app import App
+from textual.widget import Widget
 
 from nri_scope.tui.copying import Copier
 from nri_scope.tui.finding import Finder
@@ -87,6 +88,12 @@ class Acting(App[None], inherit_bindings=False):
     def say(self, text: str, *, problem: bool = False) -> None:
         """Tell the user one line."""
 
+    def give_focus(self, what: Widget) -> None:
+        """The next key is for it, or for its lines."""
+        lines = what.body if isinstance(what, Board) else what
+        # `Widget.focus` would do it later, when that key may have been taken already.
+        self.screen_stack[0].set_focus(lines)
+
     # -- what is shown ------------------------------------------------------------------------
 
     def action_mode_events(self) -> None:
@@ -114,12 +121,12 @@ class Acting(App[None], inherit_bindings=False):
     def action_focus_other(self) -> None:
         """To the details, and back."""
         if self.detail is None or self.in_detail:
-            self.current.focus()
+            self.give_focus(self.current)
         elif self.detail.is_hidden:
             self.detail.action_toggle_detail()
-            self.detail.body.focus()
+            self.give_focus(self.detail.body)
         else:
-            self.detail.body.focus()
+            self.give_focus(self.detail.body)
 
     def action_toggle_detail(self) -> None:
         """Show or hide the details."""
@@ -214,7 +221,7 @@ class Acting(App[None], inherit_bindings=False):
             self.workers.cancel_group(self, FILTER_GROUP)
             self.narrower.back()
         elif self.in_detail:
-            self.current.focus()
+            self.give_focus(self.current)
         else:
             self.finder.rest()
             self.status.hush()

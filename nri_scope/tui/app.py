@@ -222,7 +222,7 @@ class ScopeApp(Acting, inherit_bindings=False):
         hidden = self.size.width < columns and self.size.height < lines
         self.detail = DetailPane(self.store, hidden=hidden, keymap=self.keymap)
         await self.query_one("#body").mount(self._views, self.detail)
-        self.events.focus()
+        self.give_focus(self.events)
         self.teller.show_facts()
         if self.context.where() is not None:
             self.bar.remember(self.context.where_text)
@@ -283,7 +283,7 @@ class ScopeApp(Acting, inherit_bindings=False):
             self.teller.tabs.show(name, self.context.words())
         if self.detail is not None and self.detail.is_alone:
             self.detail.action_maximise_detail()
-        self._set_focus(self.current)
+        self.give_focus(self.current)
 
     @on(ViewTabs.Chosen)
     def _view_chosen(self, event: ViewTabs.Chosen) -> None:
@@ -303,11 +303,11 @@ class ScopeApp(Acting, inherit_bindings=False):
         self.detail.show(event.row, self.marker.comment_of(event.row))
         if self.detail.is_hidden:
             self.detail.action_toggle_detail()
-        self.detail.body.focus()
+        self.give_focus(self.detail.body)
 
     @on(DetailPane.Left)
     def _detail_left(self) -> None:
-        self.current.focus()
+        self.give_focus(self.current)
 
     # -- what the views ask for ---------------------------------------------------------------
 
@@ -359,14 +359,9 @@ class ScopeApp(Acting, inherit_bindings=False):
 
     def _bar_closed(self) -> None:
         if self.typed_in_detail and self.detail is not None:
-            self._set_focus(self.detail.body)
+            self.give_focus(self.detail.body)
         else:
-            self._set_focus(self.current)
-
-    def _set_focus(self, what: Widget) -> None:
-        # At once: the next key may be waiting already.
-        lines = what.body if isinstance(what, Board) else what
-        self.screen_stack[0].set_focus(lines)
+            self.give_focus(self.current)
 
     # -- what others tell --------------------------------------------------------------------------
 
