@@ -89,8 +89,8 @@ class Production:
     def models(self, plugins: Sequence[str], choice: Choice) -> dict[str, Model]:
         """Whose answers are expected of which of ``plugins`` (``NN-name``).
 
-        One of its name, else the only one there is; nobody's for plugins of a chain that were not
-        tapped. Raises `UsageError` where that leaves nobody, or does not say which.
+        One of its name, else the only one there is, or with its index; nobody's for plugins of a
+        chain that were not tapped. Raises `UsageError` where that leaves nobody.
         """
         session = choice.session if self.is_replayed else None
         by_session = next((one for one in self._sessions() if one.id == session), None)
@@ -104,7 +104,10 @@ class Production:
             elif alone and len(self.tapped) == 1:
                 (tapped,) = self.tapped
             else:
-                continue
+                same_index = [one for one in self.tapped if one[:2] == plugin[:2]]
+                if len(same_index) != 1:
+                    continue
+                (tapped,) = same_index
             found[plugin] = self._model(tapped, session)
         if not found:
             raise self._nobody(plugins)

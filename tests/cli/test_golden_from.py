@@ -160,6 +160,10 @@ def test_of_a_chain_each_plugin_is_held_against_its_own_answers(
     text = told(f"CHAIN --golden-from CHAIN {chain}", capsys)
     assert "as 20-plugin answered in CHAIN, session 1\n" in text
     assert "as 30-plugin answered in CHAIN, session 2\n" in text
+    Path("other").unlink(missing_ok=True)
+    Path("other").symlink_to("plugin")
+    text = told(f"CHAIN --golden-from CHAIN {chain.replace('30=./plugin', '30=./other')}", capsys)
+    assert "as 30-plugin (for 30-other) answered in CHAIN, session 2\n" in text
 
 
 def test_who_is_meant_is_said_by_a_session_or_a_name(capsys: pytest.CaptureFixture[str]) -> None:
