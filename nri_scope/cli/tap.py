@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -210,7 +211,7 @@ def _spelled(name: str) -> str:
 def _settings(options: Options, output: Path) -> Settings:
     from nri_scope.tap.settings import Settings
 
-    settings = Settings(
+    return Settings(
         output=str(output),
         where=options["where"],
         redact=options["redact"],
@@ -221,8 +222,6 @@ def _settings(options: Options, output: Path) -> Settings:
         errors=options["errors"],
         seed=options["seed"],
     )
-    settings.check()
-    return settings
 
 
 def _tap(options: Options) -> int:
@@ -234,6 +233,7 @@ def _tap(options: Options) -> int:
     listen = options["listen"]
     output = options["output"] or default_path(Path(), with_host=options["redact"] is None)
     settings = _settings(options, output)
+    settings.check()
     plugin = _launch(options) if listen is None else None
     # In the background: a terminal that was stopped must not keep the runtime waiting.
     notices = Background(_say, waiting_max=1000)
@@ -297,10 +297,7 @@ def _environment(texts: tuple[str, ...]) -> dict[str, str]:
 def _wrap(plugin: Path, options: Options) -> int:
     from nri_scope.logger.destination import SUFFIX
     from nri_scope.logger.settings import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER
-    from nri_scope.recorder.reader import Recording
     from nri_scope.tap.wrapping import Places, wrap
-
-    from . import wrapper_start
 
     places = Places.of(plugin)
     output = options["output"]
@@ -314,9 +311,8 @@ def _wrap(plugin: Path, options: Options) -> int:
         settings = replace(settings, max_size=DEFAULT_MAX_SIZE)
     if settings.redact:
         settings = replace(settings, redact=str(Path(settings.redact).absolute()))
-    if output.exists() or output.is_symlink():
-        Recording.open(output).close()
-    starter = Path(wrapper_start.__file__).read_bytes()
+    settings.check()
+    starter = files("nri_scope.cli").joinpath("wrapper_start.py").read_bytes()
     manner = {"settings": settings.plain(), "paths": _paths()}
     wrap(plugin, starter, json.dumps(manner).encode())
     _say(

@@ -20,7 +20,9 @@ def main() -> None:
     folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     name = os.path.basename(folder)  # noqa: PTH119
     plugins = os.path.dirname(os.path.dirname(folder))  # noqa: PTH120
-    place, original = os.path.join(plugins, name), os.path.join(folder, name)  # noqa: PTH118
+    original = os.path.join(folder, name)  # noqa: PTH118
+    # As the runtime called the wrapper.
+    place, *arguments = sys.argv[1:]
     program = original
     try:
         if os.path.islink(original):  # noqa: PTH114
@@ -31,13 +33,13 @@ def main() -> None:
         sys.path += [path for path in manner["paths"] if path not in sys.path]
         from nri_scope.cli.wrapped import run_wrapped
 
-        run_wrapped(manner, place, program, sys.argv[1:], given_environment())
+        run_wrapped(manner, place, program, arguments, given_environment())
     except Exception as error:  # noqa: BLE001 - whatever it is, the node needs its plugin
         tell(folder, f"{type(error).__name__}: {error}")
     # Python ignores the first two, the end of a tap the others: what is executed would, too.
     for number in (*IGNORED, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    os.execve(program, [place, *sys.argv[1:]], given_environment())
+    os.execve(program, [place, *arguments], given_environment())
 
 
 def tell(folder: str, words: str) -> None:

@@ -11,8 +11,10 @@ from time import time_ns
 from nri_scope.errors import UsageError
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.model import Captured, Event
+from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.redaction.capture import NOTE, AtSource, check_continued
 from nri_scope.recorder.redaction.rules import Rules
+from nri_scope.recorder.ring import MIN_SIZE
 from nri_scope.recorder.writer import Recorder, WriterLimits
 
 from .faults import Faults, parse_faults
@@ -60,10 +62,16 @@ class Settings:
         return recorder
 
     def check(self) -> None:
-        """Raise `UsageError` for what `open` would refuse, as far as no file is needed for it."""
+        """Raise `NriScopeError` for what `open` would refuse; makes no file."""
         parse(self.where)
-        self._rules()
+        rules = self._rules()
         self.faults()
+        if self.max_size is not None and self.max_size < MIN_SIZE:
+            raise UsageError(f"a recording of at most {self.max_size} bytes is too small", "use 1M")
+        path = Path(self.output)
+        if path.exists() or path.is_symlink():
+            Recording.open(path).close()
+        check_continued(path, redacts=rules is not None)
 
     def faults(self) -> Faults:
         """What is to go wrong on purpose; raises `UsageError`."""

@@ -42,7 +42,7 @@ _WRAPPER = """\
 # nri-scope tap --unwrap {place}
 unset PWD OLDPWD SHLVL _
 if [ -r {starter} ] && {python} -I -S -c '' </dev/null >/dev/null 2>&1; then
-    exec {python} -I {starter} "$@"
+    exec {python} -I {starter} "$0" "$@"
 fi
 exec {program} "$@"
 """
@@ -134,7 +134,8 @@ def wrap(
 ) -> Places:
     """Put a wrapper in place of ``plugin`` that runs ``starter`` with Python, if it can.
 
-    ``starter`` finds ``manner`` beside itself, and the original. ``step`` hears of each step before
+    ``starter`` is given how the runtime called the wrapper, and the arguments; it finds ``manner``
+    beside itself, and the original. ``step`` hears of each step before
     it is done. Raises `UsageError` with everything as it was.
     """
     places = Places.of(plugin)

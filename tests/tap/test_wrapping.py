@@ -17,7 +17,7 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.identity import KEPT_FOLDER
 from nri_scope.tap.wrapping import Places, State, unwrap, wrap
 
-STARTER = b"import sys; print('tapped', *sys.argv[1:])\n"
+STARTER = b"import sys; print('tapped', sys.argv[2])\n"
 KILLED = 77
 
 
