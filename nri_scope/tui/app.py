@@ -26,6 +26,7 @@ from nri_scope.tui.copying import Copier
 from nri_scope.tui.finding import Finder
 from nri_scope.tui.jobs import Jobs
 from nri_scope.tui.looking import Looker, RecorderNews
+from nri_scope.tui.main_screen import MainScreen
 from nri_scope.tui.marking import GROUP as MARKS_GROUP
 from nri_scope.tui.marking import Marker
 from nri_scope.tui.model.actions import DEFAULT
@@ -58,10 +59,6 @@ DETAIL_FROM = (200, 30)
 """Columns or lines of the screen from which on there is room for details from the beginning."""
 
 _POINTED = (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
-
-
-class Main(Screen[None], inherit_bindings=False):
-    """The one screen. Textual's own keys for screens are not ours."""
 
 
 class ScopeApp(Acting, inherit_bindings=False):
@@ -176,7 +173,7 @@ class ScopeApp(Acting, inherit_bindings=False):
 
     def get_default_screen(self) -> Screen[None]:
         """The one screen."""
-        return Main(id="main")
+        return MainScreen()
 
     def compose(self) -> ComposeResult:
         """The frame; what needs the recording comes once it is open."""

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from nri_scope.cli import tui
 from nri_scope.recorder.filter import parse
-from nri_scope.tui import looking, taking
+from nri_scope.tui import looking, main_screen, taking
 from nri_scope.tui.model.actions import DEFAULT
 from nri_scope.tui.model.listing import State
 from tests.tui.screen import RECORDING, showing
@@ -409,3 +410,20 @@ async def test_of_many_completions_the_chosen_one_can_be_seen(
             await screen.press("tab")
             await screen.shows(f"[{name}]")
         assert "+" not in screen.line(f"[{names[-1]}]")
+
+
+async def test_a_terminal_that_becomes_too_small_says_so_until_it_grows_again() -> None:
+    assert (main_screen.MIN_COLUMNS, main_screen.MIN_LINES) == (tui.MIN_COLUMNS, tui.MIN_LINES)
+    async with showing() as screen:
+        await screen.shows("1 of 34")
+        await screen.press("down")
+        await screen.pilot.resize_terminal(39, 24)
+        await screen.shows("too small: at least 40×10")
+        assert screen.text().split() == ["too", "small:", "at", "least", "40×10"]
+        await screen.pilot.resize_terminal(80, 9)
+        await screen.shows("too small")
+        await screen.pilot.resize_terminal(80, 24)
+        await screen.shows("2 of 34", "RunPodSandbox")
+        await screen.hides("too small")
+        await screen.press("down")
+        await screen.shows("3 of 34")
