@@ -33,6 +33,32 @@ run(Plugin(), name="plugin")
 """
 
 
+EVERYTHING = """#!{python}
+import os
+from nri_scope.plugin import Adjustment, Update, run
+
+SHARES = int(os.environ.get("SHARES", "7"))
+
+class Plugin:
+    def run_pod_sandbox(self, pod): pass
+    def stop_pod_sandbox(self, pod): pass
+    def remove_pod_sandbox(self, pod): pass
+    def create_container(self, pod, container):
+        return Adjustment().add_env("ADDED", "1")
+    def post_create_container(self, pod, container): pass
+    def start_container(self, pod, container): pass
+    def post_start_container(self, pod, container): pass
+    def update_container(self, pod, container, resources):
+        return [Update(container.id).set_cpu(shares=SHARES)]
+    def post_update_container(self, pod, container): pass
+    def stop_container(self, pod, container): pass
+    def remove_container(self, pod, container): pass
+    def validate_container_adjustment(self, request): pass
+
+run(Plugin(), name="everything")
+"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plugin, and TAP and CHAIN: what it and others answered."""
@@ -195,6 +221,23 @@ def test_bad_input_is_one_line(
     text = told(line, capsys, 2)
     assert problem in text
     assert text.count("\n") == 1
+
+
+@pytest.mark.parametrize("capture", ["containerd-1.7.24", "cri-o-1.37"])
+def test_on_every_runtime_a_plugin_answers_as_it_did(
+    capture: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everything = tmp_path / "everything"
+    everything.write_text(EVERYTHING.format(python=sys.executable))
+    everything.chmod(0o755)
+    file = of_capture(capture, tmp_path / "captured")
+    told(f"{file} -o {tmp_path}/replayed -- {everything}", capsys)
+    tap = as_tapped(tmp_path / "replayed", tmp_path / "tap")
+    told(f"{tap} --golden-from {tap} -- {everything}", capsys)
+    told(f"{file} --golden-from {tap} -- {everything}", capsys)
+    # It asks about adjustments, too, and nobody knows what production would have said.
+    told(f"{tap} --golden-from {tap} --profile cri-o -- {everything}", capsys)
+    told(f"{tap} --golden-from {tap} --env SHARES=8 -- {everything}", capsys, 1)
 
 
 def test_a_tap_of_a_real_chain_can_be_replayed(
