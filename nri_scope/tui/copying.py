@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nri_scope.errors import NriScopeError
+from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.recorder.reader import Recording
 from nri_scope.tui import taking
+from nri_scope.tui.jobs import Progress
 from nri_scope.tui.workers import begin
 
 if TYPE_CHECKING:
@@ -25,11 +28,13 @@ class Copier:
 
     def copy(self) -> None:
         """Events as YAML, to the clipboard."""
-        self._start(save=False)
+        selected = self._app.current.selected_event_id
+        begin(self._app, partial(self._copy, selected), _GROUP, exclusive=True)
 
     def save(self) -> None:
         """The same, to a new file."""
-        self._start(save=True)
+        selected = self._app.current.selected_event_id
+        self._app.jobs.begin(partial(self._save, selected))
 
     def copy_command(self) -> None:
         """The command line that shows the same."""
@@ -39,43 +44,59 @@ class Copier:
         where = self._app.context.filter()
         self._give(taking.command_line(self._app.path, where), "the command line")
 
-    def _start(self, *, save: bool) -> None:
-        selected = self._app.current.selected_event_id
-        work = partial(self._take, selected, save=save)
-        begin(self._app, work, _GROUP, exclusive=True)
+    async def _numbers(self, selected: int | None) -> list[int]:
+        numbers = [event.id for event in await self._app.marker.marked()]
+        if not numbers and selected is not None:
+            numbers = [selected]
+        if not numbers:
+            raise UsageError("no event is selected", "move the cursor to one")
+        return numbers
 
-    async def _take(self, selected: int | None, *, save: bool) -> None:
+    async def _copy(self, selected: int | None) -> None:
         app = self._app
         try:
-            numbers = [event.id for event in await app.marker.marked()]
-            if not numbers and selected is not None:
-                numbers = [selected]
-            if not numbers:
-                app.say("no event is selected", problem=True)
-                return
-            text = await app.store.run(lambda recording: taking.as_yaml(recording, numbers))
-            if save:
-                path = await asyncio.to_thread(taking.save, text, numbers)
-                app.made.append(path)
-                app.say(f"saved to {path} (only you can read it)")
-                return
+            numbers = await self._numbers(selected)
+            text = await app.store.run(
+                lambda recording: taking.fitting(taking.as_yaml(recording, numbers))
+            )
         except NriScopeError as error:
             app.say(str(error), problem=True)
             return
-        one = len(numbers) == 1
-        self._give(text, f"event {numbers[0]}" if one else f"{len(numbers):,} marked events")
+        self._give(text, _words(numbers))
 
-    def _give(self, text: str, what: str) -> None:
+    async def _save(self, selected: int | None) -> None:
+        app = self._app
+        numbers = await self._numbers(selected)
+
+        def work(recording: Recording, progress: Progress) -> Path:
+            def told() -> Iterator[str]:
+                for count, text in enumerate(taking.as_yaml(recording, numbers)):
+                    progress(count / len(numbers))
+                    yield text
+
+            path = taking.save(told(), numbers)
+            app.made.append(path)
+            return path
+
+        path = await app.jobs.run(f"saving {_words(numbers)}", work)
+        app.say(f"saved to {path} (only you can read it)")
+
+    def _give(self, text: str | None, what: str) -> None:
         try:
-            size = len(text.encode())
+            size = len(text.encode()) if text is not None else taking.CLIPBOARD_MAX + 1
         except UnicodeEncodeError:
             # The name of a file may be any bytes, and a clipboard has text.
             self._app.say(f"{what} is no text in UTF-8 and cannot be copied", problem=True)
             return
-        if size > taking.CLIPBOARD_MAX:
+        if text is None or size > taking.CLIPBOARD_MAX:
             key = self._app.keymap.first("save_text")
             words = f"too long for the terminal's clipboard; {key} saves it to a file"
             self._app.say(words, problem=True)
             return
         self._app.copy_to_clipboard(text)
         self._app.say(f"copied {what}, if your terminal allows it (OSC 52)")
+
+
+def _words(numbers: Sequence[int]) -> str:
+    one = len(numbers) == 1
+    return f"event {numbers[0]}" if one else f"{len(numbers):,} marked events"

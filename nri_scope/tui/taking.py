@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,9 @@ from nri_scope.tui.model.whom import container_of_event
 CLIPBOARD_MAX = 48 << 10
 """Bytes of text. Some terminals silently drop what is longer than 74,994 bytes in base64."""
 
+SEPARATOR = "---\n"
+"""Between two documents of YAML."""
+
 Find = Callable[[Recording, int], Pod | Container | None]
 
 
@@ -36,11 +39,26 @@ def others_of_container(recording: Recording, event: Event, *, forwards: bool) -
     return [number for number in reversed(numbers) if number < event.id]
 
 
-def as_yaml(recording: Recording, numbers: Sequence[int]) -> str:
-    """Events in full, as `show` prints them. Raises RecordingError."""
-    found = (recording.event(number) for number in numbers)
-    texts = [to_yaml(document(recording, event)) for event in found if event is not None]
-    return "---\n".join(texts)
+def as_yaml(recording: Recording, numbers: Sequence[int]) -> Iterator[str]:
+    """Events in full, one after the other, as `show` prints them. Raises RecordingError."""
+    is_first = True
+    for number in numbers:
+        event = recording.event(number)
+        if event is not None:
+            yield f"{'' if is_first else SEPARATOR}{to_yaml(document(recording, event))}"
+            is_first = False
+
+
+def fitting(texts: Iterable[str]) -> str | None:
+    """All of it; None where it is more than a clipboard takes, which is noticed by then."""
+    parts: list[str] = []
+    size = 0
+    for text in texts:
+        size += len(text.encode(errors="surrogatepass"))
+        if size > CLIPBOARD_MAX:
+            return None
+        parts.append(text)
+    return "".join(parts)
 
 
 def new_path(numbers: Sequence[int], suffix: str, folder: Path | None = None) -> Path:
@@ -86,8 +104,10 @@ def _writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
-def save(text: str, numbers: Sequence[int], folder: Path | None = None) -> Path:
-    """Write ``text`` to a new file, for its owner only. Raises UsageError."""
+def save(texts: Iterable[str], numbers: Sequence[int], folder: Path | None = None) -> Path:
+    """Write it to a new file, for its owner only, as it comes. Raises UsageError, and what
+    ``texts`` does; no file is left then.
+    """
     while True:
         path = new_path(numbers, ".yaml", folder)
         try:
@@ -99,10 +119,12 @@ def save(text: str, numbers: Sequence[int], folder: Path | None = None) -> Path:
             raise UsageError(f"{path}: {in_words(error)}", hint) from error
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
+                file.writelines(texts)
+        except BaseException as error:
             path.unlink(missing_ok=True)
-            raise UsageError(f"{path}: {in_words(error)}", "start in another folder") from error
+            if isinstance(error, OSError):
+                raise UsageError(f"{path}: {in_words(error)}", "start in another folder") from error
+            raise
         return path
 
 
