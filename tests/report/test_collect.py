@@ -136,29 +136,33 @@ def test_an_empty_recording(tmp_path: Path) -> None:
     assert facts.findings == ()
 
 
-def test_much_is_cut_short_and_said_so(tmp_path: Path) -> None:
-    path = tmp_path / "many.nriscope.db"
-    many.write(path, 6_000)
-    facts = facts_of(path)
-    assert facts.events == 6_000
+@pytest.fixture(scope="module")
+def much(tmp_path_factory: pytest.TempPathFactory) -> tuple[Facts, list[float]]:
+    """Facts of many events, and the progress that was told meanwhile."""
+    path = tmp_path_factory.mktemp("much") / "many.nriscope.db"
+    many.write(path, 4_100)
+    shares: list[float] = []
+    with Recording.open(path) as recording:
+        return collect(recording, on_progress=shares.append), shares
+
+
+def test_much_is_cut_short_and_said_so(much: tuple[Facts, list[float]]) -> None:
+    facts, _ = much
+    assert facts.events == 4_100
     assert len(facts.changed) == limits.CONTAINERS_MAX
     assert facts.timeline is not None
     assert len(facts.timeline.lanes) == limits.LANES_MAX
     told = {one.what: (one.kept, one.all) for one in facts.left_out}
     assert told["changed containers"][0] == limits.CONTAINERS_MAX
     assert told["changed containers"][1] > 100
-    assert told["pods and containers in the drawing"][1] > 1_000
+    assert told["pods and containers in the drawing"][1] > 10 * limits.LANES_MAX
     page = "".join(html(facts))
     assert len(page) < 2 << 20
     assert f"Of {told['changed containers'][1]:,} changed containers, 60 are here." in page
 
 
-def test_progress_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "many.nriscope.db"
-    many.write(path, 5_000)
-    shares: list[float] = []
-    with Recording.open(path) as recording:
-        collect(recording, on_progress=shares.append)
+def test_progress_is_told(much: tuple[Facts, list[float]]) -> None:
+    _, shares = much
     assert shares == sorted(shares)
     assert len(shares) == 2
     assert 0 < shares[0] < shares[-1] <= 1
