@@ -4,15 +4,21 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from nri_scope.errors import ConnectError, NriScopeError, UsageError
+from nri_scope.errors import ConnectError, UsageError
 from nri_scope.transport.sockets import Door
 
 from .connection import Connection
 from .run import Tap, connect
+
+PEERS_MAX = 200
+"""Plugins at a time: nobody has as many, but one that reconnects in a loop would."""
+ACCEPT_PAUSE_S = 0.5
+"""Before the next try where the system has no room for a connection."""
 
 
 def at_socket(listen: Path, path: Path, *, wait: bool) -> Callable[[Tap], Awaitable[int]]:
@@ -46,8 +52,15 @@ async def _serve(door: Door, path: Path, tap: Tap, *, wait: bool) -> None:
             await asyncio.wait((stopping, accepting), return_when=asyncio.FIRST_COMPLETED)
             if not accepting.done():
                 continue
-            plugin = accepting.result()
+            plugin = _accepted(accepting, tap)
             accepting = asyncio.ensure_future(door.accept())
+            if plugin is None:
+                await asyncio.wait((stopping,), timeout=ACCEPT_PAUSE_S)
+                continue
+            if len(peers) >= PEERS_MAX:
+                plugin.close()
+                tap.say(f"a plugin was closed: {PEERS_MAX} are there already")
+                continue
             task = asyncio.create_task(_peer(plugin, path, tap, away, wait=wait))
             peers.add(task)
             task.add_done_callback(peers.discard)
@@ -59,11 +72,20 @@ async def _serve(door: Door, path: Path, tap: Tap, *, wait: bool) -> None:
         await asyncio.gather(*peers)
 
 
+def _accepted(accepting: asyncio.Future[socket.socket], tap: Tap) -> socket.socket | None:
+    try:
+        return accepting.result()
+    except OSError as error:
+        # Most likely there are too many descriptors, some of which will be closed.
+        tap.say(f"a plugin could not be let in: {(error.strerror or str(error)).lower()}")
+        return None
+
+
 async def _peer(plugin: socket.socket, path: Path, tap: Tap, away: _Away, *, wait: bool) -> None:
     """One plugin, from its connection to its end; never raises for what either end does."""
     try:
-        runtime = await connect(path, tap, wait=wait)
-    except ConnectError as error:
+        runtime = await connect(path, tap, wait=wait, needless=lambda: _is_gone(plugin))
+    except (ConnectError, OSError) as error:
         away.tell(error)
         plugin.close()
         return
@@ -87,6 +109,13 @@ async def _peer(plugin: socket.socket, path: Path, tap: Tap, away: _Away, *, wai
         tap.say(connection.faults_made)
 
 
+def _is_gone(plugin: socket.socket) -> bool:
+    """It does not wait any more. What it said before that, if anything, interests nobody."""
+    poll = select.poll()
+    poll.register(plugin, select.POLLRDHUP)
+    return bool(poll.poll(0))
+
+
 async def _close(connection: Connection, tap: Tap) -> None:
     await tap.stop.wait()
     connection.close(tap.stop.reason)
@@ -99,7 +128,7 @@ class _Away:
         self._tap = tap
         self._told = False
 
-    def tell(self, error: NriScopeError) -> None:
+    def tell(self, error: Exception) -> None:
         """A plugin was closed because of this."""
         if not self._told:
             self._tap.say(f"a plugin was closed, as there is no runtime for it: {error}")

@@ -148,14 +148,20 @@ def run_tap(
     return status
 
 
-async def connect(path: Path, tap: Tap, *, wait: bool) -> socket.socket | None:
-    """A connection to the runtime; with ``wait`` once it is there. None when told to stop.
+def _never() -> bool:
+    return False
 
-    Raises `ConnectError`.
+
+async def connect(
+    path: Path, tap: Tap, *, wait: bool, needless: Callable[[], bool] = _never
+) -> socket.socket | None:
+    """A connection to the runtime; with ``wait`` once it is there.
+
+    None when told to stop, or when nobody needs it any more. Raises `ConnectError`.
     """
     backoff = Backoff()
     told = False
-    while not tap.stop.reason:
+    while not tap.stop.reason and not needless():
         started = monotonic()
         try:
             return await connect_socket(path)

@@ -306,6 +306,27 @@ async def test_a_plugin_that_takes_no_notice_of_a_signal_is_killed(
         assert event.status != "ok"
 
 
+async def test_with_wait_a_plugin_that_gives_up_is_forgotten(
+    socket: Path, file: Path, tmp_path: Path
+) -> None:
+    listen = tmp_path / "tap.sock"
+    async with tapping("--socket", socket, "--listen", listen, "-o", file, "--wait") as tap:
+        await tap.said("plugins can connect")
+        for _ in range(3):
+            plugin = SmallPlugin()
+            await plugin.connect(listen)
+            await tap.said("waiting for a runtime")
+            plugin.connected.close()
+        async with Runtime(ProfileSetUp(PROFILES["containerd-2.1"])) as runtime:
+            await runtime.listen(socket)
+            stays = SmallPlugin("10-stays")
+            await stays.connect(listen)
+            await stays.register()
+            await runtime.wait_plugins(1)
+            assert runtime.rejected == 0
+            await tap.interrupt()
+
+
 # -- bad input ----------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -172,6 +173,29 @@ async def test_three_plugins_are_tapped_at_once(
         app = await driver.run(pod, "app")
         assert {"WRAPPED"} == await variables(crew.containerd, app.id) & {"GO", "PYTHON", "WRAPPED"}
         assert crew.files[WRAPPED].stat().st_size == size
+
+
+@pytest.mark.parametrize("missing", ["python", "nri-scope", "recording"])
+async def test_containerd_has_its_plugin_where_the_tap_cannot_be(
+    missing: str, binaries: Binaries, tmp_path: Path
+) -> None:
+    """With NRI up to 0.6 a plugin that does not start keeps containerd from starting."""
+    async with running(binaries, start=False) as containerd:
+        plugin = plugin_file(containerd.layout.plugins / WRAPPED, adjusting("WRAPPED"))
+        file = tmp_path / "w.nriscope.db"
+        await nri_scope("tap", "--wrap", plugin, "-o", file)
+        if missing == "python":
+            plugin.write_text(plugin.read_text().replace(sys.executable, "/no/python"))
+        elif missing == "nri-scope":
+            starter = plugin.parent / ".nri-scope" / WRAPPED / "start.py"
+            starter.write_text(starter.read_text().replace("nri_scope.cli", "nri_scope.gone"))
+        else:
+            file.mkdir()
+        await containerd.start()
+        driver = Driver(containerd)
+        app = await driver.run(await driver.run_pod("shop", "web"), "app")
+        assert "WRAPPED" in await variables(containerd, app.id)
+        assert not file.is_file()
 
 
 @pytest.mark.parametrize("victim", ["plugin", "tap", "wrapper", "containerd"])
