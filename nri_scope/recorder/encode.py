@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox, SynchronizeRequest
 from nri_scope.nri.changes import changes_of, updates_in
-from nri_scope.nri.subject import UNKNOWN, Decoded, decode_reply, decode_request
+from nri_scope.nri.subject import UNKNOWN, Decoded, decode_reply, decode_request, is_plugins_call
 from nri_scope.recorder.check import has_effects, has_tapped
 from nri_scope.recorder.container_status import METHOD as CONTAINER_STATUS
 from nri_scope.recorder.container_status import SERVICE as CRI_SERVICE
@@ -336,8 +336,11 @@ def _changes(
     """Changed paths, owners, and the ids of containers that are asked to be updated."""
     if item.method not in _MAY_CHANGE or decoded.message is None:
         return (), (), frozenset()
-    reply = decode_reply(item.method, item.reply) if item.reply else None
+    # What came too late, as a tap sees it, or with an error, the runtime takes no notice of.
+    reply = decode_reply(item.method, item.reply) if item.reply and not item.status_code else None
     changed, owners = changes_of(item.method, decoded.message, reply, plugin)
+    if item.status_code and is_plugins_call(item.method, decoded.mark):
+        changed, owners = (), ()
     updated = {
         update.container_id
         for update in updates_in(item.method, decoded.message, reply)

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError
+from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.recorder.model import Printed, Tapped
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.tapping import printed, printed_by, tapped
 from nri_scope.recorder.writer import Recorder
-from tests.recorder.traffic import NOW, a_start, an_item
+from tests.recorder.traffic import NOW, a_start, an_item, record
 
 OLD = Path(__file__).parent.parent / "data" / "recordings"
 LINES = 1_200
@@ -83,3 +85,33 @@ def test_rows_of_wrong_types_are_damage(path: Path, harm: str) -> None:
         connection.execute(harm)
     with Recording.open(path) as recording, pytest.raises(RecordingError, match="damaged"):
         (list(printed(recording)), tapped(recording, [1]))
+
+
+@pytest.mark.parametrize(("code", "changed"), [(0, ("/process/env/FOO",)), (4, ()), (2, ())])
+def test_an_answer_that_the_runtime_did_not_take_changed_nothing(
+    tmp_path: Path, code: int, changed: tuple[str, ...]
+) -> None:
+    reply = api.CreateContainerResponse()
+    reply.adjust.env.add(key="FOO", value="bar")
+    request = api.CreateContainerRequest(container=api.Container(id="c"))
+    # A tap keeps an answer that came too late.
+    item = an_item("CreateContainer", request, reply.SerializeToString(), status_code=code)
+    record(tmp_path / "x.nriscope.db", [item])
+    with Recording.open(tmp_path / "x.nriscope.db") as recording:
+        (event,) = recording.events()
+        assert event.changed == changed
+        assert bool(event.owners) == bool(changed)
+        assert recording.reply(event.id) == item.reply
+
+
+@pytest.mark.parametrize(("code", "owners"), [(0, ("00-nri-scope",)), (5, ())])
+def test_an_update_that_the_runtime_refused_changed_nothing(
+    tmp_path: Path, code: int, owners: tuple[str, ...]
+) -> None:
+    request = api.UpdateContainersRequest()
+    request.update.add(container_id="c").linux.resources.cpu.shares.value = 2
+    item = an_item("UpdateContainers", request, status_code=code, service=RUNTIME_SERVICE)
+    record(tmp_path / "x.nriscope.db", [item])
+    with Recording.open(tmp_path / "x.nriscope.db") as recording:
+        (event,) = recording.events()
+        assert event.owners == owners
