@@ -21,15 +21,17 @@ sudo nri-scope tui --live     # record what happens now, and show it; takes the 
 
 {picture}
 
-It needs a terminal of at least 40×10; elsewhere the command is `log` instead, and says so. On
-leaving it tells where the recording is. The recorder of `--live` is a process of its own: a screen
-that stands still costs no event.
+It needs a terminal of at least 40×10; elsewhere the command is `log` instead, and says so. One that
+becomes smaller meanwhile shows a line about it until it grows again. On leaving it tells where the
+recording is. The recorder of `--live` is a process of its own: a screen that stands still costs no
+event.
 
 The first line says which runtime this is, whether it is live, and what was lost. Gaps, intervals
 that were not observed, are rows of the list. While a recording grows, the list is in one of three
 states: *following* shows what comes; *scrolled* stands where you are, and counts what came since;
 *paused* stands still altogether. Recording goes on in each of them.
 
+{heads}
 The filter is the language of [`--where`](cli.md); it is checked while it is typed, and Tab
 completes fields and values. A search finds text in names, ids and changes, and hides nothing.
 
@@ -37,10 +39,10 @@ Details of the selected row stand beside the list or below it, in tabs: a summar
 this event told it, what plugins changed in this event, who put each line of the container there,
 and the messages themselves. Two marked events, or a marked one and the selected one, are compared
 side by side. Marks and comments are kept in the recording, in a table of their own; nothing else of
-it is ever written. While it is being recorded, where it may not be written, and of a bundle they are
-kept in `FILE.marks.json` beside it, which only you can read; where that cannot be either, they last
-until you leave, and you are told. They go along into what is made of it: `S`, `E`, and the commands
-`export` and `redact`, with secrets in comments replaced as everywhere else.
+it is ever written. While it is being recorded, where it may not be written, and of a bundle they
+are kept in `FILE.marks.json` beside it, which only you can read; where that cannot be either, they
+last until you leave, and you are told. They go along into what is made of it: `S`, `E`, and the
+commands `export` and `redact`, with secrets in comments replaced as everywhere else.
 
 What is marked, or else all that is shown, can be taken further. `S` saves it as a recording of its
 own, with the events that are needed to replay it. `E` exports it as a bundle, with secrets replaced
@@ -58,6 +60,23 @@ only you can read them, and leaving tells their names once more.
 
 These are all keys; `nri-scope tui --keys` prints them as they are with your configuration.
 """
+
+HEADS = {
+    "#": "number of the event",
+    "Time": "time of day, in the time zone of the one who looks",
+    "Elapsed": "time since the first event of the recording",
+    "Changed, Δ": "what plugins changed in this event; with no room for it, how many things: `Δ4`",
+    "Plugin, Pl": "which plugin the event went to; with no room for it, its index",
+    "Took, Took/of": "time until the answer, and the deadline it had",
+    "Of": "the deadline: a plugin that takes longer is disconnected",
+    "Calls": "events that the plugin was sent",
+    "p50, p99, Max": "half of the answers, 99 of 100, all of them took no longer",
+    "Max/of": "how much of the deadline the slowest answer took",
+    "> half": "answers that took more than half of the deadline",
+    "Not ok": "errors and timeouts",
+    "Changes": "events in which it changed something",
+}
+"""What the heads of columns mean, of the list of events and of the chain of plugins."""
 
 CONFIGURATION = """\
 ## Configuration
@@ -82,7 +101,9 @@ def render() -> str:
     """The whole page."""
     others = [each for each in SCREENS if each is not CHANGES]
     pictures = "\n\n".join(f"{each.caption}:\n\n{each.html('images')}" for each in others)
-    parts = [INTRODUCTION.format(picture=CHANGES.html("images"), others=pictures)]
+    heads = "\n".join(f"| {head} | {meaning} |" for head, meaning in HEADS.items())
+    heads = f"| head of a column | meaning |\n|---|---|\n{heads}\n"
+    parts = [INTRODUCTION.format(picture=CHANGES.html("images"), others=pictures, heads=heads)]
     for scope in Scope:
         rows = [
             f"| {_keys(action.keys)} | {action.help} | `{action.name}` |"

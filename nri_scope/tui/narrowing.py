@@ -62,7 +62,11 @@ class Narrower:
 
     def only_marked(self) -> None:
         """Only marked events, or all again."""
-        self._app.marker.only = not self._app.marker.only
+        marker = self._app.marker
+        if not marker.only and not len(marker.marks):
+            self._say_none(f"no event is marked; {self._key('mark')} marks one")
+            return
+        marker.only = not marker.only
         self.show()
 
     def narrow(self, what: Pod | Container) -> None:

@@ -427,3 +427,13 @@ async def test_a_terminal_that_becomes_too_small_says_so_until_it_grows_again() 
         await screen.hides("too small")
         await screen.press("down")
         await screen.shows("3 of 34")
+
+
+@pytest.mark.parametrize("view", ["1", "2"])
+async def test_without_a_mark_nothing_is_narrowed_to_marked_events(view: str) -> None:
+    async with showing() as screen:
+        await screen.press(view)
+        await screen.shows("jobs/batch")
+        await screen.press("*")
+        await screen.shows("! no event is marked; m marks one")
+        assert not screen.app.marker.only
