@@ -116,7 +116,8 @@ def _detail(event: Event) -> str:
     if event.status == "timeout":
         deadline = deadline_ms(event.timeout_ns)
         limit = f" (deadline {duration(deadline * 1_000_000)})" if deadline else ""
-        parts.append(f"answered too late{limit}")
+        words = f": {safe(event.status_message, _MAX_DETAIL)}" if event.status_message else ""
+        parts.append(f"answered too late{limit}{words}")
     elif event.status != "ok":
         words = f": {safe(event.status_message, _MAX_DETAIL)}" if event.status_message else ""
         parts.append(f"error {event.status_code}{words}")

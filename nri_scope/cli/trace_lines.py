@@ -131,7 +131,9 @@ class TraceLines:
         if event.status_code == Code.DEADLINE_EXCEEDED:
             limit = deadline_ms(event.timeout_ns)
             within = f" within {duration(limit * 1_000_000)}" if limit else " in time"
-            return f"no answer{within}"
+            reply = _reply(event, captured) if captured is not None and captured.reply else None
+            was = "" if reply is None else f"; it was {reply_words(reply, self._name_of)}"
+            return f"{event.status_message or f'no answer{within}'}{was}"
         if event.status_code == Code.UNAVAILABLE:
             return f"no answer{told}"
         if event.status_code:

@@ -170,6 +170,13 @@ class TestWhatWentWrong:
         failed = exchange("StopContainer", asked, code=code, words=words)
         assert line(failed) == f"91µs ! StopContainer(shop/web/app) = {told}"
 
+    def test_an_answer_that_came_too_late_is_told_all_the_same(self) -> None:
+        reply = api.CreateContainerResponse()
+        reply.adjust.env.add(key="FOO", value="bar")
+        asked = api.CreateContainerRequest(pod=POD, container=APP)
+        late = exchange("CreateContainer", asked, reply, code=4, words="too late")
+        assert line(late).endswith("CreateContainer(shop/web/app) = too late; it was env FOO=bar")
+
     def test_methods_of_tomorrow_are_told_by_their_size(self) -> None:
         strange = exchange("Hibernate", b"\xff" * 9, b"abc")
         assert line(strange) == "91µs ! Hibernate() = 3 bytes, unknown"
