@@ -271,3 +271,18 @@ def test_a_wrapper_without_its_original_says_so(plugin: Path) -> None:
     for each in (lambda: wrap(plugin, STARTER, b""), lambda: unwrap(plugin)):
         with pytest.raises(UsageError, match="is missing"):
             each()
+
+
+def test_a_folder_that_may_not_be_changed_is_told_and_left(
+    plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = seen(plugin)
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(plugin))
+
+    monkeypatch.setattr(os, "link", forbidden)
+    with pytest.raises(UsageError, match="permission denied; run it as root"):
+        wrap(plugin, STARTER, b"{}")
+    assert seen(plugin) == before
+    assert names(plugin.parent) == [plugin.name]
