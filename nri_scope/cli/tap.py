@@ -319,7 +319,16 @@ def _wrap(plugin: Path, options: Options) -> int:
         f"wrapped {places.place}: it is tapped from when the runtime starts it the next time, to"
         f" {settings.output}; --unwrap puts it back"
     )
+    for path in (Path(sys.executable).resolve(), Path(nri_scope.__file__).parent):
+        if _may_be_changed(path, places.place):
+            _say(f"warning: others than the plugin's owner can change {path}, which runs with it")
     return 0
+
+
+def _may_be_changed(path: Path, plugin: Path) -> bool:
+    """By somebody who could not change the plugin itself."""
+    status = path.stat()
+    return status.st_uid not in (0, plugin.stat().st_uid) or bool(status.st_mode & 0o022)
 
 
 def _paths() -> list[str]:

@@ -8,6 +8,7 @@ import json
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -490,6 +491,18 @@ def test_a_wrapped_plugin_is_told_of_and_comes_back(
     capsys.readouterr()
     assert "is not wrapped" in refused(["--unwrap", plugin], capsys)
     assert [path.name for path in tmp_path.iterdir()] == ["20-thing"]
+
+
+def test_a_program_that_others_can_change_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing")
+    python = tmp_path / "python"
+    python.write_text("")
+    python.chmod(0o777)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert run(["tap", "--wrap", str(plugin), "-o", str(tmp_path / "x.db")]) == 0
+    assert f"warning: others than the plugin's owner can change {python}" in capsys.readouterr().err
 
 
 def test_wrapping_to_a_file_that_is_something_else_is_refused(
