@@ -15,6 +15,7 @@ from nri_scope.transport.relay import Relay, RelayEnd
 
 from .faults import Faults
 from .faulty import Faulty
+from .later import Later
 from .session import Sink, TapSession
 
 
@@ -58,14 +59,16 @@ class Connection:
     async def relay(self, runtime: socket.socket, plugin: socket.socket) -> TapEnd:
         """Relay until either end closes the connection; both sockets are closed then."""
         session = self._session
+        later = Later(session.heard, self._failed)
         self._relay = Relay(
-            runtime, plugin, session.heard, through=self._faulty, on_failure=self._failed
+            runtime, plugin, later.put, through=self._faulty, on_failure=self._failed
         )
         try:
             end = await self._relay.wait_closed()
         except asyncio.CancelledError:
             self._relay.close("the tap was cancelled")
             raise
+        later.finish()
         reason = _words(end)
         if self._faulty is not None:
             session.note(self._faulty.summary())
