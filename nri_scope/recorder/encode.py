@@ -41,6 +41,10 @@ INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
 INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
 INSERT_TAPPED = "INSERT INTO tapped (event, held_ns, metadata) VALUES (?, ?, ?)"
 
+METADATA_MAX = 16 << 10
+"""Characters of what came along with one request; what plugins and runtimes send has a hundred."""
+_PAIR = 8
+
 EventRow = tuple[int | str | None, ...]
 StateRow = tuple[int | None, ...]
 
@@ -375,10 +379,19 @@ def rest_of(decoded: Decoded, message: Message) -> bytes:
 
 
 def metadata_json(pairs: tuple[tuple[str, str], ...]) -> str | None:
-    """Metadata as its column has it; None for none."""
+    """Metadata as its column has it; None for none. What is too much has a pair that says so."""
     if not pairs:
         return None
-    return json.dumps([[storable(key), storable(value)] for key, value in pairs])
+    kept: list[list[str]] = []
+    room = METADATA_MAX
+    for key, value in pairs:
+        room -= len(key) + len(value) + _PAIR
+        if room < 0:
+            left = len(pairs) - len(kept)
+            kept.append(["", f"too long to be kept, with what follows: {left} in all"])
+            break
+        kept.append([storable(key), storable(value)])
+    return json.dumps(kept)
 
 
 def _json(texts: tuple[str, ...]) -> str | None:

@@ -12,8 +12,20 @@ from nri_scope.recorder.rows import ascending, optional_numbers_of, printed_of, 
 from nri_scope.recorder.sound import sound
 from nri_scope.recorder.text import HIGHEST
 
+LINE_MAX = 128 << 10
+"""Characters of a line that a plugin printed; taps cut them at 16 KiB."""
+METADATA_MAX = 256 << 10
+"""Of an event, as JSON; recorders keep less."""
 _PAGE = 500
-_PRINTED = "SELECT id, session, at_ns, stream, text FROM output"
+# Of what is longer only that it is: no recorder wrote it, and it may be longer than memory.
+_PRINTED = (
+    "SELECT id, session, at_ns, CASE WHEN length(stream) <= 16 THEN stream END, "
+    f"CASE WHEN length(text) <= {LINE_MAX} THEN text END FROM output"
+)
+_TAPPED = (
+    f"SELECT event, held_ns, CASE WHEN length(metadata) > {METADATA_MAX} THEN '(too long)' "
+    "ELSE metadata END FROM tapped"
+)
 
 
 def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
@@ -25,9 +37,7 @@ def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
         if not events or not has_tapped(recording.connection):
             return []
         listed = ", ".join(str(int(number)) for number in events)
-        rows = recording.rows(
-            f"SELECT event, held_ns, metadata FROM tapped WHERE event IN ({listed}) ORDER BY event"
-        )
+        rows = recording.rows(f"{_TAPPED} WHERE event IN ({listed}) ORDER BY event")
         return [tapped_of(row) for row in rows]
 
 
@@ -55,10 +65,7 @@ def _all(recording: Recording) -> Iterator[Tapped]:
             return
     newest = 0
     while True:
-        rows = recording.rows(
-            "SELECT event, held_ns, metadata FROM tapped WHERE event > ? ORDER BY event LIMIT ?",
-            (newest, _PAGE),
-        )
+        rows = recording.rows(f"{_TAPPED} WHERE event > ? ORDER BY event LIMIT ?", (newest, _PAGE))
         with sound(recording):
             page = [tapped_of(row) for row in ascending(rows, (newest,))]
         yield from page

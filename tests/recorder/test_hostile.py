@@ -24,6 +24,7 @@ from nri_scope.recorder.lookup import effects_on
 from nri_scope.recorder.model import Container, Event, Gap, Note, Pod, Session
 from nri_scope.recorder.reader import MAX_REQUEST, Recording
 from nri_scope.recorder.schema import EVENTS_VIEW, LOG_VIEW, OLDER_VIEWS, TABLES
+from nri_scope.recorder.tapping import printed, tapped
 from tests.recorder.traffic import MEMORY, a_synchronize, an_item, lifecycles, one_stream, record
 
 
@@ -80,6 +81,12 @@ def use(path: Path, *, messages: bool = True) -> None:
         with suppress(RecordingError):
             for event, _, _ in recording.exchanges():
                 _well_typed(event)
+        with suppress(RecordingError):
+            for line in printed(recording):
+                assert (type(line.at_ns), type(line.text)) == (int, str)
+        with suppress(RecordingError):
+            for known in tapped(recording, [event.id for event in events[:500]]):
+                assert type(known.held_ns) is int
         with suppress(RecordingError):
             for container in recording.containers():
                 assert all(type(n) is int for n in effects_on(recording, container) or ())
@@ -163,6 +170,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         connection.execute("INSERT INTO gap VALUES (1, 1, 2, 3, 'a gap', NULL)")
         connection.execute("INSERT INTO note VALUES (1, NULL, 2, 'a note')")
         connection.execute("INSERT INTO effect VALUES (1, 1)")
+        connection.execute("INSERT INTO tapped VALUES (1, 2, '[]')")
+        connection.execute("INSERT INTO output VALUES (1, 1, 2, 'stdout', 'a line')")
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(
             "UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') "

@@ -11,6 +11,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError
 from nri_scope.nri.methods import RUNTIME_SERVICE
+from nri_scope.recorder.encode import METADATA_MAX
 from nri_scope.recorder.model import Printed, Tapped
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.tapping import printed, printed_by, tapped
@@ -38,6 +39,10 @@ def path(tmp_path: Path) -> Path:
         recorder.printed(session, NOW + 10**9 + number, "stdout", str(number))
     recorder.close()
     return path
+
+
+def everything(recording: Recording) -> tuple[list[Printed], list[Tapped]]:
+    return list(printed(recording)), tapped(recording, [1])
 
 
 def test_comes_back_as_it_was(path: Path) -> None:
@@ -71,9 +76,22 @@ def test_recordings_from_before_there_were_taps_have_none() -> None:
             assert printed_by(recording, event, 10) == ([], 0)
 
 
+def test_metadata_without_end_are_cut_and_say_so(tmp_path: Path) -> None:
+    many = tuple((f"key{number}", "ß" * 100) for number in range(METADATA_MAX))
+    record(tmp_path / "x.nriscope.db", [an_item()._replace(held_ns=1, metadata=many)])
+    with Recording.open(tmp_path / "x.nriscope.db") as recording:
+        (known,) = tapped(recording, [1])
+    *kept, (key, words) = known.metadata
+    assert tuple(kept) == many[: len(kept)]
+    assert (key, len(kept) > 100) == ("", True)
+    assert words.endswith(f" {len(many) - len(kept)} in all")
+
+
 @pytest.mark.parametrize(
     "harm",
     [
+        "UPDATE output SET text = replace(hex(zeroblob(100000)), '00', 'xx')",
+        "UPDATE tapped SET metadata = '[[\"a\", \"' || hex(zeroblob(200000)) || '\"]]'",
         "UPDATE output SET text = x'00'",
         "UPDATE output SET at_ns = 'soon'",
         "UPDATE tapped SET metadata = '[[1]]'",
@@ -84,7 +102,7 @@ def test_rows_of_wrong_types_are_damage(path: Path, harm: str) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute(harm)
     with Recording.open(path) as recording, pytest.raises(RecordingError, match="damaged"):
-        (list(printed(recording)), tapped(recording, [1]))
+        everything(recording)
 
 
 @pytest.mark.parametrize(("code", "changed"), [(0, ("/process/env/FOO",)), (4, ()), (2, ())])
