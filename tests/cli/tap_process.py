@@ -51,16 +51,19 @@ class Tap:
 
 @contextlib.asynccontextmanager
 async def tapping(
-    *arguments: str | Path, environment: Mapping[str, str] | None = None, cwd: Path | None = None
+    *arguments: str | Path, environment: Mapping[str, str] | None = None, file_max: int = 0
 ) -> AsyncIterator[Tap]:
-    """Start ``nri-scope tap ARGUMENTS``; it is killed if it still runs in the end."""
+    """Start ``nri-scope tap ARGUMENTS``; it is killed if it still runs in the end.
+
+    No file that it writes may get larger than ``file_max`` bytes, if that is not 0.
+    """
+    limit = ("prlimit", f"--fsize={file_max}") if file_max else ()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "nri_scope", "tap", *map(str, arguments)),
+        *(*limit, sys.executable, "-m", "nri_scope", "tap", *map(str, arguments)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **(environment or {})},
-        cwd=cwd,
     )
     try:
         yield Tap(process)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import stat
 import subprocess
@@ -55,13 +56,16 @@ async def runtime(socket: Path) -> AsyncIterator[Runtime]:
         yield runtime
 
 
-async def create(runtime: Runtime, number: int = 1) -> list[Answer]:
-    """Have a container created; all answers."""
+async def create(runtime: Runtime, number: int = 1, size: int = 0) -> list[Answer]:
+    """Have containers created, with ``size`` bytes of variables each; all answers."""
     answers: list[Answer] = []
     for _ in range(number):
         message = api.CreateContainerRequest()
         message.pod.CopyFrom(api.PodSandbox(id="pod-1", namespace="shop", name="web"))
-        message.container.CopyFrom(api.Container(id="c1", pod_sandbox_id="pod-1", name="app"))
+        container = api.Container(id="c1", pod_sandbox_id="pod-1", name="app")
+        if size:
+            container.env.append(f"A={os.urandom(size // 2).hex()}")
+        message.container.CopyFrom(container)
         answers += await runtime.dispatch(Event.CreateContainer, message)
     return answers
 
@@ -190,6 +194,21 @@ async def test_a_killed_tap_is_an_ordinary_disconnect_and_leaves_nothing_running
             while is_running(pid):
                 await asyncio.sleep(0.01)
     assert names(file).count("CreateContainer") == 3
+
+
+async def test_a_recorder_that_cannot_write_is_none_of_the_plugins_business(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    options = ("--socket", socket, "-o", file, "--", plugin)
+    async with tapping(*options, file_max=2_000_000) as tap:
+        await runtime.wait_plugins(1)
+        answers = await create(runtime, 150, size=50_000)
+        # It is told of, and not waited for.
+        await tap.said(f"{file}: ")
+        answers += await create(runtime, 50)
+    assert [answer.error for answer in answers] == [None] * 200
+    assert names(file).count("CreateContainer") < 200
 
 
 async def test_several_plugins_come_to_a_socket(
