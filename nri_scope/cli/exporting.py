@@ -15,7 +15,7 @@ from nri_scope.cli.sharing import progress, replaced, terminated_kindly
 from nri_scope.errors import UsageError
 from nri_scope.recorder.bundle import MAX_BYTES, export, redactor_for
 from nri_scope.recorder.bundle.outputs import Outputs
-from nri_scope.recorder.bundle.redacting import convert, numbers_of
+from nri_scope.recorder.bundle.redacting import chosen_numbers, convert
 from nri_scope.recorder.display import many, size
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.formats import FORMATS, Format
@@ -127,7 +127,7 @@ def _print_format(
                 f"--format {form.name} is no text for a terminal", f"add -o FILE{form.suffix}"
             )
         if redactor is None:
-            form.write(recording, numbers_of(recording, selection), stdout)
+            form.write(recording, chosen_numbers(recording, selection), stdout)
             return
         # Nothing is printed before all of it was looked at.
         with temporary_folder() as folder:

@@ -97,7 +97,7 @@ def convert(
     ``redactor`` a redacted recording is made first, beside the draft, and in the end nothing that
     was replaced is left in either. Raises as `redact`, and OSError.
     """
-    numbers = numbers_of(source, selection)
+    numbers = chosen_numbers(source, selection)
     if redactor is None:
         with _new(draft) as stream:
             return form.write(source, numbers, stream)
@@ -113,7 +113,7 @@ def convert(
     return count
 
 
-def numbers_of(source: Recording, selection: Selection) -> array[int] | None:
+def chosen_numbers(source: Recording, selection: Selection) -> array[int] | None:
     """Which events a format is to be written of; None: all. Raises UsageError where it is none."""
     return None if selection.is_all else choose(source, selection, _nobody).events
 

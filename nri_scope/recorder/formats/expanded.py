@@ -20,8 +20,8 @@ import sqlite_utils
 from sqlite_utils.db import ForeignKey
 
 from nri_scope.recorder.documents import reply_of, request_of
+from nri_scope.recorder.formats.excerpt import Excerpt
 from nri_scope.recorder.formats.jsontext import json_text
-from nri_scope.recorder.formats.selection import Selection
 from nri_scope.recorder.model import Event, Tapped
 from nri_scope.recorder.problems import code_of, in_words
 from nri_scope.recorder.reader import Recording
@@ -128,7 +128,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     with tempfile.TemporaryDirectory(prefix=".nri-scope-", dir=folder) as temporary:
         path = Path(temporary) / "expanded.db"
         try:
-            count = _make(Selection(recording, numbers), recording, path)
+            count = _make(Excerpt(recording, numbers), recording, path)
         except sqlite3.Error as error:
             # Whatever is wrong with the recording comes as RecordingError.
             full = code_of(error) == sqlite3.SQLITE_FULL
@@ -139,7 +139,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     return count
 
 
-def _make(selection: Selection, recording: Recording, path: Path) -> int:
+def _make(excerpt: Excerpt, recording: Recording, path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
         # If this fails, nobody gets the file.
         connection.execute("PRAGMA journal_mode = OFF").fetchall()
@@ -156,14 +156,14 @@ def _make(selection: Selection, recording: Recording, path: Path) -> int:
                     if from_table == table
                 ],
             )
-        events = _Events(selection)
+        events = _Events(excerpt)
         _fill(database, "events", events.rows())
-        _fill(database, "sessions", _sessions(selection, events.sessions))
+        _fill(database, "sessions", _sessions(excerpt, events.sessions))
         _fill(database, "pods", _pods(recording, events.pods))
         _fill(database, "containers", _containers(recording, events.containers))
-        _fill(database, "gaps", _gaps(selection))
-        _fill(database, "notes", _notes(selection))
-        _fill(database, "output", _output(selection, events.sessions))
+        _fill(database, "gaps", _gaps(excerpt))
+        _fill(database, "notes", _notes(excerpt))
+        _fill(database, "output", _output(excerpt, events.sessions))
         for table, column in _INDEXED:
             database.table(table).create_index([column])
         for view, sql in VIEWS.items():
@@ -180,16 +180,16 @@ def _fill(database: sqlite_utils.Database, table: str, rows: Iterator[dict[str, 
 class _Events:
     """The rows of ``events``, and whom they are about."""
 
-    def __init__(self, selection: Selection) -> None:
-        self._selection = selection
+    def __init__(self, excerpt: Excerpt) -> None:
+        self._excerpt = excerpt
         self.count = 0
         self.sessions: set[int] = set()
         self.pods: set[str] = set()
         self.containers: set[str] = set()
 
     def rows(self) -> Iterator[dict[str, Cell]]:
-        taps = self._selection.taps()
-        for event, request, reply in self._selection.exchanges():
+        taps = self._excerpt.taps()
+        for event, request, reply in self._excerpt.exchanges():
             self.count += 1
             self.sessions.add(event.session)
             self.pods.add(event.pod_id)
@@ -226,8 +226,8 @@ def _event(event: Event, request: bytes, reply: bytes, tap: Tapped | None) -> di
     }
 
 
-def _sessions(selection: Selection, wanted: set[int]) -> Iterator[dict[str, Cell]]:
-    for session in selection.sessions():
+def _sessions(excerpt: Excerpt, wanted: set[int]) -> Iterator[dict[str, Cell]]:
+    for session in excerpt.sessions():
         if session.id in wanted:
             record = session_record(session)
             yield {key: _cell(record[key]) for key in TABLES["sessions"]}
@@ -247,8 +247,8 @@ def _containers(recording: Recording, wanted: set[str]) -> Iterator[dict[str, Ce
             yield {"id": _text(container.id), "name": _text(container.name), "pod_id": pod_id}
 
 
-def _gaps(selection: Selection) -> Iterator[dict[str, Cell]]:
-    for gap in selection.gaps():
+def _gaps(excerpt: Excerpt) -> Iterator[dict[str, Cell]]:
+    for gap in excerpt.gaps():
         yield {
             "id": gap.id,
             "session": gap.session,
@@ -259,8 +259,8 @@ def _gaps(selection: Selection) -> Iterator[dict[str, Cell]]:
         }
 
 
-def _notes(selection: Selection) -> Iterator[dict[str, Cell]]:
-    for note in selection.notes():
+def _notes(excerpt: Excerpt) -> Iterator[dict[str, Cell]]:
+    for note in excerpt.notes():
         yield {
             "id": note.id,
             "session": note.session,
@@ -269,8 +269,8 @@ def _notes(selection: Selection) -> Iterator[dict[str, Cell]]:
         }
 
 
-def _output(selection: Selection, wanted: set[int]) -> Iterator[dict[str, Cell]]:
-    for line in selection.printed(wanted):
+def _output(excerpt: Excerpt, wanted: set[int]) -> Iterator[dict[str, Cell]]:
+    for line in excerpt.printed(wanted):
         yield {
             "id": line.id,
             "session": line.session,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import IO
 
 from nri_scope.recorder.documents import event_document, tap_record
+from nri_scope.recorder.formats.excerpt import Excerpt
 from nri_scope.recorder.formats.jsontext import json_line
-from nri_scope.recorder.formats.selection import Selection
 from nri_scope.recorder.model import Event, Gap, Note
 from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.reader import Recording
@@ -24,19 +24,19 @@ from nri_scope.recorder.timeline import Began, Timeline
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
     """As `formats.Write`. Each line has ``event``, ``session``, ``gap``, ``note`` or ``output``."""
-    selection = Selection(recording, numbers)
-    taps = selection.taps()
+    excerpt = Excerpt(recording, numbers)
+    taps = excerpt.taps()
     sessions: set[int] = set()
     messages = (b"", b"")
 
     def events() -> Iterator[Event]:
         nonlocal messages
-        for event, request, reply in selection.exchanges():
+        for event, request, reply in excerpt.exchanges():
             messages = request, reply
             yield event
 
     count = 0
-    for item in Timeline().merge(events(), selection.sessions(), selection.gaps()):
+    for item in Timeline().merge(events(), excerpt.sessions(), excerpt.gaps()):
         match item:
             case Event():
                 known = taps.of(item.id)
@@ -50,9 +50,9 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
                 _put(stream, {"session": session_record(session)})
             case _:
                 pass  # A session's own line tells when it ended.
-    for note in selection.notes():
+    for note in excerpt.notes():
         _put(stream, _note_record(note))
-    for line in selection.printed(sessions):
+    for line in excerpt.printed(sessions):
         _put(stream, printed_record(line))
     return count
 

@@ -18,6 +18,7 @@ from nri_scope.nri.methods import METHODS
 from nri_scope.nri.subject import is_plugins_call
 from nri_scope.recorder.container_status import SERVICE as CRI_SERVICE
 from nri_scope.recorder.container_status import is_container_status
+from nri_scope.recorder.formats.excerpt import Excerpt
 from nri_scope.recorder.formats.lives import Life, Lives
 from nri_scope.recorder.formats.otlpjson import (
     Lines,
@@ -28,7 +29,6 @@ from nri_scope.recorder.formats.otlpjson import (
     span_id,
     trace_id,
 )
-from nri_scope.recorder.formats.selection import Selection
 from nri_scope.recorder.model import Event, Gap, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.records import deadline_ms
@@ -40,15 +40,15 @@ _CODES = frozenset(Code)
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
     """As `formats.Write`: lines of OTLP/JSON, without the messages of events."""
-    selection = Selection(recording, numbers)
-    sessions = {session.id: session for session in selection.sessions()}
+    excerpt = Excerpt(recording, numbers)
+    sessions = {session.id: session for session in excerpt.sessions()}
     traces = _Traces(recording, Lines(stream), sessions)
     count = 0
-    for event in selection.events():
+    for event in excerpt.events():
         traces.event(event)
         traces.forget()
         count += 1
-    for gap in selection.gaps():
+    for gap in excerpt.gaps():
         traces.gap(gap)
     traces.finish()
     return count

@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import IO
 
+from nri_scope.recorder.formats.excerpt import Excerpt
 from nri_scope.recorder.formats.lives import WAIT
 from nri_scope.recorder.formats.packets import Kind, Packets, Value, track_id
-from nri_scope.recorder.formats.selection import Selection
 from nri_scope.recorder.model import Event, Gap, Note, Role, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.records import deadline_ms
@@ -50,17 +50,17 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
 
     Memory is needed for what exists at one time, and little for what is gone.
     """
-    selection = Selection(recording, numbers)
-    sessions = {session.id: session for session in selection.sessions()}
+    excerpt = Excerpt(recording, numbers)
+    sessions = {session.id: session for session in excerpt.sessions()}
     drawing: _Drawing | None = None
     count = 0
-    for event in selection.events():
+    for event in excerpt.events():
         if drawing is None:
             drawing = _Drawing(_begun(stream, event.at_ns), sessions)
         drawing.event(event)
         drawing.forget()
         count += 1
-    gaps, notes = selection.gaps(), selection.notes()
+    gaps, notes = excerpt.gaps(), excerpt.notes()
     if drawing is None:
         times = [gap.from_ns for gap in gaps] + [note.at_ns for note in notes]
         drawing = _Drawing(_begun(stream, min(times, default=0)), sessions)

@@ -18,7 +18,7 @@ _PAGE = 10_000
 """Numbers of events that a recording is asked for at a time."""
 
 
-class Selection:
+class Excerpt:
     """Events of a recording by their numbers, or all of them, and what belongs to them.
 
     Every method raises RecordingError.
