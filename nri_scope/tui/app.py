@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from textual import events, on
+from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container as Box
@@ -16,15 +16,15 @@ from textual.containers import Vertical
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import ContentSwitcher, Input
+from textual.widgets import ContentSwitcher
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.filter import Filter
-from nri_scope.tui.acting import Acting
 from nri_scope.tui.bindings import as_keymap, bindings
 from nri_scope.tui.copying import Copier
 from nri_scope.tui.finding import Finder
 from nri_scope.tui.jobs import Jobs
+from nri_scope.tui.keyed import Keyed
 from nri_scope.tui.looking import Looker, RecorderNews
 from nri_scope.tui.main_screen import MainScreen
 from nri_scope.tui.marking import GROUP as MARKS_GROUP
@@ -40,28 +40,24 @@ from nri_scope.tui.saving import Saver
 from nri_scope.tui.states import Work, trouble_words
 from nri_scope.tui.telling import Teller
 from nri_scope.tui.terminal import EndSignals, TerminalDriver
-from nri_scope.tui.textual_gaps import do_bound
 from nri_scope.tui.theme import DEFAULT as DEFAULT_THEME
 from nri_scope.tui.theme import THEMES
 from nri_scope.tui.views import BOARDS, EVENTS
 from nri_scope.tui.widgets import messages
-from nri_scope.tui.widgets.board import Board, BoardLines
+from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.detail_pane import DetailPane
 from nri_scope.tui.widgets.event_header import EventHeader
 from nri_scope.tui.widgets.event_list import EventList
 from nri_scope.tui.widgets.filter_bar import FilterBar, Purpose
 from nri_scope.tui.widgets.status_line import KeyLine, StatusLine
-from nri_scope.tui.widgets.text_line import TextLine
 from nri_scope.tui.widgets.view_tabs import ViewTabs
 from nri_scope.tui.workers import begin
 
 DETAIL_FROM = (200, 30)
 """Columns or lines of the screen from which on there is room for details from the beginning."""
 
-_POINTED = (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 
-
-class ScopeApp(Acting, inherit_bindings=False):
+class ScopeApp(Keyed, inherit_bindings=False):
     """One recording, looked at. ``run`` returns when the user leaves.
 
     What keeps the recording from being shown at all is in ``failure`` then.
@@ -141,33 +137,6 @@ class ScopeApp(Acting, inherit_bindings=False):
             return filters
         kept = [each for each in filters if not isinstance(each, Monochrome | NoColor)]
         return [*kept, self._without_color]
-
-    async def on_event(self, event: events.Event) -> None:
-        """Keys do what they do before the next one is looked at.
-
-        Textual sends a key to the widget with the focus first, and by the time that it comes back
-        the next ones are under way: what somebody types fast after the key that opens a line would
-        not go into that line.
-        """
-        if isinstance(event, events.Key) and not event.is_forwarded:
-            self.status.hush()
-            if await self._is_done(event):
-                return
-        elif isinstance(event, _POINTED):
-            self.status.hush()
-        await super().on_event(event)
-
-    async def _is_done(self, key: events.Key) -> bool:
-        """Do what the key does, unless it is to be typed; whether it does anything."""
-        if isinstance(self.focused, TextLine) and not key.is_printable:
-            # It may close the line, and is about all of it.
-            await self.bar.ready()
-        elif isinstance(self.focused, Input):
-            return False
-        elif isinstance(self.focused, BoardLines) and isinstance(self.current, Board):
-            # What was typed right behind the key of a view is for its lines.
-            await self.current.ready()
-        return await do_bound(self, key.key)
 
     # -- what is on the screen ----------------------------------------------------------------
 

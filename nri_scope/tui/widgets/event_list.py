@@ -9,13 +9,10 @@ from typing import ClassVar
 from textual import events
 from textual.binding import BindingType
 from textual.cache import LRUCache
-from textual.geometry import Region, Size
+from textual.geometry import Region
 from textual.message import Message
-from textual.scroll_view import ScrollView
-from textual.scrollbar import ScrollTo
 from textual.strip import Strip
 from textual.timer import Timer
-from textual.widget import Widget
 
 from nri_scope.tui.bindings import bindings
 from nri_scope.tui.model import unfit
@@ -31,15 +28,14 @@ from nri_scope.tui.widgets.event_header import EventHeader
 from nri_scope.tui.widgets.messages import Narrowed, RowChosen, RowOpened, Said
 from nri_scope.tui.widgets.row_painter import GUTTER, PREFIX, RowPainter
 from nri_scope.tui.widgets.row_reader import RowReader
+from nri_scope.tui.widgets.row_window import RowWindow
 
 _STRIPS = 1_024
 _LATE_SECONDS = 0.03
 """Rows may take to be read before it is drawn that they are missing."""
-_WHEEL = 3
-"""Rows that one turn of the wheel moves."""
 
 
-class EventList(ScrollView, can_focus=True, inherit_bindings=False):
+class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     """Rows of a view. `Listing` says what is on the screen; the scroll bar follows it."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.EVENTS)
@@ -236,12 +232,7 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _moved(self, *positions: int) -> None:
         """Keep in step; where only rows at ``positions`` look different, draw no others."""
-        self._fit_rows()
-        if round(self.scroll_y) != self.listing.top:
-            # Not through validation: the new height is known to the layout only later.
-            self.set_reactive(Widget.scroll_y, float(self.listing.top))
-            if self.show_vertical_scrollbar:
-                self.vertical_scrollbar.position = self.listing.top
+        self.follow_listing()
         top, width = self.listing.top, self.scrollable_content_region.width
         if self._rows.missing(self.view, top, top + self.listing.height) is None:
             self._draw(*(Region(0, each - top, width, 1) for each in positions))
@@ -252,20 +243,9 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         self._tell()
         self.post_message(self.Moved())
 
-    def _fit_rows(self) -> None:
-        """Have room for all rows."""
-        region, before = self.scrollable_content_region, self.virtual_size
-        size = Size(region.width, self.listing.length)
-        if size == before:
-            return
-        has_bar = self.show_vertical_scrollbar and before.width == size.width
-        if has_bar and min(before.height, size.height) > region.height:
-            # Nothing is elsewhere than it was. To lay out the whole screen would take most of the
-            # time that looking and drawing may take where much comes.
-            self.set_reactive(Widget.virtual_size, size)
-            self.vertical_scrollbar.window_virtual_size = size.height
-        else:
-            self.virtual_size = size
+    def listing_moved(self) -> None:
+        """By the mouse."""
+        self._moved()
 
     def _draw(self, *regions: Region) -> None:
         """Draw these parts, or everything; what waits for rows to be read waits no longer."""
@@ -315,27 +295,6 @@ class EventList(ScrollView, can_focus=True, inherit_bindings=False):
         self._strips.clear()
 
     # -- mouse --------------------------------------------------------------------------------
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Rows move, and the cursor only where it would be left outside."""
-        self._scroll_instead(event, _WHEEL)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Likewise."""
-        self._scroll_instead(event, -_WHEEL)
-
-    def on_scroll_to(self, message: ScrollTo) -> None:
-        """The scroll bar was moved."""
-        by = round(message.y) - self.listing.top if message.y is not None else 0
-        self._scroll_instead(message, by)
-
-    def _scroll_instead(self, message: Message, by: int) -> None:
-        message.stop()
-        # Textual would move what is shown without asking `Listing`.
-        message.prevent_default()
-        if by:
-            self.listing.scroll(by)
-            self._moved()
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor there; a second click opens."""
