@@ -75,6 +75,13 @@ def names(path: Path) -> list[str]:
         return [event.event for event in recorded.events()]
 
 
+async def recorded_to(path: Path, event: str, count: int) -> None:
+    """Wait until a recording that is being written has so many of these events."""
+    async with asyncio.timeout(PATIENCE):
+        while names(path).count(event) < count:
+            await asyncio.sleep(0.01)
+
+
 async def test_a_launched_plugin_does_what_it_does_and_is_recorded(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -187,7 +194,7 @@ async def test_a_killed_tap_is_an_ordinary_disconnect_and_leaves_nothing_running
         pid = int(await tap.said(""))
         await runtime.wait_plugins(1)
         await create(runtime, 3)
-        await asyncio.sleep(0.2)  # what is older than 100 ms is to be there
+        await recorded_to(file, "CreateContainer", 3)
         tap.process.kill()
         await runtime.wait_for(lambda: not runtime.plugins)
         async with asyncio.timeout(PATIENCE):
@@ -555,7 +562,7 @@ async def test_a_wrapped_plugin_is_launched_as_before_and_recorded(
     identity = {"NRI_PLUGIN_NAME=thing", "NRI_PLUGIN_IDX=20"}
     assert set(environment) == identity | {"NRI_PLUGIN_SOCKET=3"}
     assert folder == str(Path.cwd())
-    await asyncio.sleep(0.2)  # what is older than 100 ms is to be there
+    await recorded_to(file, "CreateContainer", 1)
     await runtime.drop("20-thing")
     with Recording.open(file) as recorded:
         (session,) = recorded.sessions()
