@@ -45,7 +45,7 @@ class RowWindow(ScrollView, inherit_bindings=False):
         if has_bar and min(before.height, size.height) > region.height:
             # Nothing is elsewhere than it was. To lay out the whole screen would take most of the
             # time that looking and drawing may take where much comes.
-            self.set_reactive(Widget.virtual_size, size)
+            self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
             self.vertical_scrollbar.window_virtual_size = size.height
         else:
             self.virtual_size = size
