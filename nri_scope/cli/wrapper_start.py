@@ -52,13 +52,14 @@ def tell(folder: str, words: str) -> None:
 
 
 def given_environment() -> dict[bytes, bytes]:
-    """The variables with which we were started: Python may have added its own."""
+    """The variables with which the wrapper was started: Python may have added its own."""
     try:
         with open("/proc/self/environ", "rb") as file:  # noqa: PTH123
             pairs = [one.partition(b"=") for one in file.read().split(b"\0") if one]
     except OSError:
         return dict(os.environb)
-    return {name: value for name, _, value in pairs}
+    # Some shells tell each program its name in this one.
+    return {name: value for name, _, value in pairs if name != b"_"}
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ unset PWD OLDPWD SHLVL _
 if [ -r {starter} ] && {python} -I -S -c '' </dev/null >/dev/null 2>&1; then
     exec {python} -I {starter} "$0" "$@"
 fi
+{{ echo {python} does not run, or {starter} is missing > {untapped}; }} 2>/dev/null
 exec {program} "$@"
 """
 
@@ -97,7 +98,7 @@ class Places:
 
     @property
     def untapped(self) -> Path:
-        """Where the starter says why the plugin ran without a tap the last time."""
+        """Where the wrapper says why the plugin ran without a tap the last time."""
         return self.folder / "untapped.txt"
 
     @property
@@ -268,6 +269,7 @@ def _wrapper(places: Places) -> bytes:
         python=shlex.quote(sys.executable),
         starter=shlex.quote(str(places.starter)),
         program=shlex.quote(str(places.program)),
+        untapped=shlex.quote(str(places.untapped)),
     )
     return os.fsencode(text)
 

@@ -133,6 +133,16 @@ def test_without_nri_scope_the_plugin_runs_as_if_nothing_was_there(
     if broken == "no starter":
         places.starter.unlink()
     assert run(plugin) == f"plain {places.original} x\n"
+    assert "does not run" in places.untapped.read_text()
+    unwrap(plugin)
+    assert names(plugin.parent) == [plugin.name]
+
+
+def test_where_nothing_can_be_written_the_plugin_runs_all_the_same(plugin: Path) -> None:
+    places = wrap(plugin, STARTER, b"{}")
+    places.starter.unlink()
+    places.untapped.mkdir()
+    assert run(plugin) == f"plain {places.original} x\n"
 
 
 def test_a_relative_link_to_a_program_stays_what_it_is(plugin: Path) -> None:
