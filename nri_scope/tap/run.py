@@ -19,7 +19,7 @@ from nri_scope.recorder.model import SessionStart, plugin_title
 from nri_scope.recorder.writer import Recorder, RecorderCounters
 from nri_scope.transport.loop import run
 from nri_scope.transport.sockets import connect_socket
-from nri_scope.transport.tuning import hasten, prepare_process
+from nri_scope.transport.tuning import prepare_process
 
 from .connection import Connection
 from .settings import OnEvent, Settings
@@ -121,7 +121,6 @@ def run_tap(
     existed = os.path.lexists(path)
     recorder = settings.open(say, on_event)
     prepare_process()
-    hasten()
     tap: Tap | None = None
 
     async def main() -> int:
