@@ -58,8 +58,11 @@ def given_environment() -> dict[bytes, bytes]:
             pairs = [one.partition(b"=") for one in file.read().split(b"\0") if one]
     except OSError:
         return dict(os.environb)
-    # Some shells tell each program its name in this one.
-    return {name: value for name, _, value in pairs if name != b"_"}
+    # bash adds two, though the wrapper unsets them: the program's name, and its depth in shells.
+    given = {name: value for name, _, value in pairs if name != b"_"}
+    if given.get(b"SHLVL") == b"0":
+        del given[b"SHLVL"]
+    return given
 
 
 if __name__ == "__main__":

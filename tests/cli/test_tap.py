@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -571,6 +572,23 @@ async def test_a_wrapped_plugin_is_launched_as_before_and_recorded(
         (configure,) = [event.id for event in recorded.events() if event.event == "Configure"]
         told_it = api.ConfigureRequest.FromString(recorded.request(configure))
         assert told_it.config == "a: 1\n"
+
+
+async def test_no_shell_adds_to_a_wrapped_plugins_variables(
+    runtime: Runtime, file: Path, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    start = f"open({str(told)!r}, 'w').write(repr({ENVIRONMENT}))"
+    plugin = plugin_file(tmp_path / "20-thing", start=start)
+    assert run(["tap", "--wrap", str(plugin), "-o", str(file)]) == 0
+    wrapper = plugin.read_text()
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash")
+    plugin.write_text(wrapper.replace("#!/bin/sh", f"#!{bash} --posix", 1))
+    await runtime.launch(plugin)
+    identity = {"NRI_PLUGIN_NAME=thing", "NRI_PLUGIN_IDX=20"}
+    assert set(eval(told.read_text())) == identity | {"NRI_PLUGIN_SOCKET=3"}
 
 
 @pytest.mark.parametrize("broken", ["no nri-scope", "no place to record to", "bad settings"])
