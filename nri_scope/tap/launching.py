@@ -31,6 +31,8 @@ END_GRACE_S = 5.0
 """For a plugin whose connection has ended; then it is killed, which is how runtimes end one."""
 LAUNCHED_GRACE_S = 1.0
 """The same where it was a runtime that launched it: that may be about to do so again."""
+REFUSED_GRACE_S = 0.5
+"""The same where the runtime never took it."""
 
 LEFT_SHOWN = 3
 """Processes that are named of those that a plugin left behind."""
@@ -81,8 +83,9 @@ async def tap_launched(
     passing = asyncio.ensure_future(_pass_signal(process, tap))
     try:
         end = await connection.relay(take(), ours)
-        if not end.registered and process.running:
-            # It would not notice that its connection is gone, either.
+        if not end.registered:
+            # If it did not end by itself, it knows nothing of this connection.
+            await process.wait_exit(REFUSED_GRACE_S)
             process.end()
         # A runtime that launches the next one soon expects it to find no other.
         await process.wait_exit(LAUNCHED_GRACE_S if plugin.named else END_GRACE_S)
