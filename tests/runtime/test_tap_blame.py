@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who changed what, by taps on a chain of plugins at a real containerd, held against the CRI."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.main import run
+from tests.cli.tap_process import PATIENCE, tapping
+from tests.runtime.testbed.containerd import Containerd
+from tests.runtime.testbed.driver import Driver
+from tests.runtime.testbed.record import nri_scope
+
+pytestmark = pytest.mark.runtime
+
+INJECTOR, POLICY = "20-injector", "60-policy"
+SOURCE = {
+    INJECTOR: """
+class Plugin:
+    def create_container(self, pod, container):
+        return Adjustment().add_env("INJECTED", "yes").set_cpu(quota=50000)
+""",
+    # The field for the limit of processes came with NRI 0.8; the other container is updated on
+    # the way, and out of turn.
+    POLICY: """
+class Plugin:
+    def __init__(self):
+        self.running = []
+
+    def configure(self, config, runtime):
+        self.runtime = runtime
+
+    def create_container(self, pod, container):
+        adjustment = Adjustment().set_cpu(shares=512).set_pids_limit(64)
+        return [adjustment, *(Update(one).set_cpu(shares=256) for one in self.running)]
+
+    def post_start_container(self, pod, container):
+        self.running.append(container.id)
+        self.runtime.update_soon([Update(container.id).set_memory(limit=1 << 26)])
+""",
+}
+
+
+@asynccontextmanager
+async def plugin(name: str, folder: Path, socket: Path) -> AsyncIterator[None]:
+    """A plugin that somebody else starts, and tells a socket."""
+    path = folder / name
+    index, _, title = name.partition("-")
+    path.write_text(
+        "from nri_scope.plugin import Adjustment, Update, run\n"
+        f"{SOURCE[name]}\nrun(Plugin(), name={title!r}, index={index!r})\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, path, "--socket", socket, "--once"
+    )
+    try:
+        yield
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def test_owners_are_exact_on_every_nri_version(
+    containerd: Containerd, driver: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, socket = tmp_path / "chain.nriscope.db", tmp_path / "tap.sock"
+    async with tapping("--listen", socket, "--socket", containerd.nri_socket, "-o", file) as tap:
+        await tap.said("plugins can connect")
+        async with plugin(INJECTOR, tmp_path, socket), plugin(POLICY, tmp_path, socket):
+            async with asyncio.timeout(PATIENCE):
+                while not all(containerd.connections(name) for name in (INJECTOR, POLICY)):
+                    await asyncio.sleep(0.01)
+            pod = await driver.run_pod("shop", "web")
+            app = await driver.run(pod, "app")
+            async with asyncio.timeout(PATIENCE):
+                while "UpdateContainers" not in await nri_scope("log", file):
+                    await asyncio.sleep(0.05)
+            await driver.run(pod, "sidecar")
+            info = json.loads(await containerd.cri.container_info(app.id))
+        status, _, errors = await tap.interrupt()
+    assert status == 0, errors
+    capsys.readouterr()
+    # As diff(1): plugins changed something.
+    assert run(["blame", str(file), "shop/web/app", "--format", "json"]) == 1
+    history = json.loads(capsys.readouterr().out)
+    assert all(one["evidence"] == ["tap"] for one in history["changes"])
+    assert all(one["owner_detail"]["exact"] for one in history["changes"])
+    changed = [(one["path"], one["owner"], one["after"]) for one in history["changes"]]
+    resources = "/linux/resources"
+    expected = {
+        ("/process/env/INJECTED", INJECTOR, "yes"),
+        (f"{resources}/cpu/quota", INJECTOR, 50000),
+        (f"{resources}/cpu/shares", POLICY, 512),
+        # Asked for out of turn, and at the creation of another container.
+        (f"{resources}/memory/limit", POLICY, 1 << 26),
+        (f"{resources}/cpu/shares", POLICY, 256),
+    }
+    assert expected <= set(changed)
+    limit = (f"{resources}/pids/limit", POLICY, 64)
+    in_vain = {(one["path"], one["owner"], one["value"]) for one in history["asked"]}
+    assert (limit in in_vain) == (limit not in changed) == (containerd.binaries.series == "1.7")
+    spec = info["runtimeSpec"]
+    assert "INJECTED=yes" in spec["process"]["env"]
+    assert spec["linux"]["resources"]["cpu"]["quota"] == 50000
