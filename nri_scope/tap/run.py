@@ -19,7 +19,7 @@ from nri_scope.recorder.model import SessionStart, plugin_title
 from nri_scope.recorder.writer import Recorder, RecorderCounters
 from nri_scope.transport.loop import run
 from nri_scope.transport.sockets import connect_socket
-from nri_scope.transport.tuning import prepare_process
+from nri_scope.transport.tuning import RELAY_SWITCH_INTERVAL, prepare_process
 
 from .connection import Connection
 from .settings import OnEvent, Settings
@@ -120,7 +120,7 @@ def run_tap(
     path = Path(settings.output)
     existed = os.path.lexists(path)
     recorder = settings.open(say, on_event)
-    prepare_process()
+    prepare_process(RELAY_SWITCH_INTERVAL)
     tap: Tap | None = None
 
     async def main() -> int:
