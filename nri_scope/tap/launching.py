@@ -14,6 +14,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from nri_scope.errors import UsageError
 from nri_scope.plugin import Identity
@@ -81,8 +82,10 @@ async def tap_launched(
 
     process, ours = await launch(plugin.command, printed, pass_output=True)
     passing = asyncio.ensure_future(_pass_signal(process, tap))
+    started = monotonic()
     try:
         end = await connection.relay(take(), ours)
+        lasted = monotonic() - started
         if not end.registered:
             # If it did not end by itself, it knows nothing of this connection.
             await process.wait_exit(REFUSED_GRACE_S)
@@ -99,7 +102,7 @@ async def tap_launched(
         reason = f"{tap.stop.reason}: {reason}"
     connection.finish(reason)
     if not end.registered and not tap.stop.reason:
-        raise _no_plugin(process, end, reason)
+        raise _no_plugin(process, end, reason, lasted)
     if not tap.stop.reason:
         tap.say(f"session ended: {reason}")
     if connection.faults_made:
@@ -132,7 +135,7 @@ def exit_status(process: Process, stopped_by: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _no_plugin(process: Process, end: TapEnd, reason: str) -> UsageError:
+def _no_plugin(process: Process, end: TapEnd, reason: str, lasted: float) -> UsageError:
     program = process.command[0]
     if end.refused:
         return UsageError(
@@ -141,7 +144,7 @@ def _no_plugin(process: Process, end: TapEnd, reason: str) -> UsageError:
         )
     if process.ended_by_us:
         return UsageError(
-            f"{program}: it did not register within the runtime's time: {end.reason}",
+            f"{program}: it did not register, and {end.reason} after {lasted:.1f} s",
             "a plugin that connects by itself is tapped with --listen SOCKET, and that socket as"
             " its option",
         )
