@@ -59,6 +59,16 @@ run(Plugin(), name="everything")
 """
 
 
+QUIET = """#!{python}
+from nri_scope.plugin import run
+
+class Plugin:
+    def create_container(self, pod, container): pass
+
+run(Plugin(), name="quiet")
+"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plugin, and TAP and CHAIN: what it and others answered."""
@@ -190,6 +200,22 @@ def test_of_a_chain_each_plugin_is_held_against_its_own_answers(
     Path("other").symlink_to("plugin")
     text = told(f"CHAIN --golden-from CHAIN {chain.replace('30=./plugin', '30=./other')}", capsys)
     assert "as 30-plugin (for 30-other) answered in CHAIN, session 2\n" in text
+
+
+def test_nothing_is_expected_of_events_that_do_not_come(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everything = tmp_path / "everything"
+    everything.write_text(EVERYTHING.format(python=sys.executable))
+    everything.chmod(0o755)
+    # The first one subscribes to creations alone.
+    chain = f"--plugin 20={folder / 'quiet'} --plugin 30={everything}"
+    (folder / "quiet").write_text(QUIET.format(python=sys.executable))
+    (folder / "quiet").chmod(0o755)
+    told(f"{BUNDLED['containerd-2.1']} -o {tmp_path}/replayed {chain}", capsys)
+    tap = as_tapped(tmp_path / "replayed", tmp_path / "tap")
+    text = told(f"{tap} --golden-from {tap} {chain}", capsys)
+    assert "as 30-everything answered" in text
 
 
 def test_who_is_meant_is_said_by_a_session_or_a_name(capsys: pytest.CaptureFixture[str]) -> None:
