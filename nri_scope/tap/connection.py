@@ -69,7 +69,7 @@ class Connection:
             self._relay.close("the tap was cancelled")
             raise
         later.finish()
-        reason = _words(end)
+        reason = _words(end, session.in_message)
         if self._faulty is not None:
             session.note(self._faulty.summary())
         session.ended(reason)
@@ -105,8 +105,9 @@ class Connection:
         self._session.deafen(f"nothing is recorded from here on, by a fault of ours: {words}")
 
 
-def _words(end: RelayEnd) -> str:
+def _words(end: RelayEnd, in_message: tuple[bool, bool]) -> str:
     if end.first is None:
         return end.words
-    who = "the runtime" if end.first else "the plugin"
-    return f"{who} closed the connection{f': {end.words}' if end.words else ''}"
+    who, unfinished = ("the runtime", in_message[0]) if end.first else ("the plugin", in_message[1])
+    where = " in the middle of a message" if unfinished else ""
+    return f"{who} closed the connection{where}{f': {end.words}' if end.words else ''}"

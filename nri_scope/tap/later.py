@@ -23,6 +23,9 @@ TURN_NS = 60_000
 WAITING_BYTES_MAX = 16 << 20
 """More than this is not kept: it is looked at in between, which slows the relaying down."""
 
+PIECE_COST = 200
+"""Bytes that a piece takes beside what is in it, about: a peer may write them one by one."""
+
 
 class Later:
     """Hands pieces on when nothing else is to be done. For one event loop's thread.
@@ -77,7 +80,7 @@ class _Queue:
 
     def put(self, heard: OnPiece, piece: _Piece) -> None:
         self._waiting.append((heard, piece))
-        self._bytes += len(piece[1])
+        self._bytes += len(piece[1]) + PIECE_COST
         loop = self._loop()
         if not self._due and loop is not None:
             self._due = True
@@ -103,5 +106,5 @@ class _Queue:
 
     def _next(self) -> None:
         heard, piece = self._waiting.popleft()
-        self._bytes -= len(piece[1])
+        self._bytes -= len(piece[1]) + PIECE_COST
         heard(*piece)

@@ -30,6 +30,8 @@ UNANSWERED_BYTES_MAX = 32 << 20
 """Of their payloads together: eight of the largest there can be."""
 EARLY_MAX = 16
 """Exchanges before Configure was answered: the registration, in an ordinary session."""
+EARLY_BYTES_MAX = 16 << 20
+"""Of their payloads together."""
 EARLY_LINES_MAX = 1000
 """Lines that the plugin printed until then."""
 NOTES_MAX = 20
@@ -99,6 +101,7 @@ class TapSession:
         self._asked_bytes = 0
         self._kept_from: dict[_Key, str] = {}
         self._early: list[Captured] = []
+        self._early_bytes = 0
         self._early_lines: list[tuple[int, str, str]] = []
         self._noted = 0
         self._deaf_since_ns = 0
@@ -257,8 +260,9 @@ class TapSession:
     def _capture(self, item: Captured) -> None:
         if self._session is not None:
             self._sink.capture(self._session, item)
-        elif len(self._early) < EARLY_MAX:
+        elif len(self._early) < EARLY_MAX and self._early_bytes < EARLY_BYTES_MAX:
             self._early.append(item)
+            self._early_bytes += len(item.request) + len(item.reply)
         else:
             self.note(f"{item.method} came before Configure")
 
@@ -299,7 +303,7 @@ class TapSession:
             self._sink.printed(session, *line)
         for early in self._early:
             self._sink.capture(session, early)
-        self._early, self._early_lines = [], []
+        self._early, self._early_lines, self._early_bytes = [], [], 0
         self._sink.capture(session, item)
         self._on_began(start)
 
