@@ -3,20 +3,15 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from time import time_ns
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 from click.core import ParameterSource
 
-import nri_scope
 from nri_scope.cli.params import Duration, FilePath, Index, PluginName, Size, socket_option
-from nri_scope.errors import UsageError
+from nri_scope.cli.tap_options import Options, check, environment_of, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,36 +21,11 @@ if TYPE_CHECKING:
     from nri_scope.runtime.output import Stream
     from nri_scope.tap.launching import Launch
     from nri_scope.tap.run import Tap
-    from nri_scope.tap.settings import Settings
 
 _FAULTS = (
     "Faults, for tests of resilience on a runtime that may suffer: EVENT is an event's name, or"
     " `all`, P a probability (1 unless given). What they did is noted in the recording."
 )
-
-
-class Options(TypedDict):
-    """As click hands them over."""
-
-    command_line: tuple[str, ...]
-    output: Path | None
-    socket: Path
-    index: str | None
-    name: str | None
-    variables: tuple[str, ...]
-    listen: Path | None
-    wrap: Path | None
-    unwrap: Path | None
-    where: str
-    max_size: int | None
-    max_age: float | None
-    wait: bool
-    print_format: str | None
-    redact: str | None
-    delays: tuple[str, ...]
-    drops: tuple[str, ...]
-    errors: tuple[str, ...]
-    seed: int
 
 
 @click.command(epilog=_FAULTS)
@@ -152,76 +122,18 @@ def command(ctx: click.Context, /, **options: Unpack[Options]) -> int:
     given = {
         name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
-    _check(options, given)
+    check(options, given)
     if options["unwrap"] is not None:
-        return _unwrap(options["unwrap"])
+        from nri_scope.cli.tap_wrapping import unwrap_plugin
+
+        unwrap_plugin(options["unwrap"])
+        return 0
     if options["wrap"] is not None:
-        return _wrap(options["wrap"], options)
+        from nri_scope.cli.tap_wrapping import wrap_plugin
+
+        wrap_plugin(options["wrap"], options)
+        return 0
     return _tap(options)
-
-
-_ALONE = {
-    "unwrap": frozenset[str](),
-    "wrap": frozenset(
-        ("output", "where", "max_size", "max_age", "redact", "delays", "drops", "errors", "seed")
-    ),
-}
-_SPELLED = {
-    "command_line": "COMMAND",
-    "variables": "--env",
-    "print_format": "--print",
-    "delays": "--delay",
-    "drops": "--drop",
-    "errors": "--error",
-    "output": "-o",
-}
-
-
-def _check(options: Options, given: set[str]) -> None:
-    """Refuse what contradicts each other."""
-    values: dict[str, object] = dict(options)
-    ways = [way for way in ("command_line", "listen", "wrap", "unwrap") if values[way]]
-    if not ways:
-        raise UsageError(
-            "nothing to tap", "write the plugin's command after --, or use --listen or --wrap"
-        )
-    if len(ways) > 1:
-        raise UsageError(
-            f"{_spelled(ways[0])} and {_spelled(ways[1])} exclude each other",
-            "leave one of them out",
-        )
-    way = ways[0]
-    if way in _ALONE:
-        beside = sorted(given - _ALONE[way] - {way})
-        if beside:
-            raise UsageError(f"{_spelled(beside[0])} means nothing with --{way}", "leave it out")
-    if way == "listen":
-        for name in ("index", "name", "variables"):
-            if name in given:
-                raise UsageError(
-                    f"{_spelled(name)} is for a plugin that the tap launches",
-                    "those that come to --listen say themselves who they are",
-                )
-
-
-def _spelled(name: str) -> str:
-    return _SPELLED.get(name, f"--{name.replace('_', '-')}")
-
-
-def _settings(options: Options, output: Path) -> Settings:
-    from nri_scope.tap.settings import Settings
-
-    return Settings(
-        output=str(output),
-        where=options["where"],
-        redact=options["redact"],
-        max_size=options["max_size"],
-        max_age=options["max_age"],
-        delays=options["delays"],
-        drops=options["drops"],
-        errors=options["errors"],
-        seed=options["seed"],
-    )
 
 
 def _tap(options: Options) -> int:
@@ -232,7 +144,7 @@ def _tap(options: Options) -> int:
 
     listen = options["listen"]
     output = options["output"] or default_path(Path(), with_host=options["redact"] is None)
-    settings = _settings(options, output)
+    settings = settings_of(options, output)
     settings.check()
     plugin = _launch(options) if listen is None else None
     # In the background: a terminal that was stopped must not keep the runtime waiting.
@@ -280,76 +192,8 @@ def _launch(options: Options) -> Launch:
     from nri_scope.tap.launching import Launch
 
     named = chain.command(options["command_line"], options["index"] or "", options["name"] or "")
-    command = command_of(named.argv, named.index, named.name, _environment(options["variables"]))
+    command = command_of(named.argv, named.index, named.name, environment_of(options["variables"]))
     return Launch(command, Identity(index=named.index, name=named.name))
-
-
-def _environment(texts: tuple[str, ...]) -> dict[str, str]:
-    environment: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--env {text!r} is no variable", "write NAME=VALUE")
-        environment[name] = value
-    return environment
-
-
-def _wrap(plugin: Path, options: Options) -> int:
-    from nri_scope.logger.destination import SUFFIX
-    from nri_scope.logger.settings import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER
-    from nri_scope.tap.wrapping import Places, wrap
-
-    places = Places.of(plugin)
-    output = options["output"]
-    if output is None:
-        output = LAUNCHED_FOLDER / f"{places.place.name}{SUFFIX}"
-    elif not output.absolute().parent.is_dir():
-        raise UsageError(f"{output}: no such folder", "make it, or name another one")
-    settings = _settings(options, output.absolute())
-    if settings.max_size is None and settings.max_age is None:
-        # Nobody watches it.
-        settings = replace(settings, max_size=DEFAULT_MAX_SIZE)
-    if settings.redact:
-        settings = replace(settings, redact=str(Path(settings.redact).absolute()))
-    settings.check()
-    starter = files("nri_scope.cli").joinpath("wrapper_start.py").read_bytes()
-    manner = {"settings": settings.plain(), "paths": _paths()}
-    wrap(plugin, starter, json.dumps(manner).encode())
-    _say(
-        f"wrapped {places.place}: it is tapped from when the runtime starts it the next time, to"
-        f" {settings.output}; --unwrap puts it back"
-    )
-    for path in (Path(sys.executable).resolve(), Path(nri_scope.__file__).parent):
-        if _may_be_changed(path, places.place):
-            _say(f"warning: others than the plugin's owner can change {path}, which runs with it")
-    return 0
-
-
-def _may_be_changed(path: Path, plugin: Path) -> bool:
-    """By somebody who could not change the plugin itself."""
-    status = path.stat()
-    return status.st_uid not in (0, plugin.stat().st_uid) or bool(status.st_mode & 0o022)
-
-
-def _paths() -> list[str]:
-    """Where nri-scope and what it needs are, for a Python that is told nothing by its environment.
-
-    Not the folder in which this runs, which `python -m` adds: the wrapper runs as root.
-    """
-    own = str(Path(nri_scope.__file__).parents[1])
-    return [own, *(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))]
-
-
-def _unwrap(plugin: Path) -> int:
-    from nri_scope.tap.wrapping import Places, State, unwrap
-
-    found = unwrap(plugin)
-    place = Places.of(plugin).place
-    if found in (State.WRAPPED, State.GONE):
-        _say(f"{place} is what it was before; the runtime runs that when it starts it again")
-    else:
-        _say(f"{place} was not wrapped; what was left of an interrupted --wrap is removed")
-    return 0
 
 
 def _say(text: str) -> None:

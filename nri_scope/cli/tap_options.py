@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of ``tap``: what they mean together, and which of them contradict each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from nri_scope.errors import UsageError
+
+if TYPE_CHECKING:
+    from nri_scope.tap.settings import Settings
+
+
+class Options(TypedDict):
+    """As click hands them over."""
+
+    command_line: tuple[str, ...]
+    output: Path | None
+    socket: Path
+    index: str | None
+    name: str | None
+    variables: tuple[str, ...]
+    listen: Path | None
+    wrap: Path | None
+    unwrap: Path | None
+    where: str
+    max_size: int | None
+    max_age: float | None
+    wait: bool
+    print_format: str | None
+    redact: str | None
+    delays: tuple[str, ...]
+    drops: tuple[str, ...]
+    errors: tuple[str, ...]
+    seed: int
+
+
+_ALONE = {
+    "unwrap": frozenset[str](),
+    "wrap": frozenset(
+        ("output", "where", "max_size", "max_age", "redact", "delays", "drops", "errors", "seed")
+    ),
+}
+_SPELLED = {
+    "command_line": "COMMAND",
+    "variables": "--env",
+    "print_format": "--print",
+    "delays": "--delay",
+    "drops": "--drop",
+    "errors": "--error",
+    "output": "-o",
+}
+
+
+def check(options: Options, given: set[str]) -> None:
+    """Refuse what contradicts each other."""
+    values: dict[str, object] = dict(options)
+    ways = [way for way in ("command_line", "listen", "wrap", "unwrap") if values[way]]
+    if not ways:
+        raise UsageError(
+            "nothing to tap", "write the plugin's command after --, or use --listen or --wrap"
+        )
+    if len(ways) > 1:
+        raise UsageError(
+            f"{_spelled(ways[0])} and {_spelled(ways[1])} exclude each other",
+            "leave one of them out",
+        )
+    way = ways[0]
+    if way in _ALONE:
+        beside = sorted(given - _ALONE[way] - {way})
+        if beside:
+            raise UsageError(f"{_spelled(beside[0])} means nothing with --{way}", "leave it out")
+    if way == "listen":
+        for name in ("index", "name", "variables"):
+            if name in given:
+                raise UsageError(
+                    f"{_spelled(name)} is for a plugin that the tap launches",
+                    "those that come to --listen say themselves who they are",
+                )
+
+
+def _spelled(name: str) -> str:
+    return _SPELLED.get(name, f"--{name.replace('_', '-')}")
+
+
+def settings_of(options: Options, output: Path) -> Settings:
+    """How to record, and to where."""
+    from nri_scope.tap.settings import Settings
+
+    return Settings(
+        output=str(output),
+        where=options["where"],
+        redact=options["redact"],
+        max_size=options["max_size"],
+        max_age=options["max_age"],
+        delays=options["delays"],
+        drops=options["drops"],
+        errors=options["errors"],
+        seed=options["seed"],
+    )
+
+
+def environment_of(texts: tuple[str, ...]) -> dict[str, str]:
+    """Variables from ``NAME=VALUE``; raises `UsageError`."""
+    environment: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--env {text!r} is no variable", "write NAME=VALUE")
+        environment[name] = value
+    return environment

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tap --wrap`` and ``tap --unwrap``: a pre-installed plugin, and back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+import nri_scope
+from nri_scope.errors import UsageError
+from nri_scope.logger.destination import SUFFIX
+from nri_scope.logger.settings import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER
+from nri_scope.recorder.escape import safe
+from nri_scope.tap.wrapping import Places, State, unwrap, wrap
+
+from .tap_options import Options, settings_of
+
+
+def wrap_plugin(plugin: Path, options: Options) -> None:
+    """Wrap, and say what that does. Raises `NriScopeError`."""
+    places = Places.of(plugin)
+    output = options["output"]
+    if output is None:
+        output = LAUNCHED_FOLDER / f"{places.place.name}{SUFFIX}"
+    elif not output.absolute().parent.is_dir():
+        raise UsageError(f"{output}: no such folder", "make it, or name another one")
+    settings = settings_of(options, output.absolute())
+    if settings.max_size is None and settings.max_age is None:
+        # Nobody watches it.
+        settings = replace(settings, max_size=DEFAULT_MAX_SIZE)
+    if settings.redact:
+        settings = replace(settings, redact=str(Path(settings.redact).absolute()))
+    settings.check()
+    starter = files("nri_scope.cli").joinpath("wrapper_start.py").read_bytes()
+    manner = {"settings": settings.plain(), "paths": _paths()}
+    wrap(plugin, starter, json.dumps(manner).encode())
+    _say(
+        f"wrapped {places.place}: it is tapped from when the runtime starts it the next time, to"
+        f" {settings.output}; --unwrap puts it back"
+    )
+    for path in (Path(sys.executable).resolve(), Path(nri_scope.__file__).parent):
+        if _may_be_changed(path, places.place):
+            _say(f"warning: others than the plugin's owner can change {path}, which runs with it")
+
+
+def _may_be_changed(path: Path, plugin: Path) -> bool:
+    """By somebody who could not change the plugin itself."""
+    status = path.stat()
+    return status.st_uid not in (0, plugin.stat().st_uid) or bool(status.st_mode & 0o022)
+
+
+def _paths() -> list[str]:
+    """Where nri-scope and what it needs are, for a Python that is told nothing by its environment.
+
+    Not the folder in which this runs, which `python -m` adds: the wrapper runs as root.
+    """
+    own = str(Path(nri_scope.__file__).parents[1])
+    return [own, *(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))]
+
+
+def unwrap_plugin(plugin: Path) -> None:
+    """Unwrap, and say what was found. Raises `NriScopeError`."""
+    found = unwrap(plugin)
+    place = Places.of(plugin).place
+    if found in (State.WRAPPED, State.GONE):
+        _say(f"{place} is what it was before; the runtime runs that when it starts it again")
+    else:
+        _say(f"{place} was not wrapped; what was left of an interrupted --wrap is removed")
+
+
+def _say(text: str) -> None:
+    click.echo(safe(text), err=True)
