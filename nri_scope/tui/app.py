@@ -20,6 +20,7 @@ from textual.widgets import ContentSwitcher
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.filter import Filter
+from nri_scope.tui import main_screen
 from nri_scope.tui.bindings import as_keymap, bindings
 from nri_scope.tui.copying import Copier
 from nri_scope.tui.finding import Finder
@@ -65,7 +66,9 @@ class ScopeApp(Keyed, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.APP)
     COMMANDS: ClassVar = {Actions}
-    CSS = """
+    CSS = (
+        main_screen.CSS
+        + """
     #body { height: 1fr; }
     #views { width: 1fr; height: 1fr; }
     #events { height: 1fr; }
@@ -73,6 +76,7 @@ class ScopeApp(Keyed, inherit_bindings=False):
     EventList.-nothing { height: 0; }
     #nothing.-shown { display: block; }
     """
+    )
 
     def __init__(
         self,

@@ -429,6 +429,51 @@ async def test_a_terminal_that_becomes_too_small_says_so_until_it_grows_again() 
         await screen.shows("3 of 34")
 
 
+@pytest.mark.parametrize(
+    ("keys", "words", "then", "shown"),
+    [
+        (["?"], "keys of this screen", "down", "Events"),
+        (["ctrl+p"], "show pods and containers", "z", "the detail pane alone"),
+        (["m", "down", "m", "d"], "No difference.", "W", "No difference."),
+    ],
+)
+async def test_what_lies_over_a_terminal_too_small_is_there_again_when_it_grows(
+    tmp_path: Path, keys: list[str], words: str, then: str, shown: str
+) -> None:
+    path = Path(shutil.copy(RECORDING, tmp_path / "r.nriscope.db"))
+    async with showing(path, size=(100, 40)) as screen:
+        await screen.until(lambda: screen.app.events.go_to_event(6))
+        await screen.until(lambda: screen.app.events.selected_row is not None)
+        await screen.press(*keys)
+        await screen.shows(words)
+        focused = screen.app.focused
+        assert focused is not None
+        await screen.pilot.resize_terminal(39, 9)
+        await screen.shows("too small")
+        assert screen.text().split() == ["too", "small:", "at", "least", "40×10"]
+        await screen.pilot.resize_terminal(100, 40)
+        await screen.shows(words)
+        await screen.until(lambda: screen.app.focused is focused)
+        await screen.press(then)
+        await screen.shows(shown)
+        await screen.hides("too small")
+
+
+async def test_what_is_opened_while_the_terminal_is_too_small_is_seen_and_used_later() -> None:
+    async with showing() as screen:
+        await screen.shows("1 of 34")
+        await screen.pilot.resize_terminal(39, 9)
+        await screen.shows("too small")
+        await screen.press("?")
+        await screen.until(lambda: len(screen.app.screen_stack) == 2)
+        assert screen.text().split() == ["too", "small:", "at", "least", "40×10"]
+        await screen.pilot.resize_terminal(80, 24)
+        await screen.shows("one line up")
+        await screen.until(lambda: screen.app.focused is not None)
+        await screen.press("end")
+        await screen.shows("the runtime set.")
+
+
 @pytest.mark.parametrize("view", ["1", "2"])
 async def test_without_a_mark_nothing_is_narrowed_to_marked_events(view: str) -> None:
     async with showing() as screen:
