@@ -190,8 +190,9 @@ class _Packing:
                 )
             if len(numbers) < 2:
                 raise UsageError(
-                    f"event {numbers[0]} and what it needs take {in_bytes(draft.size)} by "
-                    f"themselves, and at most {in_bytes(max_bytes)} are wanted",
+                    f"event {numbers[0]} and what it needs take up to "
+                    f"{in_bytes(draft.size + _ROOM)} by themselves, and at most "
+                    f"{in_bytes(max_bytes)} are wanted",
                     "leave it out, or choose larger parts with --max-size",
                 )
             draft.path.unlink()

@@ -207,6 +207,21 @@ class TestNothingIsLeft:
     def test_where_even_one_event_is_too_large(self, tmp_path: Path) -> None:
         self._refused(tmp_path, tmp_path / "x.zip", "by themselves", max_bytes=5_000, split=True)
 
+    def test_where_one_event_has_no_room_to_be_numbered(self, tmp_path: Path) -> None:
+        sizes = [
+            pack(tmp_path / f"{number}.zip", Selection(numbers=(number,))).bundles[0].size
+            for number in (5, 9)
+        ]
+        with pytest.raises(UsageError, match="by themselves") as refused:
+            pack(
+                tmp_path / "x.zip",
+                Selection(numbers=(5, 9)),
+                max_bytes=max(sizes) + 100,
+                split=True,
+            )
+        taken, wanted = re.findall("([0-9.]+) KiB", str(refused.value))
+        assert float(taken) > float(wanted)
+
     def test_where_it_would_be_too_many(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
