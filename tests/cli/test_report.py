@@ -122,6 +122,16 @@ def test_it_never_takes_the_place_of_the_recording(
     assert path.read_bytes() == RECORDING.read_bytes()
 
 
+def test_what_is_read_has_to_be_there_whatever_is_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "report.md"
+    path.write_text("old")
+    assert run(["report", str(tmp_path / "gone.db"), "-o", str(path), "--force"]) == 2
+    assert "gone.db: no such file; give a *.nriscope.db that" in capsys.readouterr().err
+    assert path.read_text() == "old"
+
+
 def test_findings_can_be_redacted(tmp_path: Path) -> None:
     recording = made.conflict(tmp_path)
     done = report(recording, "--diagnose", "--redact")

@@ -113,7 +113,8 @@ class Outputs:
             if not target.absolute().parent.is_dir():
                 raise UsageError(f"{target}: no such folder", "make it, or name another one")
             return
-        if target.exists() and target.samefile(self._source):
+        # A source that is not there is told of by whoever reads it.
+        if target.exists() and self._source.exists() and target.samefile(self._source):
             raise UsageError(f"{target} is what is read", "name another file after -o")
         if not self._force:
             raise _exists(target)
