@@ -253,8 +253,23 @@ class Marker:
             what = "compare takes two events, or those of two containers"
             self._app.say(f"{have}: {what}; {key} marks and unmarks", problem=True)
             return
+        if told := _of_no_container(found):
+            self._app.say(f"compare takes containers: {told}", problem=True)
+            return
         # With the differ, which takes long to import: not before the first screen.
         from nri_scope.tui.widgets.compare import CompareScreen
 
         a, b = found
         await self._app.push_screen(CompareScreen(self._app.store, a, b, self._app.keymap))
+
+
+def _of_no_container(pair: list[Event]) -> str:
+    """Which of the two events are of none, in words; "" where both are of one."""
+    bare = [event for event in pair if not event.container_id]
+    if not bare:
+        return ""
+    which = " and ".join(str(event.id) for event in bare)
+    are = f"event {which} is of" if len(bare) == 1 else f"events {which} are of"
+    if not all(event.pod_id for event in bare):
+        return f"{are} none"
+    return f"{are} a pod" if len(bare) == 1 else f"{are} pods"

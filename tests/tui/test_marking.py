@@ -191,6 +191,30 @@ async def test_two_containers_of_the_tree_are_compared(path: Path) -> None:
         await screen.until(lambda: "*" in screen.line("22:17:22.011")[:3])
 
 
+async def test_of_pods_it_says_that_containers_are_compared(path: Path) -> None:
+    async with showing(path, size=(120, 40)) as screen:
+        await screen.press("2")
+        await screen.shows("▾ shop/web", "▾ jobs/batch")
+        for pod in ("shop/web", "jobs/batch"):
+            await screen.press("x", "/")
+            await screen.type(pod)
+            await screen.press("enter")
+            await screen.shows(f"> ▾ {pod}")
+            await screen.press("m")
+            await screen.shows(", the newest of this pod, is marked")
+        await screen.press("d")
+        await screen.shows("! compare takes containers: events 28 and 32 are of pods")
+        await screen.press("m", "1")
+        await screen.shows("[1 Events]")
+        await _go_to(screen, 5)
+        await screen.press("d")
+        await screen.shows("! compare takes containers: event 28 is of a pod")
+        await _go_to(screen, 1)
+        await screen.press("d")
+        await screen.shows("! compare takes containers: events 28 and 1 are of none")
+        assert not isinstance(screen.app.screen, CompareScreen)
+
+
 def _is_reading(screen: Shown) -> bool:
     detail = screen.app.detail
     assert detail is not None
