@@ -14,7 +14,7 @@ from nri_scope.transport.relay import OnPiece
 
 _Piece = tuple[bool, bytes, int, int]
 
-WAIT_S = 0.01
+WAIT_S = 0.02
 """How long a piece waits. Looking at it at once would take microseconds in which the peer that it
 was written to may be waiting for this very processor; measured with a busy plugin on two of them,
 half of what a tap adds to an event."""
