@@ -242,9 +242,9 @@ class Acting(App[None], inherit_bindings=False):
 
     def action_comment(self) -> None:
         """Write something about the selected event."""
-        if self.marker.begin_comment() is not None:
+        text = self.marker.begin_comment()
+        if text is not None:
             self.typed_in_detail = self.in_detail
-            text = self.marker.comment_of(self.events.selected_row)
             self.bar.open(Purpose.COMMENT, text, note=self.marker.where_kept())
 
     def action_compare(self) -> None:

@@ -119,11 +119,16 @@ class Marker:
         if number is not None:
             self._start(number, self._at_hand(number), None)
 
-    def begin_comment(self) -> int | None:
-        """Remember which event is to be commented; None where none is selected."""
+    def begin_comment(self) -> str | None:
+        """Remember which event is to be commented; what was written about it before, and None
+        where no event is selected.
+        """
         number = self._selected()
         self._commented = None if number is None else (number, self._at_hand(number))
-        return number
+        if number is None:
+            return None
+        # Of other views than the list only the number is at hand.
+        return next((mark.comment for mark in self.marks.all() if mark.event == number), "")
 
     def comment(self, text: str) -> None:
         """Mark the event that was remembered, with a comment."""

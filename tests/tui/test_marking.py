@@ -191,6 +191,34 @@ async def test_two_containers_of_the_tree_are_compared(path: Path) -> None:
         await screen.until(lambda: "*" in screen.line("22:17:22.011")[:3])
 
 
+async def test_a_comment_in_the_tree_begins_with_that_of_its_own_event(path: Path) -> None:
+    async with showing(path) as screen:
+        await _go_to(screen, 5)
+        await screen.press("M")
+        await screen.type("of five")
+        await screen.press("enter")
+        await screen.shows("event 5 is marked")
+        await screen.press("2")
+        await screen.shows("▸ app", "▸ sidecar")
+        await screen.press("/")
+        await screen.type("sidecar")
+        await screen.press("enter")
+        await screen.until(lambda: _container(screen) == "sidecar")
+        await screen.press("M")
+        await screen.type("of another")
+        await screen.press("enter")
+        await screen.shows("event 23, the newest of this container, is marked")
+        await screen.press("M")
+        await screen.type("!")
+        await screen.press("enter")
+        await screen.until(
+            lambda: (
+                {one.event: one.comment for one in _marks(path)}
+                == {5: "of five", 23: "of another!"}
+            )
+        )
+
+
 async def test_of_pods_it_says_that_containers_are_compared(path: Path) -> None:
     async with showing(path, size=(120, 40)) as screen:
         await screen.press("2")
