@@ -18,6 +18,7 @@ from nri_scope.replay.model import Verdict
 from nri_scope.runtime import PROFILES
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
+from tests.replay.recordings import as_tapped
 
 TEXT = (ROOT / "docs" / "replay.md").read_text()
 RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
@@ -54,6 +55,7 @@ def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
         text = PLUGIN if variable else BROKEN
         file.write_text(text.format(python=Path(NRI_SCOPE).parent / "python", variable=variable))
         file.chmod(0o755)
+    _tapped(tmp_path / "my-plugin", tmp_path / "node.nriscope.db")
     ran = 0
     for line in commands():
         if line in WAITS:
@@ -75,6 +77,15 @@ def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
         assert (" replies: " if "replay" in line else "wrote small.nriscope.db") in done.stdout
         ran += 1
     assert ran >= 5
+
+
+def _tapped(plugin: Path, path: Path) -> None:
+    """Make the recording of a tap of this plugin."""
+    replayed = path.with_name("replayed.nriscope.db")
+    words = [NRI_SCOPE, "replay", str(RECORDING), "-o", str(replayed), "--", str(plugin)]
+    subprocess.run(words, check=True, capture_output=True, timeout=60)
+    as_tapped(replayed, path)
+    replayed.unlink()
 
 
 def test_every_option_that_it_names_exists_and_each_option_is_named() -> None:
