@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from nri_scope.recorder.filter import Filter
     from nri_scope.recorder.redaction import Redactor, Rules
 
-_SECRETS = (
-    "nothing was replaced: it has all that the runtime said, secrets included; --redact leaves "
-    "them out"
-)
+# What was recorded with --redact, or is a redacted bundle, may have none.
+_SECRETS = "nothing was replaced: secrets in the recording are in it too; --redact leaves them out"
+_AS_RECORDED = "values as in the recording; --redact leaves secrets out"
 
 
 class Options(TypedDict):
@@ -155,7 +154,7 @@ def _write_format(
         )
         written = draft.stat().st_size
         outputs.place([draft])
-    what = "secrets included" if redactor is None else replaced(redactor.tally.by_rule())
+    what = _AS_RECORDED if redactor is None else replaced(redactor.tally.by_rule())
     _tell(f"{output}: {size(written)}, {many(count, 'event')}; {what}")
 
 

@@ -75,7 +75,7 @@ def _lines(manifest: Manifest) -> list[str]:
     if manifest.first_ns is not None and manifest.last_ns is not None:
         lines.append(f"time       {moment(manifest.first_ns)} to {moment(manifest.last_ns)}")
     if manifest.redaction is None:
-        lines.append("redaction  none: it has all that the runtime said, secrets included")
+        lines.append("redaction  none when it was packed: secrets in the original are in it too")
     else:
         lines.append(f"redaction  {replaced(manifest.redaction.by_rule())}")
     if manifest.damage:

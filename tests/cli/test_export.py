@@ -57,8 +57,17 @@ def test_redacted_it_holds_no_secret_and_says_what_was_replaced(say: Say) -> Non
 def test_without_redaction_it_says_so(say: Say) -> None:
     status, _, err = say("export", str(SAMPLE), "-o", "x.nriscope.zip", "--note", "Look at 5")
     assert status == 0
-    assert "nothing was replaced: it has all that the runtime said, secrets included" in err
+    assert "nothing was replaced: secrets in the recording are in it too; --redact leaves" in err
     assert read_manifest(Path("x.nriscope.zip")).note == "Look at 5"
+
+
+def test_of_what_was_redacted_before_it_does_not_say_that_secrets_are_in_it(say: Say) -> None:
+    assert say("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact")[0] == 0
+    for more in (("-o", "y.nriscope.zip"), ("--format", "jsonl", "-o", "y.jsonl")):
+        status, _, err = say("export", "x.nriscope.zip", *more)
+        assert status == 0 and "--redact leaves" in err and "secrets included" not in err
+    with zipfile.ZipFile("y.nriscope.zip") as bundle:
+        assert "Unless it was redacted before" in bundle.read("README.md").decode()
 
 
 def test_a_part_can_be_replayed_and_read_by_every_command(say: Say) -> None:

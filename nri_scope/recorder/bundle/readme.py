@@ -19,10 +19,10 @@ _TICKS = re.compile("`+")
 _TILDES = re.compile("~+")
 
 _UNREDACTED = """\
-**Nothing was replaced.** The recording holds whatever the runtime said about every container in it:
-environment variables with the secrets in them, arguments, annotations. Do not pass it on to anybody
-who must not know these. `nri-scope export FILE -o X.nriscope.zip --redact` makes a bundle without
-them."""
+**Nothing was replaced when this was packed.** Unless it was redacted before, the recording holds
+whatever the runtime said about every container in it: environment variables with the secrets in
+them, arguments, annotations. Do not pass it on to anybody who must not know these.
+`nri-scope export FILE -o X.nriscope.zip --redact` makes a bundle without them."""
 
 _USE = """\
 ## How to look at it

@@ -47,7 +47,7 @@ def test_says_what_is_in_it() -> None:
 
 
 def test_says_loudly_that_nothing_was_replaced() -> None:
-    assert "**Nothing was replaced.**" in render(a_manifest(b""))
+    assert "**Nothing was replaced when this was packed.**" in render(a_manifest(b""))
 
 
 def _outside_of_code(page: str) -> str:
