@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tap knows, and what its plugin prints, in a file that is bounded or was made before."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from nri_scope.recorder.inbox import Begin, Line
+from nri_scope.recorder.ring import MIN_SIZE, Ring
+from nri_scope.recorder.writer import Recorder
+from tests.recorder.test_ring import Written, noisy
+from tests.recorder.traffic import NOW, a_start, an_item, record
+
+
+def rows(path: Path, query: str) -> list[tuple[int, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def test_it_goes_with_its_events(tmp_path: Path) -> None:
+    written = Written(tmp_path / "r.db", Ring(MIN_SIZE, None))
+    written.write(Begin(1, a_start()))
+    for number in range(120):
+        items = [item._replace(held_ns=1) for item in noisy(number)]
+        written.write(Line(1, items[0].wall_ns, "stderr", f"line {number}"))
+        written.send(items)
+    written.close()
+    assert written.writing.removed > 0
+    written.check()
+    events = rows(written.path, "SELECT id FROM event ORDER BY id")
+    assert rows(written.path, "SELECT event FROM tapped ORDER BY event") == events
+    (oldest,) = rows(written.path, "SELECT min(at_ns) FROM event")
+    assert rows(written.path, "SELECT min(at_ns) FROM output") >= [oldest]
+    (count,) = rows(written.path, "SELECT count(*) FROM output")[0]
+    assert 0 < count < 120
+
+
+def test_a_plugin_that_prints_much_where_little_happens_does_not_fill_the_disk(
+    tmp_path: Path,
+) -> None:
+    written = Written(tmp_path / "r.db", Ring(MIN_SIZE, None))
+    written.write(Begin(1, a_start()))
+    for number in range(400):
+        at_ns = NOW + number * 10**9
+        written.send([an_item(wall_ns=at_ns)])
+        written.write(*(Line(1, at_ns + 1, "stdout", "x" * 1000) for _ in range(10)))
+    written.close()
+    # Four times as much was printed.
+    assert written.largest <= MIN_SIZE
+    assert 0 < rows(written.path, "SELECT count(*) FROM output")[0][0] < 1000
+
+
+def test_a_file_from_before_gets_the_tables_when_it_is_continued(tmp_path: Path) -> None:
+    path = tmp_path / "old.nriscope.db"
+    record(path, [an_item()])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("DROP TABLE tapped; DROP TABLE output")
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(a_start())
+    recorder.capture(session, an_item()._replace(held_ns=7))
+    recorder.printed(session, NOW, "stderr", "a line")
+    recorder.close()
+    assert rows(path, "SELECT event, held_ns FROM tapped") == [(2, 7)]
+    assert rows(path, "SELECT count(*) FROM output") == [(1,)]
