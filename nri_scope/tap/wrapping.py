@@ -14,6 +14,7 @@ rename. Whatever is left when either is interrupted is taken up, or removed, by 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shlex
 import stat
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from time import monotonic, sleep
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import KEPT_FOLDER, parse_plugin_file
@@ -49,6 +51,10 @@ exec {program} "$@"
 """
 
 _LABEL = "security.selinux"
+
+ALONE_S = 5.0
+"""How long to wait for another who wraps or unwraps plugins of the same folder; it takes less than
+one."""
 
 
 class State(Enum):
@@ -140,7 +146,7 @@ def wrap(
     it is done. Raises `UsageError` with everything as it was.
     """
     places = Places.of(plugin)
-    with _told(places):
+    with _told(places), _alone(places):
         _check_wrappable(places)
         try:
             _prepare(places, starter, manner, step)
@@ -200,7 +206,7 @@ def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
     Raises `UsageError` with everything as it was.
     """
     places = Places.of(plugin)
-    with _told(places):
+    with _told(places), _alone(places):
         found = places.state()
         match found:
             case State.PLAIN if not _remains(places):
@@ -346,6 +352,32 @@ def _begins(path: Path, data: bytes) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(data)) == data
+
+
+@contextlib.contextmanager
+def _alone(places: Places) -> Iterator[None]:
+    """Nobody else wraps or unwraps meanwhile: one who tidies up may remove what another needs.
+
+    The lock is the folder's own, as no file of ours may be in it.
+    """
+    folder = places.place.parent
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = monotonic() + ALONE_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if monotonic() > deadline:
+                    raise UsageError(
+                        f"{folder} is locked by another program, maybe one that wraps plugins",
+                        "try again when that is done",
+                    ) from None
+                sleep(0.02)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

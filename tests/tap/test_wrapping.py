@@ -210,6 +210,24 @@ def test_an_error_on_the_way_leaves_everything_as_it_was(
     assert names(plugin.parent) == [plugin.name]
 
 
+def test_who_comes_meanwhile_waits_until_the_first_is_done(
+    plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = seen(plugin)
+    monkeypatch.setattr("nri_scope.tap.wrapping.ALONE_S", 0.0)
+
+    def meanwhile(step: str) -> None:
+        for work in (lambda: wrap(plugin, STARTER, b"{}"), lambda: unwrap(plugin)):
+            with pytest.raises(UsageError, match="is locked by another"):
+                work()
+
+    wrap(plugin, STARTER, b"{}", meanwhile)
+    assert run(plugin) == "tapped x\n"
+    unwrap(plugin, meanwhile)
+    assert seen(plugin) == before
+    assert names(plugin.parent) == [plugin.name]
+
+
 def test_another_wrapped_plugin_is_left_alone(plugin: Path) -> None:
     other = plugin.with_name("20-thing.sh")
     other.write_text("#!/bin/sh\n")
