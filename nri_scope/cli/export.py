@@ -108,6 +108,11 @@ def _check(options: Options) -> Path:
                 f"name it {output.name.removesuffix('.nriscope.db')}.nriscope.zip",
             )
     else:
+        if output is not None and output.suffix.lower() == ".zip":
+            raise UsageError(
+                f"{output}: that is the name of a zip, and --format writes none",
+                "choose another ending, or leave --format out",
+            )
         for name in ("split", "max_size", "note", "verify"):
             if options[name]:
                 option = f"--{name.replace('_', '-')}"

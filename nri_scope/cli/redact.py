@@ -112,13 +112,14 @@ def _tell(output: Output, tally: Tally) -> None:
 
 
 def _write(file: Path, rules: Rules, output: Path, *, force: bool) -> None:
-    from nri_scope.cli.sharing import progress, replaced, terminated_kindly
+    from nri_scope.cli.sharing import check_no_bundle, progress, replaced, terminated_kindly
     from nri_scope.recorder.bundle import redactor_for
     from nri_scope.recorder.bundle.redacting import redact
     from nri_scope.recorder.display import many
     from nri_scope.recorder.escape import safe
     from nri_scope.recorder.reader import Recording
 
+    check_no_bundle(output)
     with terminated_kindly(), Recording.open(file) as recording:
         redactor = redactor_for(recording, rules)
         with progress(recording, "redacting") as tell:

@@ -81,6 +81,14 @@ def test_never_comes_beside_the_log_of_a_recording(
     assert here() == ["x.nriscope.zip", "y.db-wal"]
 
 
+def test_a_recording_gets_no_name_of_a_bundle(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["import", str(bundle), "-o", "y.nriscope.zip"]) == 2
+    assert "a recording is none; name it y.nriscope.db" in capsys.readouterr().err
+    assert here() == ["x.nriscope.zip"]
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

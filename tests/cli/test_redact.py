@@ -71,6 +71,10 @@ def test_writes_a_recording_without_secrets(
         (["FILE", "--preview", "--force"], "--force is for -o"),
         (["FILE", "-o", "y.db", "--format", "json"], "--format is for --preview"),
         (["FILE", "-o", "taken"], "taken exists"),
+        (
+            ["FILE", "-o", "x.nriscope.zip"],
+            "that is the name of a zip, and a recording is none; name it x.nriscope.db",
+        ),
         (["FILE", "--preview", "--rules", "nowhere"], "nowhere: no such file"),
         (["nowhere", "--preview"], "nowhere: no such file"),
     ],
