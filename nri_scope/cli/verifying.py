@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nri_scope.cli.replaying import play
+from nri_scope.recorder.display import many
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Selection, rebuild
 from nri_scope.recorder.temporary import temporary_folder, writing_to
@@ -54,7 +55,7 @@ def verified(
     after = play(Job(bundle, casting), Audience())
     found = list(_differences(before, after))
     more = len(found) - _MOST
-    told = [*found[:_MOST], *([f"and {more} more differences"] if more > 0 else [])]
+    told = [*found[:_MOST], *([f"and {many(more, 'more difference')}"] if more > 0 else [])]
     both = zip(before.plugins, after.plugins, strict=False)
     return Verified(
         told, [f"{one.plugin}: {one.gone}" for one, two in both if one.gone and two.gone]
@@ -94,7 +95,7 @@ def _by_key(replayed: Replayed) -> dict[tuple[int, str, int], PlayedEvent]:
 def _outcome(played: PlayedEvent) -> str:
     """What became of an event, without any value of it."""
     told = [f"{reply.plugin} {reply.verdict}" for reply in played.replies] or ["nobody was asked"]
-    told += [f"{len(played.changes)} changes"] if played.changes else []
+    told += [many(len(played.changes), "change")] if played.changes else []
     told += [f"{len(played.dropped)} dropped"] if played.dropped else []
     told += [word for word in ("failure", "logged", "skipped") if getattr(played, word)]
     return ", ".join(told)

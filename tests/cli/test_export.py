@@ -148,12 +148,14 @@ class TestFormats:
 _PLUGIN = """
 import os
 
-from nri_scope.plugin import BasePlugin, run
+from nri_scope.plugin import Adjustment, BasePlugin, run
 
 class Decider(BasePlugin):
     def create_container(self, pod, container):
         if {decides} and "DB_PASSWORD=hunter2" in container.env:
-            raise RuntimeError("no")
+            if {fails}:
+                raise RuntimeError("no")
+            return Adjustment().add_env("FOUND", "1")
         return None
 
 run(Decider(), name="decider", index="10")
@@ -161,8 +163,8 @@ run(Decider(), name="decider", index="10")
 
 
 class TestVerify:
-    def _verify(self, say: Say, decides: object) -> tuple[int, str, str]:
-        Path("decider.py").write_text(_PLUGIN.format(decides=decides))
+    def _verify(self, say: Say, decides: object, fails: bool = True) -> tuple[int, str, str]:
+        Path("decider.py").write_text(_PLUGIN.format(decides=decides, fails=fails))
         return say(
             *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact", "--pod", "shop/web"),
             *("--verify", "--", sys.executable, "decider.py"),
@@ -178,6 +180,14 @@ class TestVerify:
         assert status == 1 and "not verified" in err
         assert out.startswith("event 5, CreateContainer: before redaction 10-decider error, ")
         assert zipfile.is_zipfile("x.nriscope.zip")
+
+    def test_one_that_changes_another_number_of_things_is_told(self, say: Say) -> None:
+        status, out, _ = self._verify(say, True, fails=False)
+        assert status == 1
+        assert out == (
+            "event 5, CreateContainer: before redaction 10-decider ok, 1 change, "
+            "after it 10-decider ok\n"
+        )
 
     def test_one_that_does_not_stay_is_told_of(self, say: Say) -> None:
         status, _, err = self._verify(say, "os._exit(3)")
