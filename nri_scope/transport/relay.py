@@ -181,6 +181,8 @@ class Relay:
         self._epoll.close()
         for sock in self._sockets:
             sock.close()
+        # What is left here waits for Python's garbage collector, which may take its time.
+        self._forth.buffer = self._back.buffer = memoryview(b"")
         self._closed.set_result(self._end or RelayEnd(None, ""))
 
 
@@ -207,7 +209,8 @@ class _Way:
         self.over = False
         """Nothing will be passed on in this way any more."""
         self._relay = relay
-        self._buffer = buffer
+        self.buffer = buffer
+        """For what comes; both ways share it."""
         self._through = through
         self._written = 0
         """Bytes of the first that waits which the target took."""
@@ -235,7 +238,7 @@ class _Way:
 
     def readable(self) -> None:
         """Bytes came, or the source has ended."""
-        buffer = self._buffer
+        buffer = self.buffer
         try:
             size = self.source.recv_into(buffer)
         except (BlockingIOError, InterruptedError):

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import socket
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -285,3 +287,22 @@ async def test_it_can_be_closed_from_here() -> None:
     assert await hear(ends.first, [10]) == b""
     assert await hear(ends.second, [10]) == b""
     ends.close()
+
+
+async def test_one_that_is_over_keeps_no_room_for_pieces() -> None:
+    tracemalloc.start()
+    gc.disable()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        kept: list[Relay] = []
+        for _ in range(8):
+            ends = Ends()
+            ends.relay.close()
+            ends.close()
+            kept.append(ends.relay)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        gc.enable()
+        tracemalloc.stop()
+    assert all(relay.closed for relay in kept)
+    assert after - before < PIECE_MAX
