@@ -151,7 +151,11 @@ def _tap(options: Options) -> int:
     notices = Background(_say, waiting_max=1000)
     printed = Background(_say, waiting_max=10_000)
     print_format = options["print_format"]
-    trace = Trace(print_format, several=listen is not None) if print_format else None
+    trace = None
+    if print_format:
+        redaction = settings.redaction()
+        redact = redaction.printed if redaction else None
+        trace = Trace(print_format, several=listen is not None, redact=redact)
     try:
         work = _work(options, plugin, trace, printed)
         return run_tap(settings, work, notices.put, trace.show if trace else None)

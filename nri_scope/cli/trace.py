@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from time import time_ns
 from typing import NamedTuple
@@ -49,14 +50,21 @@ class Trace:
     """
 
     def __init__(
-        self, print_format: str, where: Filter | None = None, *, several: bool = False
+        self,
+        print_format: str,
+        where: Filter | None = None,
+        *,
+        several: bool = False,
+        redact: Callable[[str], str] | None = None,
     ) -> None:
         """``print_format``: text or jsonl. Events that ``where`` does not match are left out.
-        ``several``: say in each line of text which plugin it is about.
+        ``several``: say in each line of text which plugin it is about. ``redact``: what is done to
+        lines that plugins print; exchanges come as they were recorded.
         """
         self._output = Output()
         self._jsonl = print_format == "jsonl"
         self._where = where
+        self._redact = redact
         self._several = several
         self._lines = TraceLines(
             colour=self._output.colour,
@@ -133,6 +141,8 @@ class Trace:
             self._print_line(self._said.popleft())
 
     def _print_line(self, said: _Said) -> None:
+        if self._redact is not None:
+            said = said._replace(text=self._redact(said.text))
         if self._jsonl:
             line: dict[str, Plain] = {"at": rfc3339(said.at_ns), "plugin": said.plugin}
             line |= {"stream": said.stream, "text": said.text}

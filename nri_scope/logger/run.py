@@ -135,6 +135,9 @@ class _Run:
         """Record until something says stop."""
         loop = asyncio.get_running_loop()
         for number, name in STOP_SIGNALS.items():
+            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                # ``nohup`` wants us to stay.
+                continue
             loop.add_signal_handler(number, self._stop, name)
         if self._options.duration is not None:
             loop.call_later(self._options.duration, self._stop, "the duration is over")

@@ -44,9 +44,11 @@ class Stop:
         self._set = asyncio.Event()
 
     def install(self) -> None:
-        """Let signals set it."""
+        """Let signals set it, but not a lost terminal where ``nohup`` wants us to stay."""
         loop = asyncio.get_running_loop()
         for number, reason in STOP_SIGNALS.items():
+            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue
             loop.add_signal_handler(number, self.set, number, reason)
 
     def set(self, number: int, reason: str) -> None:

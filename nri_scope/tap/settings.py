@@ -46,9 +46,8 @@ class Settings:
         """The recorder for them; raises `NriScopeError` for what cannot be, or not be written."""
         path = Path(self.output)
         keep = parse(self.where).matches if self.where else None
-        rules = self._rules()
-        check_continued(path, redacts=rules is not None)
-        redaction = AtSource.to(path, rules) if rules is not None else None
+        redaction = self.redaction()
+        check_continued(path, redacts=redaction is not None)
         recorder = Recorder.open(
             path,
             limits=WriterLimits(max_size=self.max_size, max_age_seconds=self.max_age),
@@ -76,6 +75,11 @@ class Settings:
     def faults(self) -> Faults:
         """What is to go wrong on purpose; raises `UsageError`."""
         return parse_faults(self.delays, self.drops, self.errors, self.seed)
+
+    def redaction(self) -> AtSource | None:
+        """What replaces secrets, for one thread; None where they are kept."""
+        rules = self._rules()
+        return None if rules is None else AtSource.to(Path(self.output), rules)
 
     def _rules(self) -> Rules | None:
         if self.redact is None:

@@ -49,11 +49,17 @@ class Record:
 
 @contextlib.asynccontextmanager
 async def recording(
-    *arguments: str | Path, environment: dict[str, str] | None = None, cwd: Path | None = None
+    *arguments: str | Path,
+    environment: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    prefix: tuple[str, ...] = (),
 ) -> AsyncIterator[Record]:
-    """Start ``nri-scope record ARGUMENTS``; it is killed if it still runs in the end."""
+    """Start ``nri-scope record ARGUMENTS``; it is killed if it still runs in the end.
+
+    ``prefix``: a command that runs it, and becomes it.
+    """
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "nri_scope", "record", *map(str, arguments)),
+        *(*prefix, sys.executable, "-m", "nri_scope", "record", *map(str, arguments)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

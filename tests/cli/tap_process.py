@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.runtime_role.scripts import ROOT
@@ -51,13 +51,17 @@ class Tap:
 
 @contextlib.asynccontextmanager
 async def tapping(
-    *arguments: str | Path, environment: Mapping[str, str] | None = None, file_max: int = 0
+    *arguments: str | Path,
+    environment: Mapping[str, str] | None = None,
+    file_max: int = 0,
+    prefix: Sequence[str] = (),
 ) -> AsyncIterator[Tap]:
     """Start ``nri-scope tap ARGUMENTS``; it is killed if it still runs in the end.
 
-    No file that it writes may get larger than ``file_max`` bytes, if that is not 0.
+    No file that it writes may get larger than ``file_max`` bytes, if that is not 0. ``prefix``:
+    a command that runs it, and becomes it.
     """
-    limit = ("prlimit", f"--fsize={file_max}") if file_max else ()
+    limit = ("prlimit", f"--fsize={file_max}") if file_max else prefix
     process = await asyncio.create_subprocess_exec(
         *(*limit, sys.executable, "-m", "nri_scope", "tap", *map(str, arguments)),
         stdin=asyncio.subprocess.DEVNULL,

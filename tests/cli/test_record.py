@@ -211,6 +211,21 @@ async def test_stopped_while_it_waits_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_with_nohup_it_stays_when_the_terminal_goes(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    async with Runtime(setup()) as runtime:
+        await runtime.listen(tmp_path / "s")
+        arguments = ("--socket", tmp_path / "s", "-o", path)
+        async with recording(*arguments, prefix=("nohup",)) as record:
+            await record.said("recording")
+            await runtime.wait_plugins(1)
+            record.process.send_signal(signal.SIGHUP)
+            await start(runtime)
+            status, _, _ = await record.interrupt()
+    assert status == 0
+    assert "StartContainer" in names(path)
+
+
 async def test_duration_ends_it(tmp_path: Path) -> None:
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")

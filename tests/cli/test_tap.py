@@ -124,6 +124,24 @@ async def test_it_prints_what_is_asked_and_answered(
     assert names(file) == ["CreateContainer"]
 
 
+async def test_what_is_redacted_is_shown_as_it_is_recorded(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    start = "print('password=hunter2', flush=True)"
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS, start=start)
+    arguments = ("--socket", socket, "-o", file, "--print", "jsonl", "--redact")
+    async with tapping(*arguments, "--", plugin) as tap:
+        await tap.said("tapping")
+        await runtime.wait_plugins(1)
+        _, out, _ = await tap.interrupt()
+    lines = [json.loads(line) for line in out.splitlines()]
+    shown = [line["output"]["text"] for line in lines if "output" in line]
+    with Recording.open(file) as recorded:
+        kept = [str(row[0]) for row in recorded.rows("SELECT text FROM output", [])]
+    assert shown == kept != []
+    assert "hunter2" not in out
+
+
 async def test_name_and_index_and_variables_are_given_as_a_runtime_would(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -171,6 +189,20 @@ async def test_signals_are_passed_on(
         status, _, err = await tap.interrupt(number)
     assert status == 5, err
     assert "got it" in err
+
+
+async def test_with_nohup_it_stays_when_the_terminal_goes(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    async with tapping("--socket", socket, "-o", file, "--", plugin, prefix=("nohup",)) as tap:
+        await tap.said("tapping")
+        await runtime.wait_plugins(1)
+        tap.process.send_signal(signal.SIGHUP)
+        await create(runtime)
+        status, _, _ = await tap.interrupt()
+    assert status == 0
+    assert "CreateContainer" in names(file)
 
 
 async def test_a_runtime_that_goes_takes_the_plugin_with_it(

@@ -73,7 +73,11 @@ class AtSource:
             case Remark():
                 return replace(entry, text=redactor.text(entry.text, "note.text"))
             case Line():
-                return replace(entry, text=redactor.text(entry.text, "output.text"))
+                return replace(entry, text=self.printed(entry.text))
+
+    def printed(self, text: str) -> str:
+        """A line that a plugin printed, likewise."""
+        return self._redactor.text(text, "output.text")
 
 
 def check_continued(path: Path, *, redacts: bool) -> None:
