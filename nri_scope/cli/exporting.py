@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 import click
 
 from nri_scope.cli.output import Output
-from nri_scope.cli.sharing import progress, replaced, terminated_kindly
+from nri_scope.cli.sharing import progress, replaced, tell_lost_marks, terminated_kindly
 from nri_scope.errors import UsageError
 from nri_scope.recorder.bundle import MAX_BYTES, export, redactor_for
 from nri_scope.recorder.bundle.outputs import Outputs
@@ -86,6 +86,7 @@ def write_bundle(file: Path, options: Options) -> bool:
         _tell(f"{bundle.path}: {_described(bundle)}")
     if exported.damage:
         _tell(f"the original is damaged, and what comes before that was packed: {exported.damage}")
+    tell_lost_marks(recording)
     if redactor is None:
         _tell(_SECRETS)
     return all(map(_tell_verified, found))

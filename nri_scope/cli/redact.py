@@ -112,7 +112,13 @@ def _tell(output: Output, tally: Tally) -> None:
 
 
 def _write(file: Path, rules: Rules, output: Path, *, force: bool) -> None:
-    from nri_scope.cli.sharing import check_no_bundle, progress, replaced, terminated_kindly
+    from nri_scope.cli.sharing import (
+        check_no_bundle,
+        progress,
+        replaced,
+        tell_lost_marks,
+        terminated_kindly,
+    )
     from nri_scope.recorder.bundle import redactor_for
     from nri_scope.recorder.bundle.redacting import redact
     from nri_scope.recorder.display import many
@@ -126,5 +132,6 @@ def _write(file: Path, rules: Rules, output: Path, *, force: bool) -> None:
             rebuilt = redact(recording, output, redactor, force=force, on_progress=tell)
     found = replaced(redactor.tally.by_rule())
     click.echo(safe(f"{output}: {many(rebuilt.events, 'event')}; {found}"), err=True)
+    tell_lost_marks(recording)
     if rebuilt.damage:
         click.echo(safe(f"what comes after that is missing: {rebuilt.damage}"), err=True)

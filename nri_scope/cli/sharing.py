@@ -52,6 +52,17 @@ def check_no_bundle(output: Path) -> None:
         )
 
 
+def tell_lost_marks(recording: Recording) -> None:
+    """Say so where marks beside a recording cannot be read: what is made of it is without them."""
+    from nri_scope.recorder.escape import safe
+    from nri_scope.recorder.marks import beside
+
+    try:
+        beside.read(beside.path_of(recording.path))
+    except beside.Unusable as error:
+        click.echo(safe(f"{error}; the marks in it do not come along"), err=True)
+
+
 @contextmanager
 def terminated_kindly() -> Iterator[None]:
     """SIGTERM, and a terminal that goes, do what ^C does: drafts are removed."""

@@ -61,6 +61,18 @@ def test_without_redaction_it_says_so(say: Say) -> None:
     assert read_manifest(Path("x.nriscope.zip")).note == "Look at 5"
 
 
+def test_marks_beside_that_cannot_be_read_are_told_of(say: Say) -> None:
+    Path("one.nriscope.db").write_bytes(SAMPLE.read_bytes())
+    Path("one.nriscope.db.marks.json").write_text("{")
+    words = "one.nriscope.db.marks.json is damaged: it is no JSON; the marks in it do not come"
+    status, _, err = say("export", "one.nriscope.db", "-o", "x.nriscope.zip", "--redact")
+    assert status == 0 and words in err
+    status, _, err = say("redact", "one.nriscope.db", "-o", "y.nriscope.db")
+    assert status == 0 and words in err
+    Path("one.nriscope.db.marks.json").unlink()
+    assert "marks" not in say("redact", "one.nriscope.db", "-o", "z.nriscope.db")[2]
+
+
 def test_of_what_was_redacted_before_it_does_not_say_that_secrets_are_in_it(say: Say) -> None:
     assert say("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact")[0] == 0
     for more in (("-o", "y.nriscope.zip"), ("--format", "jsonl", "-o", "y.jsonl")):
