@@ -6,7 +6,9 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from textual.app import App
+from textual.command import CommandPalette
 from textual.widget import Widget
+from textual.widgets import Input
 
 from nri_scope.tui.copying import Copier
 from nri_scope.tui.finding import Finder
@@ -159,11 +161,17 @@ class Acting(App[None], inherit_bindings=False):
         """Leave."""
         self.exit()
 
-    def action_help(self) -> None:
+    async def action_command_palette(self) -> None:  # type: ignore[override]
+        """Show all actions. The next key is for its line, which Textual does not wait for."""
+        palette = CommandPalette()
+        await self.push_screen(palette)
+        palette.set_focus(palette.query_one(Input))
+
+    async def action_help(self) -> None:
         """Show the keys."""
         scopes = (Scope.DETAIL if self.in_detail else self.scope, Scope.APP, Scope.FILTER)
         lines = help_lines(self.keymap, scopes, self.available())
-        self.push_screen(ReadingScreen("keys", lines, wrap=True))
+        await self.push_screen(ReadingScreen("keys", lines, wrap=True))
 
     def action_filter(self) -> None:
         """Type a filter."""

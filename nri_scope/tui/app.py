@@ -40,7 +40,7 @@ from nri_scope.tui.replaying import Replayer
 from nri_scope.tui.saving import Saver
 from nri_scope.tui.states import Work, trouble_words
 from nri_scope.tui.telling import Teller
-from nri_scope.tui.terminal import EndSignals, TerminalDriver
+from nri_scope.tui.terminal import EndSignals
 from nri_scope.tui.theme import DEFAULT as DEFAULT_THEME
 from nri_scope.tui.theme import THEMES
 from nri_scope.tui.views import BOARDS, EVENTS
@@ -96,7 +96,7 @@ class ScopeApp(Keyed, inherit_bindings=False):
         ``badge``: a word for the title. ``store``: the recording, where it is open already; it is
         closed in the end all the same. ``warning``: told in the beginning.
         """
-        super().__init__(driver_class=TerminalDriver)
+        super().__init__()
         self._without_color = NoColor()
         for each in THEMES:
             self.register_theme(each)

@@ -1,21 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When keys do what they do: before the next one is looked at."""
+"""When keys do what they do: before the next one is looked at, and when there is what it is for."""
 
 from __future__ import annotations
 
-from textual import events
+from collections import deque
+
+from textual import events, on
 from textual.widgets import Input
 
 from nri_scope.tui.acting import Acting
+from nri_scope.tui.model.keys import Keymap
+from nri_scope.tui.terminal import TerminalDriver
 from nri_scope.tui.textual_gaps import do_bound
+from nri_scope.tui.widgets import messages
 from nri_scope.tui.widgets.board import Board, BoardLines
 from nri_scope.tui.widgets.text_line import TextLine
 
 _POINTED = (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
+_HELD_MAX = 1_000
+"""Keys that wait for a view; more than that are forgotten."""
+_AT_ONCE = ("quit", "stop")
+"""What waits for nothing: a view that is slow to read can be left."""
+_MOVING = ("up", "down", "page_up", "page_down", "home", "end")
+"""What needs no more than that there are lines."""
+_OPENING = (
+    "filter", "search", "comment", "replay_shown", "help", "command_palette", "compare",
+)  # fmt: skip
+"""What opens something that takes the keys behind it: there they may be text, or close it."""
 
 
 class Keyed(Acting, inherit_bindings=False):
     """An app whose keys may come as fast as a connection that stood still lets them."""
+
+    def __init__(self) -> None:
+        super().__init__(driver_class=TerminalDriver)
+        self._held: deque[events.Key] = deque()
+        """Keys that wait for lines of the view that is shown."""
 
     async def on_event(self, event: events.Event) -> None:
         """Keys do what they do before the next one is looked at.
@@ -25,12 +45,47 @@ class Keyed(Acting, inherit_bindings=False):
         not go into that line, and what comes behind the one that closes it would.
         """
         if isinstance(event, events.Key) and not event.is_forwarded:
-            self.status.hush()
-            if await self._is_done(event):
-                return
-        elif isinstance(event, _POINTED):
+            await self._take_held()
+            if not await self._hold(event):
+                await self._take(event)
+            return
+        if isinstance(event, _POINTED):
+            # Whoever points has seen what there is.
+            self._held.clear()
             self.status.hush()
         await super().on_event(event)
+
+    @on(messages.LinesThere)
+    async def _take_held(self) -> None:
+        while self._held and not self._must_wait(self._held[0]):
+            await self._take(self._held.popleft())
+
+    def _must_wait(self, key: events.Key) -> bool:
+        """Whether the key is for lines that are still to be read."""
+        board = self.current if isinstance(self.focused, BoardLines) else None
+        if not isinstance(board, Board):
+            return False
+        # Moving on needs no line, and whoever keeps a key down would not be where it is let go.
+        return not board.is_there or (board.lacks_line and not _is_for(self.keymap, _MOVING, key))
+
+    async def _hold(self, key: events.Key) -> bool:
+        """Have the key wait for what it is for; whether it does."""
+        if not self._held and not self._must_wait(key):
+            return False
+        opens = any(_is_for(self.keymap, _OPENING, one) for one in self._held)
+        if _is_for(self.keymap, _AT_ONCE, key) and not (opens and key.is_printable):
+            self._held.clear()
+            return False
+        if len(self._held) < _HELD_MAX:
+            self._held.append(key)
+        if isinstance(self.current, Board):
+            await self.current.update()
+        return True
+
+    async def _take(self, key: events.Key) -> None:
+        self.status.hush()
+        if not await self._is_done(key):
+            await super().on_event(key)
 
     async def _is_done(self, key: events.Key) -> bool:
         """Do what the key does, unless it is to be typed; whether it does anything."""
@@ -39,7 +94,8 @@ class Keyed(Acting, inherit_bindings=False):
             await self.bar.ready()
         elif isinstance(self.focused, Input):
             return False
-        elif isinstance(self.focused, BoardLines) and isinstance(self.current, Board):
-            # What was typed right behind the key of a view is for its lines.
-            await self.current.ready()
         return await do_bound(self, key.key)
+
+
+def _is_for(keymap: Keymap, names: tuple[str, ...], key: events.Key) -> bool:
+    return any({key.key, key.character} & set(keymap[name].keys) for name in names)

@@ -15,7 +15,6 @@ from textual.worker import WorkerCancelled
 
 from nri_scope.tui import looking
 from nri_scope.tui.app import ScopeApp
-from nri_scope.tui.widgets import board
 from tests.tui import keyboard
 from tests.tui.widgets.drawn import strips_of
 
@@ -30,8 +29,6 @@ _STALL = 0.5
 
 # Waiting takes all of a processor here, which is not the drawing that has it look less often.
 looking.LONGEST_POLL_SECONDS = looking.POLL_SECONDS
-# Nor is a busy machine a view that has nothing to show.
-board.PATIENCE = 10.0
 
 
 class Shown:

@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
 from textual.events import Key
 
 from nri_scope.tui.model.keys import shown as shown_key
-from tests.tui.screen import showing
+from nri_scope.tui.widgets.tree import Tree
+from tests.tui.screen import Shown, showing
 
 
 async def test_searching_goes_on_in_the_view_that_is_shown() -> None:
@@ -78,11 +82,90 @@ async def test_the_details_are_of_the_cursor_of_the_view_that_is_shown() -> None
         await shown.shows("> session 1", "why ")
 
 
+def _type(shown: Shown, *keys: str) -> None:
+    """Keys right behind each other."""
+    for key in keys:
+        shown.app.post_message(Key(key, key if len(key) == 1 else None))
+
+
 async def test_keys_typed_right_behind_that_of_a_view_are_not_lost() -> None:
     async with showing() as shown:
-        for key in ("2", "down", "down", "down", "enter"):
-            shown.app.post_message(Key(key, None))
+        _type(shown, "2", "down", "down", "down", "enter")
         await shown.shows("[2 Containers]", "> shop/web/app")
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """The tree is not read before it is set."""
+    go_on, read = asyncio.Event(), Tree.work
+
+    async def work(self: Tree) -> None:
+        await go_on.wait()
+        await read(self)
+
+    monkeypatch.setattr(Tree, "work", work)
+    return go_on
+
+
+async def test_keys_wait_for_the_lines_of_a_slow_view_however_long(slow: asyncio.Event) -> None:
+    async with showing() as shown:
+        _type(shown, "2", *["down"] * 3, "enter", "3", "1", "f", "q", "enter")
+        await shown.shows("[2 Containers]", "reading…")
+        slow.set()
+        await shown.shows("[1 Events]", "None of 32 events matches shop/web/app · q")
+        assert shown.app.context.where_text == "q"
+        await shown.press("backspace", "2")
+        await shown.shows("> shop/web/app")
+
+
+async def test_keys_typed_right_behind_that_of_the_palette_or_of_help_are_not_lost() -> None:
+    async with showing() as shown:
+        _type(shown, "2", "ctrl+p", *"replay")
+        await shown.shows("[2 Containers]", "🔎 replay", "replay marked, else shown events")
+        await shown.press("escape")
+        _type(shown, "f1", "end")
+        await shown.shows("the runtime set.")
+
+
+async def test_a_key_waits_for_the_line_that_was_just_gone_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    go_on, look = asyncio.Event(), Tree.look
+
+    async def slowly(self: Tree) -> bool:
+        await go_on.wait()
+        return await look(self)
+
+    async with showing(size=(80, 10)) as shown:
+        await shown.press("2")
+        await shown.shows("▾ shop/web")
+        await shown.until(
+            lambda: isinstance(shown.app.current, Tree) and shown.app.current.is_there
+        )
+        monkeypatch.setattr(Tree, "look", slowly)
+        _type(shown, "end", "enter", "1")
+        await shown.until(lambda: isinstance(tree := shown.app.current, Tree) and tree.lacks_line)
+        go_on.set()
+        await shown.shows("[1 Events]", "> jobs/batch/broken")
+
+
+@pytest.mark.parametrize("keys", [["escape"], ["1", "escape"], ["f", "q", "escape"]])
+async def test_keys_that_wait_for_a_slow_view_are_forgotten(
+    slow: asyncio.Event, keys: list[str]
+) -> None:
+    async with showing() as shown:
+        _type(shown, "2", "down", "down", *keys)
+        await shown.shows("[2 Containers]", "reading…")
+        slow.set()
+        await shown.shows("[2 Containers]", "> ▾ kube-system/node-agent")
+
+
+@pytest.mark.parametrize("keys", [["q"], ["down", "q"], ["f", "ctrl+c"]])
+async def test_a_slow_view_can_be_left(slow: asyncio.Event, keys: list[str]) -> None:
+    async with showing() as shown:
+        _type(shown, "2", *keys)
+        await shown.until(lambda: shown.app.return_code is not None)
+        assert not slow.is_set()
 
 
 async def test_keys_of_the_list_of_events_say_so_elsewhere() -> None:

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import ClassVar, Self
 
@@ -25,12 +23,10 @@ from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.model.line import Line, Style, line
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.widgets.lines import Lines
-from nri_scope.tui.widgets.messages import Failed, RowChosen, Said
+from nri_scope.tui.widgets.messages import Failed, LinesThere, RowChosen, Said
 
 GUTTER = 2
 """Columns before lines: the cursor's sign and the mark's, as in the list of events."""
-PATIENCE = 0.5
-"""Seconds that a key waits for the first lines of a view that was just gone to."""
 
 
 class _LinesOf:
@@ -112,8 +108,12 @@ class Board(Widget, can_focus=False):
         self._reading = ""
         self._is_looking = False
         self._told_event: int | None = None
-        self._there = asyncio.Event()
-        """There are lines, or it is known that there are none."""
+        self.is_there = False
+        """Whether there are lines, or it is known that there are none."""
+        self._is_read = False
+        """Whether it was read to the end, or cannot be."""
+        self._is_blind = False
+        """Whether what is on the screen cannot be read."""
 
     # -- of each view ---------------------------------------------------------------------
 
@@ -241,30 +241,36 @@ class Board(Widget, can_focus=False):
 
     def sight(self) -> None:
         """Other lines are on the screen. One look at a time: the next is at what is there then."""
-        if self.line_count and not self.needs_look():
-            self._there.set()
-        if not self._is_looking and self.needs_look():
+        if not self.needs_look():
+            self._say_there()
+        elif not self._is_looking:
             self._is_looking = True
             self.begin("look", self._look)
 
     async def _look(self) -> None:
+        self._is_blind = False
         try:
             while await self.look():
                 pass
         except NriScopeError as error:
+            self._is_blind = True
             self.post_message(Failed(error))
         finally:
             self._is_looking = False
-            self._there.set()
+            self._say_there()
 
-    async def ready(self) -> None:
-        """Wait, though not for long, until there are lines for a key to act on."""
-        if not self._there.is_set():
-            await self.update()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._there.wait(), PATIENCE)
-            # The next keys do not wait again.
-            self._there.set()
+    def _say_there(self) -> None:
+        # Before it has its room no line of it is seen, and none was read for that.
+        if self.body.size.height and (self.line_count or self._is_read):
+            self.is_there = True
+            self.post_message(LinesThere())
+
+    @property
+    def lacks_line(self) -> bool:
+        """Whether the line under the cursor is still to be read."""
+        if not self.line_count or self._is_blind:
+            return False
+        return self.line_at(min(self.body.cursor, self.line_count - 1)) is None
 
     def on_key(self, event: events.Key) -> None:
         """Of keys that are of the list of events alone, say so."""
@@ -288,11 +294,13 @@ class Board(Widget, can_focus=False):
                 self.body.changed()
                 self.say_reading("")
                 self.post_message(Failed(error))
-                self._there.set()
+                self._is_read = True
+                self._say_there()
                 return
         self.say_reading("")
+        self._is_read = True
         if not self._is_looking:
-            self._there.set()
+            self._say_there()
 
     def say_reading(self, words: str) -> None:
         """Say what is still being read; "" for nothing."""

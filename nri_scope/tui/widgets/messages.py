@@ -80,3 +80,7 @@ class Failed(Message):
     def __init__(self, error: Exception) -> None:
         super().__init__()
         self.error = error
+
+
+class LinesThere(Message):
+    """A view has its first lines, or it is known that there are none."""
