@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,7 @@ def test_metadata_without_end_are_cut_and_say_so(tmp_path: Path) -> None:
     ],
 )
 def test_rows_of_wrong_types_are_damage(path: Path, harm: str) -> None:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(harm)
     with Recording.open(path) as recording, pytest.raises(RecordingError, match="damaged"):
         everything(recording)
