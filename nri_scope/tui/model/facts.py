@@ -22,7 +22,8 @@ class Facts:
     kind: str
     """``live``, ``recording``, ``replay`` or ``tap``."""
     runtime: str
-    """``containerd 2.1.9, NRI 0.12.0`` of the newest session, safe to show; "" without one."""
+    """``containerd 2.1.9, NRI 0.12.0`` of the newest session, of one that knows NRI where there is
+    one; safe to show; "" without any."""
     sessions: int
     connected: int
     """Sessions that have not ended, as far as the recording tells."""
@@ -65,7 +66,9 @@ def facts_of(path: Path, look: Look, *, events: int, damage: str, live: bool) ->
     sessions = look.sessions
     # What a part of a recording leaves out was not lost; it has rows that say so.
     gaps = [gap for gap in look.gaps if not gap.is_left_out]
-    runtime = display.runtime(sessions[-1]) if sessions else ""
+    # The CRI tells nothing of NRI; the plugin connections beside it do.
+    newest = max(sessions, key=lambda one: (one.role != Role.CRI, one.id), default=None)
+    runtime = display.runtime(newest) if newest is not None else ""
     return Facts(
         path=path,
         kind="live" if live else _kind({session.role for session in sessions}),

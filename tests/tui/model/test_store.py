@@ -8,6 +8,7 @@ import random
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from itertools import dropwhile
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.log import Log
-from nri_scope.recorder.model import Captured, Event, Gap
+from nri_scope.recorder.model import Captured, Event, Gap, Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.ring import MIN_SIZE
 from nri_scope.recorder.timeline import Began, Ended
@@ -166,6 +167,18 @@ async def test_what_the_title_says(path: Path) -> None:
     assert (facts.first_ns, facts.last_ns) == (at(0), at(79))
     assert (facts.gaps, facts.lost, facts.lost_unknown) == (2, 2, True)
     assert (facts.growing, facts.damage) == (False, "")
+
+
+async def test_the_title_says_nri_though_the_cri_told_something_last(path: Path) -> None:
+    path = path.with_name("cri.nriscope.db")
+    recorder = Recorder.open(path)
+    recorder.begin_session(a_start(started_ns=START))
+    recorder.begin_session(
+        replace(a_start(started_ns=at(1)), role=Role.CRI, nri_version="", plugin_name="cri")
+    )
+    recorder.close()
+    async with opened(path) as store:
+        assert store.facts.runtime == "containerd 2.1.9+unknown, NRI 0.8.0 (inferred)"
 
 
 async def test_only_events_that_pass_are_in_a_filtered_view(path: Path) -> None:
