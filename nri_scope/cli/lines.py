@@ -6,7 +6,7 @@ from __future__ import annotations
 from nri_scope.nri.subject import is_plugins_call
 from nri_scope.recorder.display import clock, day, duration, runtime, subject
 from nri_scope.recorder.escape import safe
-from nri_scope.recorder.model import Event, Gap, Note, Printed, Session
+from nri_scope.recorder.model import LATE, Event, Gap, Note, Printed, Session
 from nri_scope.recorder.records import deadline_ms
 from nri_scope.recorder.timeline import Began, Ended, Item
 
@@ -116,8 +116,11 @@ def _detail(event: Event) -> str:
     if event.status == "timeout":
         deadline = deadline_ms(event.timeout_ns)
         limit = f" (deadline {duration(deadline * 1_000_000)})" if deadline else ""
-        words = f": {safe(event.status_message, _MAX_DETAIL)}" if event.status_message else ""
-        parts.append(f"answered too late{limit}{words}")
+        if event.status_message in ("", LATE):
+            parts.append(f"answered too late{limit}")
+        else:
+            # Nobody knows whether an answer came after all: who has waited for it says so.
+            parts.append(f"no answer in time{limit}: {safe(event.status_message, _MAX_DETAIL)}")
     elif event.status != "ok":
         words = f": {safe(event.status_message, _MAX_DETAIL)}" if event.status_message else ""
         parts.append(f"error {event.status_code}{words}")

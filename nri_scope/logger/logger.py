@@ -16,10 +16,8 @@ from nri_scope.nri.negotiation import Negotiated, negotiate
 from nri_scope.nri.versions import CONSERVATIVE_MASK
 from nri_scope.plugin import Exchange, Identity, SessionEnd
 from nri_scope.recorder.clock import wall_offset
-from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.recorder.model import LATE, Captured, Role, SessionStart
 from nri_scope.wire import Code, RequestReceived
-
-LATE = "answered after the deadline"
 
 
 class Sink(Protocol):

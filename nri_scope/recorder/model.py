@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+LATE = "answered after the deadline"
+"""The message of such an event, where somebody has waited for it all the same."""
+
 
 class Role(StrEnum):
     """Who wrote a session."""

@@ -12,7 +12,7 @@ from nri_scope.nri.introduction import Introduction, introduced, registration, s
 from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUNTIME_SERVICE
 from nri_scope.plugin import Identity
 from nri_scope.recorder.clock import wall_offset
-from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.recorder.model import LATE, Captured, Role, SessionStart
 from nri_scope.wire import (
     Code,
     Hearing,
@@ -21,8 +21,6 @@ from nri_scope.wire import (
     RequestHeard,
     ResponseHeard,
 )
-
-LATE = "answered after the deadline"
 
 UNANSWERED_MAX = 1024
 """Requests that may wait for their answers; runtimes send one at a time."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nri_scope.cli.lines import Lines
 from nri_scope.recorder.display import clock, day
 from nri_scope.recorder.escape import columns
+from nri_scope.recorder.model import LATE
 from nri_scope.recorder.timeline import Began, Ended, Item
 from tests.recorder.made import START, a_gap, a_session, an_event, at
 
@@ -43,6 +44,14 @@ def test_an_event() -> None:
         (
             an_event(1, status="timeout", status_code=4),
             " ! CreateContainer      shop/web/app  answered too late (deadline 2.00s)",
+        ),
+        (
+            an_event(1, status="timeout", status_code=4, status_message=LATE),
+            " ! CreateContainer      shop/web/app  answered too late (deadline 2.00s)",
+        ),
+        (
+            an_event(1, status="timeout", status_code=4, status_message="it is gone"),
+            " ! CreateContainer      shop/web/app  no answer in time (deadline 2.00s): it is gone",
         ),
         (an_event(1, mark="malformed"), " ! CreateContainer      shop/web/app  malformed"),
         (

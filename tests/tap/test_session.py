@@ -14,9 +14,9 @@ from nri_scope._gen.nri.api_pb2 import (
 )
 from nri_scope.nri.methods import PLUGIN_SERVICE, RUNTIME_SERVICE
 from nri_scope.plugin import Identity
-from nri_scope.recorder.model import Role
+from nri_scope.recorder.model import LATE, Role
 from nri_scope.tap import session as session_module
-from nri_scope.tap.session import LATE, TapSession
+from nri_scope.tap.session import TapSession
 from nri_scope.wire import Code, Connection
 from tests.tap.sink import ListSink
 
