@@ -91,6 +91,7 @@ class Known:
         self._visible: dict[str, None] = {}
         # All of them, to look for parts in.
         self._shown = "\n"
+        self._has_names = False
         self.epoch = 0
         """Another one means that texts may stay that were replaced before."""
         self._noted: dict[str, _Reach] = {}
@@ -115,6 +116,7 @@ class Known:
             self._characters += len(value)
         if before is None or before[1] < strength:
             self._rules[value] = (rule, strength)
+            self._has_names |= strength is Strength.NAME
             reach = self._reach(value, strength)
             if reach is not self._noted.get(value, _Reach.PLACE):
                 self._note(value, reach)
@@ -124,6 +126,11 @@ class Known:
         """``name`` stays visible: no other value that is a part of it gives it away."""
         if not name or name in self._visible or is_token(name):
             return
+        if self._has_names and len(name) <= _SEARCHED:
+            # What labels repeat of a name that is replaced, is not visible.
+            name = self._without_names(name)
+            if name in self._visible or is_token(name):
+                return
         self._visible[name] = None
         self._shown += name + "\n"
         if self._memory.shown is not None and len(self._shown) > self._memory.shown:
@@ -217,6 +224,16 @@ class Known:
                     at = start + len(value)
                 return "".join((*pieces, text[at:])), rules
         return text, rules
+
+    def _without_names(self, text: str) -> str:
+        pieces: list[str] = []
+        at = 0
+        for start, value in self._spans(text):
+            plain = self._plain.get(value, value)
+            if self._rules[plain][1] is Strength.NAME:
+                pieces += text[at:start], self._tokens.of(plain)
+                at = start + len(value)
+        return "".join((*pieces, text[at:]))
 
     def _is_in(self, text: str) -> bool:
         return bool(self._spans(text))

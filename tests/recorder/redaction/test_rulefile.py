@@ -69,6 +69,18 @@ def test_names_of_namespaces_go_from_paths_and_annotations_too(tmp_path: Path) -
     }
 
 
+@pytest.mark.parametrize("label", ["web-0", "k8s_app_web-0_shop"])
+def test_a_label_that_repeats_a_replaced_name_shows_no_part_of_it(
+    label: str, tmp_path: Path
+) -> None:
+    read = redactor("[switches]\npods = true\n", tmp_path)
+    given = container(read, env=["MODE=web"], labels={"app": label})
+
+    assert "web" not in "".join((*given.env, *given.labels.values()))
+    again = redactor("[switches]\npods = true\n", tmp_path)
+    assert container(again, env=given.env, labels=given.labels) == given
+
+
 def test_nodes_that_are_named_go_everywhere(tmp_path: Path) -> None:
     read = redactor('[names]\nnodes = ["worker-3"]\n', tmp_path)
 
