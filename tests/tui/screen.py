@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -72,10 +73,20 @@ class Shown:
         """Wait until ``words`` are not on the screen."""
         await self.until(lambda: words not in self.text())
 
+    async def go_to(self, event: int) -> None:
+        """Go to an event of the list, and wait until its row is read."""
+        await self.until(lambda: self.app.events.go_to_event(event))
+        await self.until(lambda: self.app.events.selected_row is not None)
+
     @property
     def selected(self) -> int | None:
         """The event under the cursor."""
         return self.app.events.selected_event_id
+
+
+def copied(folder: Path) -> Path:
+    """A recording that the test may write to."""
+    return Path(shutil.copy(RECORDING, folder / "r.nriscope.db"))
 
 
 @asynccontextmanager

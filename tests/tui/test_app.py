@@ -17,7 +17,7 @@ from nri_scope.recorder.filter import parse
 from nri_scope.tui import looking, main_screen, taking
 from nri_scope.tui.model.actions import DEFAULT
 from nri_scope.tui.model.listing import State
-from tests.tui.screen import RECORDING, showing
+from tests.tui.screen import RECORDING, copied, showing
 
 
 async def test_the_first_screen_says_what_is_shown_and_lists_it() -> None:
@@ -243,7 +243,7 @@ async def test_what_is_no_container_is_said_to_be_none() -> None:
             (1, "this event is about no pod or container"),
             (3, "this event is about a pod as a whole; I narrows to it"),
         ):
-            await screen.until(lambda event=event: screen.app.events.go_to_event(event))  # type: ignore[misc]
+            await screen.go_to(event)
             await screen.press("i")
             await screen.shows(words)
         await screen.press("2")
@@ -440,10 +440,9 @@ async def test_a_terminal_that_becomes_too_small_says_so_until_it_grows_again() 
 async def test_what_lies_over_a_terminal_too_small_is_there_again_when_it_grows(
     tmp_path: Path, keys: list[str], words: str, then: str, shown: str
 ) -> None:
-    path = Path(shutil.copy(RECORDING, tmp_path / "r.nriscope.db"))
+    path = copied(tmp_path)
     async with showing(path, size=(100, 40)) as screen:
-        await screen.until(lambda: screen.app.events.go_to_event(6))
-        await screen.until(lambda: screen.app.events.selected_row is not None)
+        await screen.go_to(6)
         await screen.press(*keys)
         await screen.shows(words)
         focused = screen.app.focused

@@ -30,7 +30,7 @@ async def test_nothing_is_written_in_the_colour_of_its_background(
     async with showing(path, size=(110, 34), theme=theme) as screen:
         await screen.press("c")
         await screen.shows("10 matches")
-        await screen.until(lambda: screen.app.events.go_to_event(20))
+        await screen.go_to(20)
         for words in ("answer", "image", "seen by 00-probe-a", "# was bar", "request:"):
             await screen.shows(words)
             _assert_readable(screen, words)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,12 +20,12 @@ from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.compare import CompareScreen
 from tests.recorder.bundle.bundles import a_bundle
 from tests.tui.hostile import HUGE_NAME, NAMES, assert_harmless, hostile_recording
-from tests.tui.screen import RECORDING, Shown, showing
+from tests.tui.screen import Shown, copied, showing
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return Path(shutil.copy(RECORDING, tmp_path / "r.nriscope.db"))
+    return copied(tmp_path)
 
 
 def _marks(path: Path) -> list[Mark]:
@@ -40,21 +39,16 @@ def _beside(path: Path) -> list[Mark]:
     return list(beside.read(beside.path_of(path)).values())
 
 
-async def _go_to(screen: Shown, event: int) -> None:
-    await screen.until(lambda: screen.app.events.go_to_event(event))
-    await screen.until(lambda: screen.app.events.selected_row is not None)
-
-
 async def test_a_mark_is_shown_kept_and_found_by_the_next_who_looks(path: Path) -> None:
     async with showing(path) as screen:
-        await _go_to(screen, 5)
+        await screen.go_to(5)
         await screen.press("m")
         await screen.shows("event 5 is marked")
         assert "*" in screen.line("22:17:21.228 Create")[:4]
         await screen.until(lambda: len(_marks(path)) == 1)
     async with showing(path) as screen:
         await screen.until(lambda: "*" in screen.line("22:17:21.228 Create")[:4])
-        await _go_to(screen, 5)
+        await screen.go_to(5)
         await screen.press("m")
         await screen.shows("event 5 is not marked any more")
         await screen.until(lambda: not _marks(path))
@@ -74,7 +68,7 @@ async def test_a_mark_is_kept_though_the_one_before_is_still_being_written(
     monkeypatch.setattr(inside, "put", slowly)
     async with showing(path) as screen:
         for event in (5, 7):
-            await _go_to(screen, event)
+            await screen.go_to(event)
             await screen.press("m")
             await screen.shows(f"event {event} is marked")
             await screen.until(begun.is_set)
@@ -85,7 +79,7 @@ async def test_a_mark_is_kept_though_the_one_before_is_still_being_written(
 
 async def test_a_comment_is_in_the_summary_and_can_be_changed(path: Path) -> None:
     async with showing(path, size=(160, 50)) as screen:
-        await _go_to(screen, 7)
+        await screen.go_to(7)
         await screen.press("M")
         await screen.shows("comment")
         await screen.type("why here")
@@ -101,7 +95,7 @@ async def test_a_comment_is_in_the_summary_and_can_be_changed(path: Path) -> Non
 async def test_a_search_finds_comments(path: Path) -> None:
     async with showing(path) as screen:
         for event in (7, 11):
-            await _go_to(screen, event)
+            await screen.go_to(event)
             await screen.press("M")
             await screen.type(f"Xyzzy {event}")
             await screen.press("enter")
@@ -121,7 +115,7 @@ async def test_a_search_finds_comments(path: Path) -> None:
 
 async def test_how_many_are_marked_is_always_said(path: Path) -> None:
     async with showing(path) as screen:
-        await _go_to(screen, 5)
+        await screen.go_to(5)
         await screen.press("m", "down")
         await screen.shows("· 1 marked")
     # So are marks of before, which keys act on, too.
@@ -134,7 +128,7 @@ async def test_how_many_are_marked_is_always_said(path: Path) -> None:
 async def test_only_marked_events_and_back(path: Path) -> None:
     async with showing(path) as screen:
         for event in (5, 9):
-            await _go_to(screen, event)
+            await screen.go_to(event)
             await screen.press("m")
             await screen.shows(f"event {event} is marked")
         await screen.press("*")
@@ -146,26 +140,26 @@ async def test_only_marked_events_and_back(path: Path) -> None:
 
 async def test_two_marked_events_are_compared(path: Path) -> None:
     async with showing(path, size=(120, 40)) as screen:
-        await _go_to(screen, 5)
+        await screen.go_to(5)
         await screen.press("d")
         await screen.shows("compare takes two")
         await screen.press("m")
         await screen.shows("event 5 is marked")
         # One marked, and the one under the cursor.
-        await _go_to(screen, 14)
+        await screen.go_to(14)
         await screen.press("d")
         await screen.shows("A  #5 CreateContainer", "B  #14 PostUpdateContainer", "3 differences")
         await screen.press("escape")
         await screen.until(lambda: not isinstance(screen.app.screen, CompareScreen))
         for event in (9, 15):
-            await _go_to(screen, event)
+            await screen.go_to(event)
             await screen.press("m")
             await screen.shows(f"event {event} is marked")
         await screen.press("d")
         await screen.shows("3 events are marked: compare takes two")
         # Of three, those of the container that is selected.
         await screen.press("m")
-        await _go_to(screen, 12)
+        await screen.go_to(12)
         await screen.press("m")
         await screen.shows("event 12 is marked")
         await screen.press("d")
@@ -193,7 +187,7 @@ async def test_two_containers_of_the_tree_are_compared(path: Path) -> None:
 
 async def test_a_comment_in_the_tree_begins_with_that_of_its_own_event(path: Path) -> None:
     async with showing(path) as screen:
-        await _go_to(screen, 5)
+        await screen.go_to(5)
         await screen.press("M")
         await screen.type("of five")
         await screen.press("enter")
@@ -234,10 +228,10 @@ async def test_of_pods_it_says_that_containers_are_compared(path: Path) -> None:
         await screen.shows("! compare takes containers: events 28 and 32 are of pods")
         await screen.press("m", "1")
         await screen.shows("[1 Events]")
-        await _go_to(screen, 5)
+        await screen.go_to(5)
         await screen.press("d")
         await screen.shows("! compare takes containers: event 28 is of a pod")
-        await _go_to(screen, 1)
+        await screen.go_to(1)
         await screen.press("d")
         await screen.shows("! compare takes containers: events 28 and 1 are of none")
         assert not isinstance(screen.app.screen, CompareScreen)
@@ -257,7 +251,7 @@ def _container(screen: Shown) -> str:
 
 async def test_only_marked_events_narrow_every_view(path: Path) -> None:
     async with showing(path, size=(120, 40)) as screen:
-        await _go_to(screen, 15)
+        await screen.go_to(15)
         await screen.press("m")
         await screen.shows("event 15 is marked")
         await screen.press("2")
@@ -280,7 +274,7 @@ async def test_marks_that_cannot_be_kept_are_said_to_be_lost(path: Path) -> None
     path.chmod(0o400)
     async with showing(path, size=(200, 40)) as screen:
         await screen.shows("is damaged: it holds no marks; it is left as it is, and marks are lost")
-        await _go_to(screen, 5)
+        await screen.go_to(5)
         # Said before anything is typed.
         await screen.press("M")
         await screen.shows("lost when you leave: neither this recording nor its folder can be")
@@ -300,7 +294,7 @@ async def test_marks_of_a_bundle_or_of_what_is_being_recorded_are_beside_it(
     try:
         for each in (bundle, path):
             async with showing(each) as screen:
-                await _go_to(screen, 5)
+                await screen.go_to(5)
                 await screen.press("M")
                 await screen.shows("kept beside the recording")
                 await screen.type("beside")
@@ -314,7 +308,7 @@ async def test_marks_of_a_bundle_or_of_what_is_being_recorded_are_beside_it(
     # Later it is still there; what is changed then goes into the recording.
     async with showing(path) as screen:
         await screen.shows("1 of 34 · 1 marked")
-        await _go_to(screen, 5)
+        await screen.go_to(5)
         await screen.press("M")
         await screen.shows("kept in the recording")
         await screen.type(", then in it")
@@ -328,7 +322,7 @@ async def test_whoever_marks_and_leaves_at_once_has_marked_though_the_reader_is_
 ) -> None:
     held = threading.Event()
     async with showing(path) as screen:
-        await _go_to(screen, 5)
+        await screen.go_to(5)
         await screen.press("2")
         await screen.press("down", "down")
         await screen.until(lambda: screen.app.current.selected_event_id)
@@ -345,9 +339,9 @@ async def test_whoever_marks_and_leaves_at_once_has_marked_though_the_reader_is_
 
 async def test_two_who_look_at_one_recording_keep_the_marks_of_both(path: Path) -> None:
     async with showing(path) as one:
-        await _go_to(one, 5)
+        await one.go_to(5)
         async with showing(path) as other:
-            await _go_to(other, 7)
+            await other.go_to(7)
             await other.press("m")
             await other.shows("event 7 is marked")
             await one.press("m")
@@ -361,7 +355,7 @@ async def test_two_who_look_at_one_recording_keep_the_marks_of_both(path: Path) 
 
 async def test_details_follow_the_cursor_and_their_keys_work(path: Path) -> None:
     async with showing(path, size=(100, 28)) as screen:
-        await _go_to(screen, 5)
+        await screen.go_to(5)
         await screen.hides("[Summary]")
         await screen.press("p")
         await screen.shows("[Summary]", "container   app")
@@ -382,7 +376,7 @@ async def test_details_follow_the_cursor_and_their_keys_work(path: Path) -> None
 
 async def test_enter_goes_to_the_details_and_escape_back(path: Path) -> None:
     async with showing(path) as screen:
-        await _go_to(screen, 5)
+        await screen.go_to(5)
         await screen.press("enter")
         await screen.until(lambda: screen.app.in_detail)
         await screen.shows("container   app")
@@ -392,7 +386,7 @@ async def test_enter_goes_to_the_details_and_escape_back(path: Path) -> None:
 
 async def test_a_search_in_the_details_stays_there(path: Path) -> None:
     async with showing(path, size=(100, 40)) as screen:
-        await _go_to(screen, 5)
+        await screen.go_to(5)
         await screen.press("enter", "]")
         await screen.shows("pod_sandbox_id")
         await screen.press("/")
@@ -416,7 +410,7 @@ async def test_a_hostile_recording_is_harmless_in_details_marks_and_comparison(
         created = [one.id for one in recording.events() if one.event == "CreateContainer"]
     async with showing(path, size=size) as screen:
         for event in (created[0], created[1], created[list(NAMES).index(HUGE_NAME)]):
-            await _go_to(screen, event)
+            await screen.go_to(event)
             await screen.press("enter", "m")
             for _ in range(5):
                 await screen.press("]")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.reader import Recording
-from tests.tui.screen import RECORDING, showing
+from tests.tui.screen import copied, showing
 from tests.tui.terminal import needs_tmux, terminal
 
 PLUGIN = """#!{python}
@@ -31,7 +30,7 @@ run(Plugin(), name="plugin")
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A recording; temporary files are made beside it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return Path(shutil.copy(RECORDING, tmp_path / "r.nriscope.db"))
+    return copied(tmp_path)
 
 
 async def test_a_terminal_that_cannot_be_handed_over_gets_the_command_line(

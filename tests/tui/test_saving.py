@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from nri_scope.recorder.model import Mark
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
 from nri_scope.tui import taking
-from tests.tui.screen import RECORDING, Shown, showing
+from tests.tui.screen import Shown, copied, showing
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return Path(shutil.copy(RECORDING, tmp_path / "r.nriscope.db"))
+    return copied(tmp_path)
 
 
 def _made() -> list[Path]:
@@ -66,7 +65,7 @@ async def test_what_the_filter_shows_is_saved_with_what_goes_with_it(path: Path)
 
 async def test_marked_events_are_saved_whatever_is_shown(path: Path) -> None:
     async with showing(path, size=(120, 24)) as screen:
-        await screen.until(lambda: screen.app.events.go_to_event(15))
+        await screen.go_to(15)
         await screen.until(lambda: screen.app.events.selected_row)
         await screen.press("m")
         await screen.shows("event 15 is marked")
@@ -80,7 +79,7 @@ async def test_marked_events_are_saved_whatever_is_shown(path: Path) -> None:
 async def test_marks_go_along_wherever_they_are_kept(path: Path) -> None:
     path.chmod(0o400)
     async with showing(path, size=(120, 24)) as screen:
-        await screen.until(lambda: screen.app.events.go_to_event(15))
+        await screen.go_to(15)
         await screen.until(lambda: screen.app.events.selected_row)
         await screen.press("M")
         await screen.type("mail me at jo@acme.test")

@@ -15,7 +15,7 @@ import pytest
 from textual.widgets import Input
 
 from tests.replay.recordings import of_capture
-from tests.tui.screen import RECORDING, Shown, showing
+from tests.tui.screen import RECORDING, showing
 from tests.tui.snapshot import looks_like
 from tests.tui.test_following import News, Writing
 
@@ -42,16 +42,11 @@ def _chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-async def _go_to(screen: Shown, event: int) -> None:
-    await screen.until(lambda: screen.app.events.go_to_event(event))
-    await screen.until(lambda: screen.app.events.selected_row is not None)
-
-
 @pytest.mark.parametrize("size", SIZES)
 async def test_what_a_passive_recording_shows(size: tuple[int, int]) -> None:
     async with showing(RECORDING, size=size) as screen:
         await looks_like(screen, "events")
-        await _go_to(screen, 5)
+        await screen.go_to(5)
         await screen.press("enter")
         await looks_like(screen, "details")
         await screen.press("escape", "p", "2", "down", "down", "down", "right")
@@ -71,14 +66,14 @@ async def test_what_a_chain_that_changes_containers_shows(
     async with showing(path, size=size) as screen:
         await screen.press("c")
         await looks_like(screen, "only-changes")
-        await _go_to(screen, 20)
+        await screen.go_to(20)
         await screen.press("enter", "]", "]")
         await looks_like(screen, "changes")
         await screen.press("]")
         await looks_like(screen, "blame")
         await screen.press("escape", "m")
         await screen.shows("event 20 is marked")
-        await _go_to(screen, 35)
+        await screen.go_to(35)
         await screen.press("d")
         await looks_like(screen, "compare")
         await screen.press("escape", "p", "4", "down", "down", "down")
