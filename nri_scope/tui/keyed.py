@@ -14,6 +14,7 @@ from nri_scope.tui.terminal import TerminalDriver
 from nri_scope.tui.textual_gaps import do_bound
 from nri_scope.tui.widgets import messages
 from nri_scope.tui.widgets.board import Board, BoardLines
+from nri_scope.tui.widgets.event_list import EventList
 from nri_scope.tui.widgets.text_line import TextLine
 
 _POINTED = (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
@@ -62,6 +63,8 @@ class Keyed(Acting, inherit_bindings=False):
 
     def _must_wait(self, key: events.Key) -> bool:
         """Whether the key is for lines that are still to be read."""
+        if isinstance(self.focused, EventList):
+            return self.narrower.is_beginning
         board = self.current if isinstance(self.focused, BoardLines) else None
         if not isinstance(board, Board):
             return False

@@ -15,6 +15,7 @@ from nri_scope.tui.model.filtering import VIEWS, narrowed
 from nri_scope.tui.model.view import View
 from nri_scope.tui.model.whom import container_of_event, pod_of_event
 from nri_scope.tui.widgets.board import Board
+from nri_scope.tui.widgets.messages import LinesThere
 from nri_scope.tui.workers import begin
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Narrower:
         self._app = app
         self._turn = 0
         """Counts what is to be shown: what a turn that is over still says does not count."""
+        self.is_beginning = False
+        """Whether the list is still that of before, and about to be another one."""
 
     # -- what keys and views ask for ----------------------------------------------------------
 
@@ -129,6 +132,7 @@ class Narrower:
     def show(self) -> None:
         """Show what the context is now."""
         self._turn += 1
+        self.is_beginning = True
         self._app.status.hush()
         context = self._app.context
         # It says so at once: that nothing was found yet must not look like "no match".
@@ -154,6 +158,7 @@ class Narrower:
             else:
                 shown = view
                 app.events.show(view)
+                self._begun(turn)
 
         where, about = app.context.shown(), app.context.about
         try:
@@ -163,7 +168,13 @@ class Narrower:
         finally:
             if turn == self._turn:
                 app.work_on(part=None)
+            self._begun(turn)
         await app.update_board()
+
+    def _begun(self, turn: int) -> None:
+        if turn == self._turn and self.is_beginning:
+            self.is_beginning = False
+            self._app.post_message(LinesThere())
 
     def _narrow_to_that_of_event(self, find: taking.Find) -> None:
         number = self._app.current.selected_event_id

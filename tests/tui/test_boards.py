@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from textual.events import Key
 
+from nri_scope.recorder.marks.inside import marks_in
+from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model.keys import shown as shown_key
 from nri_scope.tui.widgets.tree import Tree
-from tests.tui.screen import Shown, showing
+from tests.tui.screen import Shown, copied, showing
 
 
 async def test_searching_goes_on_in_the_view_that_is_shown() -> None:
@@ -125,6 +128,19 @@ async def test_keys_typed_right_behind_that_of_the_palette_or_of_help_are_not_lo
         await shown.press("escape")
         _type(shown, "f1", "end")
         await shown.shows("the runtime set.")
+
+
+async def test_keys_behind_that_of_a_filter_are_for_what_it_lets_through(tmp_path: Path) -> None:
+    path = copied(tmp_path)
+    async with showing(path) as shown:
+        await shown.shows("1 of 34")
+        _type(shown, "f", *"event:PostUpdateContainer", "enter", "home", "m")
+        await shown.shows("event 14 is marked")
+        _type(shown, "x", "end", "up", "m", "f", *"event:StopPodSandbox", "enter", "home", "m")
+        await shown.until(lambda: len(shown.app.marker.marks.all()) == 3)
+    with Recording.open(path) as recording:
+        stopped = [one.id for one in recording.events() if one.event == "StopPodSandbox"]
+        assert [one.event for one in marks_in(recording)] == [14, stopped[0], 32]
 
 
 async def test_a_key_waits_for_the_line_that_was_just_gone_to(

@@ -83,4 +83,4 @@ class Failed(Message):
 
 
 class LinesThere(Message):
-    """A view has its first lines, or it is known that there are none."""
+    """A view has lines that keys may wait for, or it is known that there are none."""
