@@ -18,6 +18,9 @@ from .faulty import Faulty
 from .later import Later
 from .session import Sink, TapSession
 
+REFUSED_S = 0.5
+"""Until it is told of a plugin that it stays though the runtime has refused it; others end."""
+
 
 @dataclass(frozen=True, slots=True)
 class TapEnd:
@@ -44,14 +47,20 @@ class Connection:
         named: Identity | None,
         on_began: Callable[[SessionStart], None],
         faults: Faults | None = None,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """``named`` is what the runtime calls the plugin, whatever it registers as."""
+        """``named`` is what the runtime calls the plugin, whatever it registers as. ``say`` is told
+        what a user may wait for in vain.
+        """
+        self._say = say
         self._faulty: Faulty | None = None
         notes: tuple[str, ...] = ()
         if faults is not None and faults.any:
             self._faulty = Faulty(faults)
             notes = (faults.announcement,)
-        self._session = TapSession(sink, named=named, on_began=on_began, notes=notes)
+        self._session = TapSession(
+            sink, named=named, on_began=on_began, on_refused=self._refused, notes=notes
+        )
         if self._faulty is not None:
             self._faulty.on_kept = self._session.keep_from
         self._relay: Relay | None = None
@@ -73,13 +82,12 @@ class Connection:
         if self._faulty is not None:
             session.note(self._faulty.summary())
         session.ended(reason)
-        identity = session.identity
         return TapEnd(
             reason,
             end.first is True,
             session.registered,
             session.refused,
-            plugin_id(identity.index, identity.name) if identity is not None else "",
+            self._plugin,
         )
 
     def close(self, reason: str) -> None:
@@ -99,6 +107,21 @@ class Connection:
     def finish(self, reason: str) -> None:
         """Nothing more is printed, either; ``reason`` is why the session ended."""
         self._session.finish(reason)
+
+    @property
+    def _plugin(self) -> str:
+        identity = self._session.identity
+        return plugin_id(identity.index, identity.name) if identity is not None else ""
+
+    def _refused(self) -> None:
+        def tell() -> None:
+            if self._relay is not None and not self._relay.closed:
+                self._say(
+                    f"the runtime refused the registration of {self._plugin or 'a plugin'}:"
+                    f" {self._session.refused}; both stay connected all the same"
+                )
+
+        asyncio.get_running_loop().call_later(REFUSED_S, tell)
 
     def _failed(self, error: Exception) -> None:
         words = f"{type(error).__name__}: {error}"

@@ -104,6 +104,8 @@ async def _peer(plugin: socket.socket, path: Path, tap: Tap, away: _Away, *, wai
     tap.ended(end.plugin)
     if not tap.stop.reason:
         who = end.plugin or "a plugin that did not register"
+        if end.refused:
+            tap.say(f"{who}: the runtime refused the registration: {end.refused}")
         tap.say(f"{who}: session ended: {reason}")
     if connection.faults_made:
         tap.say(connection.faults_made)

@@ -76,7 +76,7 @@ class Tap:
 
     def connection(self, named: Identity | None) -> Connection:
         """For one more plugin; ``named``: what the runtime calls it, whatever it registers as."""
-        return Connection(self.recorder, named, self.began, self.settings.faults())
+        return Connection(self.recorder, named, self.began, self.settings.faults(), self.say)
 
     def began(self, start: SessionStart) -> None:
         """A plugin has been configured through a tap."""

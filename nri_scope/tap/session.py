@@ -76,6 +76,7 @@ class TapSession:
         *,
         named: Identity | None = None,
         on_began: Callable[[SessionStart], None] = lambda start: None,
+        on_refused: Callable[[], None] = lambda: None,
         notes: tuple[str, ...] = (),
     ) -> None:
         """``named`` is what the runtime calls the plugin, whatever it registers as. ``notes`` are
@@ -90,6 +91,7 @@ class TapSession:
         self._sink = sink
         self._named = named is not None
         self._on_began = on_began
+        self._on_refused = on_refused
         self._notes = notes
         conn_ids = (PLUGIN_CONN, RUNTIME_CONN)
         self._forth = Hearing(conn_ids)
@@ -253,6 +255,7 @@ class TapSession:
             self.registered = self.registered or not response.code
             if response.code and not self.registered:
                 self.refused = response.message or f"status {response.code}"
+                self._on_refused()
         self._capture(item)
 
     def _capture(self, item: Captured) -> None:

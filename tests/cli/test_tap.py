@@ -494,6 +494,22 @@ async def test_a_refused_registration_is_told_in_the_runtimes_words(
     assert "refused" in line and "index" in line
 
 
+async def test_at_a_socket_a_refused_registration_is_told_likewise(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    listen = tmp_path / "tap.sock"
+    async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
+        await tap.said("plugins can connect")
+        plugin = SmallPlugin("xx-thing")
+        await plugin.connect(listen)
+        with pytest.raises((RpcError, ConnectionClosed)):
+            await plugin.register()
+        plugin.connected.close()
+        line = await tap.said("xx-thing: the runtime refused the registration")
+        assert "index" in line
+        await tap.interrupt()
+
+
 async def test_a_plugin_that_speaks_nonsense_is_relayed_and_ends_with_its_connection(
     runtime: Runtime, socket: Path, file: Path
 ) -> None:
