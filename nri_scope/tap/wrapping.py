@@ -242,9 +242,7 @@ def _lost(places: Places) -> UsageError:
 
 def _check_there(places: Places) -> None:
     if _status(places.place) is None:
-        raise UsageError(
-            f"{places.place}: no such plugin", "name its file in the folder of plugins"
-        )
+        raise _missing(places)
 
 
 def _check_original(places: Places) -> None:
@@ -319,6 +317,10 @@ def _settle(*folders: Path) -> None:
             os.close(descriptor)
 
 
+def _missing(places: Places) -> UsageError:
+    return UsageError(f"{places.place}: no such plugin", "name its file in the folder of plugins")
+
+
 def _remains(places: Places) -> bool:
     return places.folder.is_dir()
 
@@ -361,7 +363,10 @@ def _alone(places: Places) -> Iterator[None]:
     The lock is the folder's own, as no file of ours may be in it.
     """
     folder = places.place.parent
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        raise _missing(places) from None
     try:
         deadline = monotonic() + ALONE_S
         while True:
@@ -375,6 +380,9 @@ def _alone(places: Places) -> Iterator[None]:
                         "try again when that is done",
                     ) from None
                 sleep(0.02)
+            except OSError:
+                # Some file systems, such as NFS, have no locks for folders.
+                break
         yield
     finally:
         os.close(descriptor)

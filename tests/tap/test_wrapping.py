@@ -228,6 +228,19 @@ def test_who_comes_meanwhile_waits_until_the_first_is_done(
     assert names(plugin.parent) == [plugin.name]
 
 
+def test_a_folder_that_cannot_be_locked_will_do(
+    plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(descriptor: int, how: int) -> None:
+        raise OSError(9, "Bad file descriptor")
+
+    monkeypatch.setattr("fcntl.flock", locked)
+    wrap(plugin, STARTER, b"{}")
+    assert run(plugin) == "tapped x\n"
+    unwrap(plugin)
+    assert names(plugin.parent) == [plugin.name]
+
+
 def test_another_wrapped_plugin_is_left_alone(plugin: Path) -> None:
     other = plugin.with_name("20-thing.sh")
     other.write_text("#!/bin/sh\n")
