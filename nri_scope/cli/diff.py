@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from nri_scope.cli.params import (
     Duration,
     FilePath,
+    NewRecording,
     PluginName,
     redact_option,
     socket_option,
@@ -107,7 +108,7 @@ class Options(TypedDict):
     help="--live: ask the runtime over CRI which spec it really used, and tell what was applied.",
 )
 @click.option(
-    "-o", "--output", type=FilePath(), metavar="REC", help="--live: keep the recording, here."
+    "-o", "--output", type=NewRecording(), metavar="REC", help="--live: keep the recording, here."
 )
 @click.option("--duration", type=Duration(), help="--live: stop after this time, e.g. 10m.")
 @click.option("--once", is_flag=True, help="--live: stop when the runtime goes away.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, FilePath
+from nri_scope.cli.params import ANY_PATH, NewRecording
 
 if TYPE_CHECKING:
     from nri_scope.recorder.bundle import Manifest
@@ -23,7 +23,7 @@ _MOST = 20
 @click.option(
     "-o",
     "--output",
-    type=FilePath(),
+    type=NewRecording(),
     metavar="X.nriscope.db",
     help="The recording to write.  [default: the bundle's name, in the current folder]",
 )
@@ -36,12 +36,11 @@ def command(file: Path, output: Path | None, force: bool) -> None:
     bundle is refused, and nothing is written but the recording.
     """
     from nri_scope.cli.output import Output
-    from nri_scope.cli.sharing import check_no_bundle, terminated_kindly
+    from nri_scope.cli.sharing import terminated_kindly
     from nri_scope.recorder.bundle.importing import import_bundle
     from nri_scope.recorder.escape import safe
 
     target = output if output is not None else Path(_stem(file) + ".nriscope.db")
-    check_no_bundle(target)
     with Output() as out, terminated_kindly():
         manifest = import_bundle(file, target, force=force)
         for line in _lines(manifest):

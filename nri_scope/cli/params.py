@@ -146,6 +146,23 @@ class FilePath(click.ParamType[Path]):
         return Path(value)
 
 
+class NewRecording(FilePath):
+    """Where a recording is to be written: not under a bundle's name, as nobody could unpack it."""
+
+    def convert(
+        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        """The path."""
+        path = super().convert(value, param, ctx)
+        if path.suffix.lower() == ".zip":
+            name = path.name[: -len(path.suffix)].removesuffix(".nriscope")
+            raise UsageError(
+                f"{path}: that is the name of a zip, and a recording is none",
+                f"name it {name}.nriscope.db; `nri-scope export` makes bundles",
+            )
+        return path
+
+
 # `readable`: whoever opens a file that may not be read says what can be done about it.
 ANY_PATH = click.Path(readable=False, path_type=Path)
 """A path that may be of anything, or of nothing."""

@@ -11,8 +11,8 @@ import click
 from nri_scope.cli.params import (
     Duration,
     Events,
-    FilePath,
     Index,
+    NewRecording,
     PluginName,
     RulesFile,
     Size,
@@ -48,7 +48,7 @@ class Options(TypedDict):
 @click.option(
     "-o",
     "--output",
-    type=FilePath(),
+    type=NewRecording(),
     metavar="FILE",
     help="Recording to write, or to continue.  [default: nri-<host>-<UTC time>.nriscope.db]",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, FilePath, RulesFile
+from nri_scope.cli.params import ANY_PATH, NewRecording, RulesFile
 from nri_scope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("file", type=ANY_PATH)
 @click.option("--preview", is_flag=True, help="Show what would be replaced, and write nothing.")
 @click.option(
-    "-o", "--output", type=FilePath(), metavar="X.nriscope.db", help="The recording to write."
+    "-o", "--output", type=NewRecording(), metavar="X.nriscope.db", help="The recording to write."
 )
 @click.option(
     "--rules",
@@ -113,7 +113,6 @@ def _tell(output: Output, tally: Tally) -> None:
 
 def _write(file: Path, rules: Rules, output: Path, *, force: bool) -> None:
     from nri_scope.cli.sharing import (
-        check_no_bundle,
         progress,
         replaced,
         tell_lost_marks,
@@ -125,7 +124,6 @@ def _write(file: Path, rules: Rules, output: Path, *, force: bool) -> None:
     from nri_scope.recorder.escape import safe
     from nri_scope.recorder.reader import Recording
 
-    check_no_bundle(output)
     with terminated_kindly(), Recording.open(file) as recording:
         redactor = redactor_for(recording, rules)
         with progress(recording, "redacting") as tell:

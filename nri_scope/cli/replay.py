@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from nri_scope.cli.chain_options import chain_options, manner_options
-from nri_scope.cli.params import ANY_PATH, Duration, FilePath, where_option
+from nri_scope.cli.params import ANY_PATH, Duration, FilePath, NewRecording, where_option
 from nri_scope.cli.timespec import FORMS, parse_moment
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _bound(context: click.Context, parameter: click.Parameter, text: str | None)
     metavar="N",
     help="Play everything N times; the runtime restarts in between.",
 )
-@click.option("-o", "--output", type=FilePath(), metavar="REC", help="Record the run itself.")
+@click.option("-o", "--output", type=NewRecording(), metavar="REC", help="Record the run itself.")
 @click.option("--golden", type=FilePath(), metavar="FILE", help="Compare replies with these.")
 @click.option(
     "--golden-from",

@@ -7,13 +7,11 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.errors import UsageError
 from nri_scope.recorder.display import many
 
 if TYPE_CHECKING:
@@ -40,16 +38,6 @@ def progress(recording: Recording, doing: str) -> Iterator[Callable[[float], Non
         yield tell
     finally:
         click.echo("\r\x1b[K", nl=False, err=True)
-
-
-def check_no_bundle(output: Path) -> None:
-    """Refuse the name of a bundle for a recording: nobody could unpack it. Raises UsageError."""
-    if output.suffix.lower() == ".zip":
-        name = output.name[: -len(output.suffix)].removesuffix(".nriscope")
-        raise UsageError(
-            f"{output}: that is the name of a zip, and a recording is none",
-            f"name it {name}.nriscope.db; `nri-scope export` makes bundles",
-        )
 
 
 def tell_lost_marks(recording: Recording) -> None:

@@ -9,7 +9,7 @@ from typing import Unpack
 import click
 
 from nri_scope.cli.chain_options import ChainOptions, chain_options, manner_options
-from nri_scope.cli.params import ANY_PATH, Duration, FilePath
+from nri_scope.cli.params import ANY_PATH, Duration, FilePath, NewRecording
 
 EXIT_INTERRUPTED = 130
 
@@ -28,7 +28,7 @@ class Options(ChainOptions):
 
 @click.command()
 @chain_options
-@click.option("-o", "--output", type=FilePath(), metavar="SMALL", help="Recording to make.")
+@click.option("-o", "--output", type=NewRecording(), metavar="SMALL", help="Recording to make.")
 @click.option(
     "--pytest",
     "folder",

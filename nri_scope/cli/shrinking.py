@@ -17,7 +17,6 @@ import click
 
 from nri_scope.cli.output import Output
 from nri_scope.cli.replaying import Interrupted, ending_signals, play
-from nri_scope.cli.sharing import check_no_bundle
 from nri_scope.errors import UsageError
 from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.display import many
@@ -71,7 +70,6 @@ def _check(to: Destination, source: Path) -> None:
     if to.recording is None and to.folder is None:
         raise UsageError("there is nothing to write", "name a recording with -o, or use --pytest")
     if to.recording is not None:
-        check_no_bundle(to.recording)
         with Outputs(to.recording, source, force=to.force):
             pass
     if to.folder is not None and os.path.lexists(to.folder) and not to.folder.is_dir():

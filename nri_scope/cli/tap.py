@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Unpack
 import click
 from click.core import ParameterSource
 
-from nri_scope.cli.params import Duration, FilePath, Index, PluginName, Size, socket_option
+from nri_scope.cli.params import (
+    Duration,
+    FilePath,
+    Index,
+    NewRecording,
+    PluginName,
+    Size,
+    socket_option,
+)
 from nri_scope.cli.tap_options import Options, check, environment_of, settings_of
 
 if TYPE_CHECKING:
@@ -33,7 +41,7 @@ _FAULTS = (
 @click.option(
     "-o",
     "--output",
-    type=FilePath(),
+    type=NewRecording(),
     metavar="FILE",
     help="Recording to write, or to continue.  [default: nri-<host>-<UTC time>.nriscope.db, "
     "with --wrap /var/lib/nri-scope/NN-name.nriscope.db]",

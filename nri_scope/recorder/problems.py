@@ -38,6 +38,7 @@ _READING = {
     _OS_WORDS[errno.ELOOP]: "name the file itself",
     _OS_WORDS[errno.ENOTDIR]: "check the path",
     "file name too long": "check the path",
+    "a value in it is too large": "nothing that nri-scope wrote is: do not trust it",
 }
 _WRITING = {
     "permission denied": "choose another place, or run as root",

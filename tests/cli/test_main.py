@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from nri_scope.cli.main import COMMANDS, run
@@ -19,3 +21,25 @@ def test_help_tells_of_every_command_in_a_whole_sentence(
     assert tuple(sentences) == COMMANDS
     for sentence in sentences.values():
         assert sentence.endswith(".") and not sentence.endswith("..")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "record -o",
+        "tap --listen plugins.sock -o",
+        "replay recording.nriscope.db --listen nri.sock -o",
+        "diff --live -o",
+    ],
+)
+def test_no_recording_is_given_the_name_of_a_bundle(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run([*command.split(), "node.nriscope.zip"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "that is the name of a zip" in line and "name it node.nriscope.db" in line
+    assert not list(tmp_path.iterdir())
