@@ -7,6 +7,7 @@ Each of the two has a Go reference runtime of its own; turns are as those of `la
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -73,7 +74,7 @@ async def _contestants(stack: AsyncExitStack, folder: Path) -> tuple[Contestant,
 
 async def _exists(path: Path) -> None:
     begin = time.monotonic()
-    while not path.exists():
+    while not os.access(path, os.F_OK):
         if time.monotonic() - begin > _PATIENCE:
             raise TimeoutError(f"no tap at {path}")
         await asyncio.sleep(0.02)
