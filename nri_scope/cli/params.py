@@ -185,3 +185,14 @@ redact_option = click.option(
     help="Replace what is secret or personal, by the default rules or as the file RULES changes "
     "them. `redact --preview` shows what that would be.",
 )
+
+
+def environment_of(texts: tuple[str, ...]) -> dict[str, str]:
+    """Variables from ``NAME=VALUE``; raises `UsageError`."""
+    environment: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--env {text!r} is no variable", "write NAME=VALUE")
+        environment[name] = value
+    return environment

@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from nri_scope.cli.params import environment_of
 from nri_scope.errors import UsageError
 from nri_scope.recorder.filter import Filter
 from nri_scope.replay import chain
@@ -198,7 +199,7 @@ def _casting(options: Options) -> Casting:
     return Casting(
         plugins=tuple(commands),
         configs=_configs(options["configs"], {one.index for one in commands}),
-        environment=_environment(options["variables"]),
+        environment=environment_of(options["variables"]),
         listen=listen,
         expect=options["expect"] or (1 if listen is not None else 0),
     )
@@ -228,16 +229,6 @@ def _read(file: str) -> str:
     except (OSError, UnicodeDecodeError, ValueError) as error:
         words = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "not text"
         raise UsageError(f"--config {file}: {words}", "name a readable UTF-8 file") from error
-
-
-def _environment(texts: tuple[str, ...]) -> dict[str, str]:
-    environment: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--env {text!r} is no variable", "write NAME=VALUE")
-        environment[name] = value
-    return environment
 
 
 def _wait(options: Options) -> Wait:

@@ -17,9 +17,10 @@ from nri_scope.cli.params import (
     NewRecording,
     PluginName,
     Size,
+    environment_of,
     socket_option,
 )
-from nri_scope.cli.tap_options import Options, check, environment_of, settings_of
+from nri_scope.cli.tap_options import Options, check, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -99,14 +99,3 @@ def settings_of(options: Options, output: Path) -> Settings:
         errors=options["errors"],
         seed=options["seed"],
     )
-
-
-def environment_of(texts: tuple[str, ...]) -> dict[str, str]:
-    """Variables from ``NAME=VALUE``; raises `UsageError`."""
-    environment: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--env {text!r} is no variable", "write NAME=VALUE")
-        environment[name] = value
-    return environment

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from time import time_ns
 
 from nri_scope.recorder.model import Captured, SessionStart
-
-from .logger import Sink
+from nri_scope.recorder.sink import Sink
 
 WAITING_BYTES = 16 << 20
 """What may wait, payloads and a fixed share for each entry; later entries are counted as lost."""

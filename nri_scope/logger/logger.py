@@ -7,7 +7,6 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from time import monotonic_ns, time_ns
-from typing import Protocol
 
 from nri_scope.nri.events import Event
 from nri_scope.nri.introduction import ConfigureRequest, state_part
@@ -17,19 +16,8 @@ from nri_scope.nri.versions import CONSERVATIVE_MASK
 from nri_scope.plugin import Exchange, Identity, SessionEnd
 from nri_scope.recorder.clock import wall_offset
 from nri_scope.recorder.model import LATE, Captured, Role, SessionStart
+from nri_scope.recorder.sink import Sink
 from nri_scope.wire import Code, RequestReceived
-
-
-class Sink(Protocol):
-    """The part of a recorder that the logger feeds. None of it blocks or raises."""
-
-    def begin_session(self, start: SessionStart) -> int: ...
-    def capture(self, session: int, item: Captured) -> None: ...
-    def end_session(self, session: int, reason: str, at_ns: int) -> None: ...
-    def note_gap(
-        self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
-    ) -> None: ...
-    def note(self, session: int | None, at_ns: int, text: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from nri_scope.errors import ConnectError, NriScopeError, RpcError, UsageError
 from nri_scope.nri.identity import check_index
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.recorder.model import Role
+from nri_scope.recorder.sink import Sink
 
-from .logger import Logger, SessionReport, Sink
+from .logger import Logger, SessionReport
 from .service import LoggerService
 
 MIN_PROBES = 2

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity
 from nri_scope.recorder.model import SessionStart
+from nri_scope.recorder.sink import PrintSink
 from nri_scope.transport.relay import Relay, RelayEnd
 
 from .faults import Faults
 from .faulty import Faulty
 from .later import Later
-from .session import Sink, TapSession
+from .session import TapSession
 
 REFUSED_S = 0.5
 """Until it is told of a plugin that it stays though the runtime has refused it; others end."""
@@ -43,7 +44,7 @@ class Connection:
 
     def __init__(
         self,
-        sink: Sink,
+        sink: PrintSink,
         named: Identity | None,
         on_began: Callable[[SessionStart], None],
         faults: Faults | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.introduction import Introduction, introduced, registration, subscribed
@@ -13,6 +13,7 @@ from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUN
 from nri_scope.plugin import Identity
 from nri_scope.recorder.clock import wall_offset
 from nri_scope.recorder.model import LATE, Captured, Role, SessionStart
+from nri_scope.recorder.sink import PrintSink
 from nri_scope.wire import (
     Code,
     Hearing,
@@ -38,19 +39,6 @@ TOLERANCE = 0.95
 """A runtime's deadline began before the request was with us; so much of it is all of it."""
 
 
-class Sink(Protocol):
-    """The part of a recorder that a tap feeds. None of it blocks or raises."""
-
-    def begin_session(self, start: SessionStart) -> int: ...
-    def capture(self, session: int, item: Captured) -> None: ...
-    def end_session(self, session: int, reason: str, at_ns: int) -> None: ...
-    def note_gap(
-        self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
-    ) -> None: ...
-    def note(self, session: int | None, at_ns: int, text: str) -> None: ...
-    def printed(self, session: int, at_ns: int, stream: str, text: str) -> None: ...
-
-
 class _Asked(NamedTuple):
     """A request on its way."""
 
@@ -72,7 +60,7 @@ class TapSession:
 
     def __init__(
         self,
-        sink: Sink,
+        sink: PrintSink,
         *,
         named: Identity | None = None,
         on_began: Callable[[SessionStart], None] = lambda start: None,

@@ -24,7 +24,7 @@ from nri_scope.nri.events import Event
 from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.runtime import PROFILES, Answer, ProfileSetUp, Runtime
-from tests.cli.tap_process import PATIENCE, plugin_file, tapping
+from tests.cli.tap_process import PATIENCE, no_larger_than, plugin_file, tapping
 from tests.runtime_role.scripts import is_running
 from tests.runtime_role.small_plugin import SmallPlugin
 
@@ -241,7 +241,7 @@ async def test_a_recorder_that_cannot_write_is_none_of_the_plugins_business(
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
     options = ("--socket", socket, "-o", file, "--", plugin)
-    async with tapping(*options, file_max=2_000_000) as tap:
+    async with tapping(*options, prefix=no_larger_than(2_000_000)) as tap:
         await runtime.wait_plugins(1)
         answers = await create(runtime, 150, size=50_000)
         # It is told of, and not waited for.
