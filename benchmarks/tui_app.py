@@ -142,7 +142,7 @@ async def _jumps(shown: Terminal) -> list[float]:
     shown.press(_mouse(0, columns, top))
     await shown.settled()
     jumps = []
-    for line in (*range(top + 2, bottom, 2), *range(bottom - 1, top + 2, -2)):
+    for line in (*range(top + 2, bottom, 2), *range(bottom - 2, top + 2, -2)):
         shown.press(_mouse(32, columns, line))
         jumps.append(await shown.shows(_TIME, times=_ROWS))
         await shown.settled()
