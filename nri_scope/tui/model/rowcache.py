@@ -10,7 +10,7 @@ from nri_scope.tui.model.order import Key
 from nri_scope.tui.model.rows import Row
 from nri_scope.tui.model.view import View
 
-KEPT = 2_048
+KEPT = 1_024
 """Rows; more than the largest screen and what is read ahead."""
 PAGE = 128
 """Rows that are read together."""

@@ -15,7 +15,7 @@ from nri_scope.tui.model.subjects import Subject, named
 from nri_scope.tui.model.tree import Node
 from nri_scope.tui.widgets.board import Board
 
-_KEPT = 4_096
+_KEPT = 2_048
 """Lines whose names stay in memory."""
 _AT_ONCE = 1_000
 """Lines that a search looks at before others get their turn."""
