@@ -86,7 +86,8 @@ class Lives:
 
     def __init__(self) -> None:
         self.keys = array("q")
-        self.told = array("q")
+        self._told: dict[int, int] = {}
+        """By place, as few are: those that were there before a session began."""
         self.first_ns = array("q")
         self.last_ns = array("q")
         self._first_event = array("q")
@@ -99,7 +100,7 @@ class Lives:
         }
         # Those of the table above that are one number each.
         self._columns = (
-            self.told, self.first_ns, self.last_ns, self._first_event, self._last_event,
+            self.first_ns, self.last_ns, self._first_event, self._last_event,
             self._events, self._problems, self._changed, *self._stages.values(),
         )  # fmt: skip
 
@@ -140,14 +141,14 @@ class Lives:
             self._events[slot],
             self._problems[slot],
             self._changed[slot],
-            self.told[slot],
+            self._told.get(slot, 0),
         )
 
     def tell(self, key: int, thing: int, at_ns: int) -> None:
         """Synchronize told of it; the first time counts."""
         slot = self._find(key)
-        if slot is not None and not self.told[slot]:
-            self.told[slot] = thing
+        if slot is not None and not self._told.get(slot):
+            self._told[slot] = thing
             self.first_ns[slot] = min(at_ns, self.first_ns[slot] or at_ns)
 
     def count(
