@@ -18,9 +18,10 @@ from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Captured
 from nri_scope.recorder.model import Event as StoredEvent
+from nri_scope.recorder.outcome import counted, outcome
 from nri_scope.recorder.redaction.capture import NOTE, AtSource, check_continued
 from nri_scope.recorder.redaction.rules import Rules
-from nri_scope.recorder.writer import Recorder, RecorderCounters, WriterLimits
+from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.transport.loop import run
 from nri_scope.transport.tuning import prepare_process
 
@@ -93,7 +94,14 @@ def record(
             signal.signal(number, signal.SIG_IGN)
         counters = recorder.close()
         if running.sessions or existed:
-            say(_summary(options.output, running, counters))
+            say(
+                outcome(
+                    options.output,
+                    counters,
+                    sessions=running.sessions,
+                    seconds=running.seconds,
+                )
+            )
         else:
             # Never connected: leave no empty recording behind.
             options.output.unlink(missing_ok=True)
@@ -169,7 +177,7 @@ class _Run:
         self._say(
             f"recording {runtime_title(start.runtime_name)} {start.runtime_version} "
             f"(NRI {version}) as {start.plugin_index}-{start.plugin_name}, "
-            f"{_count(len(events), 'event')} subscribed, to {self._options.output}"
+            f"{counted(len(events), 'event')} subscribed, to {self._options.output}"
         )
         for warning in report.warnings:
             self._say(f"warning: {warning}")
@@ -185,17 +193,3 @@ class _Run:
         # That its socket is gone was told when the session ended.
         if not (self.sessions and isinstance(error, ConnectError)):
             self._say(f"waiting for a runtime: {error}")
-
-
-def _summary(path: Path, running: _Run, counters: RecorderCounters) -> str:
-    lost = f" ({_count(counters.lost, 'event')} lost)" if counters.lost else ""
-    removed = f", {_count(counters.removed, 'event')} removed again" if counters.removed else ""
-    return (
-        f"recorded {_count(counters.recorded, 'event')} "
-        f"in {_count(running.sessions, 'session')} over {running.seconds:.0f} s{removed}, "
-        f"{_count(counters.gaps, 'gap')}{lost}: {path}"
-    )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

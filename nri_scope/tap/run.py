@@ -16,6 +16,7 @@ from nri_scope.errors import ConnectError
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Backoff, Identity
 from nri_scope.recorder.model import SessionStart, plugin_title
+from nri_scope.recorder.outcome import outcome
 from nri_scope.recorder.writer import Recorder, RecorderCounters
 from nri_scope.transport.loop import run
 from nri_scope.transport.sockets import connect_socket
@@ -100,12 +101,11 @@ class Tap:
 
     def summary(self, counters: RecorderCounters) -> str:
         """What was done."""
-        lost = f" ({_count(counters.lost, 'event')} lost)" if counters.lost else ""
-        removed = f", {_count(counters.removed, 'event')} removed again" if counters.removed else ""
-        return (
-            f"recorded {_count(counters.recorded, 'event')} in"
-            f" {_count(self.sessions, 'session')} over {monotonic() - self._started:.0f} s"
-            f"{removed}, {_count(counters.gaps, 'gap')}{lost}: {self.settings.output}"
+        return outcome(
+            Path(self.settings.output),
+            counters,
+            sessions=self.sessions,
+            seconds=monotonic() - self._started,
         )
 
 
@@ -180,7 +180,3 @@ async def connect(
         await asyncio.wait([waiting], timeout=backoff.pause(monotonic() - started))
         waiting.cancel()
     return None
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
