@@ -102,9 +102,19 @@ async def showing(
 
 
 async def settle(app: App[None], pilot: Pilot[None]) -> None:
-    """Wait until no worker has anything to do; one may take the place of another meanwhile."""
+    """Wait until no worker has anything to do, and nobody has a message that was not taken.
+
+    One worker may take the place of another meanwhile; the last one may end between two looks.
+    """
     await keyboard.taken(pilot)
-    while any(not worker.is_finished for worker in app.workers):
+    while _is_at_work(app):
         with suppress(WorkerCancelled):
             await app.workers.wait_for_complete()
         await keyboard.taken(pilot)
+
+
+def _is_at_work(app: App[None]) -> bool:
+    nodes = (app, *app.screen.walk_children(with_self=True))
+    return any(not worker.is_finished for worker in app.workers) or any(
+        node.message_queue_size for node in nodes
+    )
