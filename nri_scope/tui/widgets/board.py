@@ -48,6 +48,9 @@ class BoardLines(Lines, inherit_bindings=False):
     DEFAULT_CSS = "BoardLines { height: 1fr; scrollbar-size-horizontal: 0; overflow-x: hidden; }"
 
     on_sight: Callable[[], None] | None = None
+    on_cursor: Callable[[], None] | None = None
+    """Called while the cursor moves; `Moved` comes when there is time, and lines may have come by
+    then."""
 
     def _fit(self) -> None:
         # Measuring lines would ask for many that nobody sees.
@@ -69,6 +72,12 @@ class BoardLines(Lines, inherit_bindings=False):
         """Others are on the screen."""
         super().watch_scroll_y(old_value, new_value)
         self._tell()
+
+    def watch_cursor(self, before: int, now: int) -> None:
+        """As for all lines."""
+        super().watch_cursor(before, now)
+        if self.on_cursor is not None:
+            self.on_cursor()
 
     def changed(self, first: int = 0, count: int | None = None) -> None:
         """As for all lines."""

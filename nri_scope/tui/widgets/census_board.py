@@ -30,6 +30,9 @@ class CensusBoard(Board):
         self.chosen = Chosen()
         self.subjects: LRUCache[Node, Subject] = LRUCache(_KEPT)
         """Names."""
+        self.kept: Node | None = None
+        """What the cursor is on: that keeps it when lines come or go. None: it never moved."""
+        self.body.on_cursor = self._keep
         self._shown_for: tuple[Filter | None, Pod | Container | None] | None = None
 
     # -- of each view -------------------------------------------------------------------------
@@ -97,6 +100,9 @@ class CensusBoard(Board):
     def node(self) -> Node | None:
         """What the cursor is on; None where there is nothing."""
         return self.node_at(self.body.cursor)
+
+    def _keep(self) -> None:
+        self.kept = self.node
 
     @property
     def selected(self) -> Pod | Container | None:

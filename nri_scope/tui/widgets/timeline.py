@@ -123,7 +123,6 @@ class Timeline(CensusBoard):
         self._points: dict[Node, Points] = {}
         self._current: set[Node] = set()
         """The lanes whose points are those of the window."""
-        self._at: Node | None = None
         self._state: tuple[object, ...] = ()
         """What was known when all lanes were put together."""
         self._now_ns = 0
@@ -180,7 +179,7 @@ class Timeline(CensusBoard):
         except NriScopeError as error:
             self.post_message(Failed(error))
             return
-        at = self._at
+        at = self.kept
         self._lanes, self.packed = lanes, packed
         self.body.changed()
         if at is not None and at != self.node:
@@ -188,7 +187,7 @@ class Timeline(CensusBoard):
             # What it was in is the next best: lanes are in order.
             here = 0 if number is None else bisect_right(packed, number) - 1
             self.body.go_to(max(0, here))
-            self._at = self.node
+            self.kept = self.node
         self._redraw()
 
     def _seen(self) -> list[Node]:
@@ -310,7 +309,6 @@ class Timeline(CensusBoard):
 
     def cursor_moved(self) -> None:
         """Another lane."""
-        self._at = self.node
         self._event = 0
         super().cursor_moved()
 

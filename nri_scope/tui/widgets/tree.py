@@ -66,8 +66,6 @@ class Tree(CensusBoard):
         self._fresh: set[Node] = set()
         """The lines whose names were read since the recording grew."""
         self._grid = Grid.of(FIELDS, 80)
-        self._at: Node | None = None
-        """The line under the cursor: it keeps the cursor when lines come."""
 
     # -- reading --------------------------------------------------------------------------
 
@@ -114,7 +112,7 @@ class Tree(CensusBoard):
 
     def _replace(self) -> None:
         """The same line under the cursor, wherever it is now; a pod that is new is not gone to."""
-        at = self._at
+        at = self.kept
         position = self.outline.position_of(at) if at is not None else None
         self.body.changed()
         if position is not None and position != self.body.cursor:
@@ -195,11 +193,6 @@ class Tree(CensusBoard):
         if node is None or subject is None:
             return ()
         return (node_words(node, subject, life_of(self.census, node), self.now_ns),)
-
-    def cursor_moved(self) -> None:
-        """Remember what it is on."""
-        self._at = self.node
-        super().cursor_moved()
 
     def on_lines_opened(self, message: Lines.Opened) -> None:
         """Enter: narrow to a pod or container, or open an event."""

@@ -295,6 +295,8 @@ async def test_a_ring_that_turns_shows_what_the_log_would(tmp_path: Path) -> Non
                 reply = chance.randbytes(400)
                 recorder.capture(session, item(number, number / 100)._replace(reply=reply))
                 number += 1
+            while recorder.counters.recorded < number:
+                await asyncio.sleep(0.001)
             if listing.new_count > 3:
                 listing.pause()
             selected = listing.selected
@@ -302,7 +304,6 @@ async def test_a_ring_that_turns_shows_what_the_log_would(tmp_path: Path) -> Non
             listing.grow()
             if listing.state is State.PAUSED and selected is not None:
                 assert listing.selected == selected or not filtered.shows(selected.event)
-            await asyncio.sleep(0.01)
         recorder.end_session(session, "done", at(number / 100 + 1))
         recorder.close()
         while await store.refresh():

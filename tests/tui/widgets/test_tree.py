@@ -80,6 +80,18 @@ async def test_unfolds_and_folds() -> None:
         assert names(shown.screen) == before
 
 
+async def test_a_line_keeps_the_cursor_before_anybody_hears_that_it_moved() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        assert isinstance(shown.board, Tree)
+        await shown.press("down")
+        shown.board.body.go_to(4)
+        # What was being read is there now: it is shown before a message can be taken.
+        await shown.board.grown(anew=False)
+        assert shown.board.body.cursor == 4
+        await shown.settle()
+        assert names(shown.screen)[shown.board.body.cursor] == "  ▸ sidecar"
+
+
 async def test_goes_from_event_to_event_of_a_container() -> None:
     async with showing(RECORDING, Tree) as shown:
         await shown.press("down", "down", "down", "o", "o")
