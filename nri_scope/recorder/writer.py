@@ -76,14 +76,16 @@ class Recorder:
         on_event: Callable[[Event, Captured], None] | None = None,
         on_problem: Callable[[str], None] | None = None,
         redaction: AtSource | None = None,
+        alone: bool = False,
     ) -> Self:
         """Make a recording, or add sessions to one of ours.
 
         ``keep`` says which events to store, ``on_event`` gets each one that was; both run in the
         writer's thread, as does ``on_problem``, which is told once of each problem with the file
         and when it is over. ``redaction``, in that thread too, changes all that is written;
-        ``keep`` is asked about events as they came. Raises RecordingError where the file cannot be
-        had or is none of ours, and UsageError for limits that cannot be.
+        ``keep`` is asked about events as they came. ``alone`` says that nothing in this process is
+        urgent; in others something may be. Raises RecordingError where the file cannot be had or is
+        none of ours, and UsageError for limits that cannot be.
         """
         limits = limits or WriterLimits()
         ring = _ring(limits)
@@ -96,6 +98,7 @@ class Recorder:
             keep,
             want_events=on_event is not None,
             background=True,
+            alone=alone,
             redaction=redaction,
         )
         worker = Worker(inbox, writing, limits.batch_seconds, on_event, on_problem)

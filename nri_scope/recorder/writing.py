@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -67,12 +68,14 @@ class Writing:
         *,
         want_events: bool = False,
         background: bool = False,
+        alone: bool = False,
         redaction: AtSource | None = None,
     ) -> None:
         """``redaction`` changes everything before it is written.
 
         ``background`` says that another thread has more urgent things to do: this one steps
-        aside now and then, and lets a third one wait for the disk. Raises RecordingError.
+        aside now and then, and lets a third one wait for the disk. ``alone``: only threads of other
+        processes have. Raises RecordingError.
         """
         self.path = file.path
         self.removed = 0
@@ -83,6 +86,7 @@ class Writing:
         self._redaction = redaction
         self._file: RecordingFile | None = file
         self._background = background
+        self._alone = alone
         self._checkpointer: Checkpointer | None = None
         self._encoder: Encoder | None = None
         self._sessions: dict[int, OpenSession] = {}
@@ -130,8 +134,8 @@ class Writing:
                 self._apply(connection, encoder, entry, written)
                 if encoder.waiting >= _FLUSH:
                     encoder.flush()
-                if self._background and (number % _TURN == 0 or self._redaction is not None):
-                    time.sleep(_PAUSE_SECONDS)
+                if self._background:
+                    self._step_aside(number)
             encoder.flush()
             connection.execute("COMMIT")
         except BaseException:
@@ -144,6 +148,13 @@ class Writing:
         self._stretch_bytes += encoder.objects.stored_bytes - stored_before
         self._stretch_bytes += written.recorded * _ROW_BYTES
         return written
+
+    def _step_aside(self, number: int) -> None:
+        if self._alone:
+            # In Python 3.11 this keeps the interpreter's lock, so nobody here may need it.
+            os.sched_yield()
+        elif number % _TURN == 0 or self._redaction is not None:
+            time.sleep(_PAUSE_SECONDS)
 
     def tidy(self) -> bool:
         """Do one step of the ring's work; returns whether there is more to do."""

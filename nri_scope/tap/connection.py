@@ -12,11 +12,10 @@ from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity
 from nri_scope.recorder.model import SessionStart
 from nri_scope.recorder.sink import PrintSink
-from nri_scope.transport.relay import Relay, RelayEnd
+from nri_scope.transport.relay import RelayEnd
 
 from .faults import Faults
-from .faulty import Faulty
-from .later import Later
+from .relays import Relaying, Relays
 from .session import TapSession
 
 REFUSED_S = 0.5
@@ -44,6 +43,7 @@ class Connection:
 
     def __init__(
         self,
+        relays: Relays,
         sink: PrintSink,
         named: Identity | None,
         on_began: Callable[[SessionStart], None],
@@ -53,39 +53,37 @@ class Connection:
         """``named`` is what the runtime calls the plugin, whatever it registers as. ``say`` is told
         what a user may wait for in vain.
         """
+        self.faults_made = ""
+        """What went wrong on purpose, in words, once the connection is over."""
+        self._relays = relays
         self._say = say
-        self._faulty: Faulty | None = None
-        notes: tuple[str, ...] = ()
-        if faults is not None and faults.any:
-            self._faulty = Faulty(faults)
-            notes = (faults.announcement,)
+        self._faults = faults if faults is not None and faults.any else None
+        notes = () if self._faults is None else (self._faults.announcement,)
         self._session = TapSession(
             sink, named=named, on_began=on_began, on_refused=self._refused, notes=notes
         )
-        if self._faulty is not None:
-            self._faulty.on_kept = self._session.keep_from
-        self._relay: Relay | None = None
+        self._relaying: Relaying | None = None
 
     async def relay(self, runtime: socket.socket, plugin: socket.socket) -> TapEnd:
-        """Relay until either end closes the connection; both sockets are closed then."""
+        """Relay until either end closes the connection. Both sockets are closed here at once.
+
+        Raises `UsageError` where nothing can be relayed.
+        """
         session = self._session
-        later = Later(session.heard, self._failed)
-        self._relay = Relay(
-            runtime, plugin, later.put, through=self._faulty, on_failure=self._failed
-        )
+        relaying = self._relaying = self._relays.begin(runtime, plugin, session, self._faults)
         try:
-            end = await self._relay.wait_closed()
+            relayed = await relaying.wait_closed()
         except asyncio.CancelledError:
-            self._relay.close("the tap was cancelled")
+            relaying.close("the tap was cancelled")
             raise
-        later.finish()
-        reason = _words(end, session.in_message)
-        if self._faulty is not None:
-            session.note(self._faulty.summary())
-        session.ended(reason)
+        reason = _words(relayed.end, session.in_message)
+        self.faults_made = relayed.faults
+        if relayed.faults:
+            session.note(relayed.faults)
+        session.ended(reason, relayed.at_ns)
         return TapEnd(
             reason,
-            end.first is True,
+            relayed.end.first is True,
             session.registered,
             session.refused,
             self._plugin,
@@ -93,13 +91,8 @@ class Connection:
 
     def close(self, reason: str) -> None:
         """Close it at both ends."""
-        if self._relay is not None:
-            self._relay.close(reason)
-
-    @property
-    def faults_made(self) -> str:
-        """What went wrong on purpose, in words; "" where nothing was to."""
-        return self._faulty.summary() if self._faulty is not None else ""
+        if self._relaying is not None:
+            self._relaying.close(reason)
 
     def printed(self, stream: str, line: str, mono_ns: int) -> None:
         """The plugin printed a line."""
@@ -116,17 +109,13 @@ class Connection:
 
     def _refused(self) -> None:
         def tell() -> None:
-            if self._relay is not None and not self._relay.closed:
+            if self._relaying is not None and not self._relaying.closed:
                 self._say(
                     f"the runtime refused the registration of {self._plugin or 'a plugin'}:"
                     f" {self._session.refused}; both stay connected all the same"
                 )
 
         asyncio.get_running_loop().call_later(REFUSED_S, tell)
-
-    def _failed(self, error: Exception) -> None:
-        words = f"{type(error).__name__}: {error}"
-        self._session.deafen(f"nothing is recorded from here on, by a fault of ours: {words}")
 
 
 def _words(end: RelayEnd, in_message: tuple[bool, bool]) -> str:

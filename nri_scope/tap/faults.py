@@ -45,6 +45,15 @@ class Faults:
         """There is one."""
         return bool(self.drops or self.errors or self.delays)
 
+    def texts(self) -> dict[str, object]:
+        """What `parse_faults` makes the same of."""
+        return {
+            "delays": [fault.text for fault in self.delays],
+            "drops": [fault.text for fault in self.drops],
+            "errors": [fault.text for fault in self.errors],
+            "seed": self.seed,
+        }
+
     @property
     def announcement(self) -> str:
         """For the recording: whoever reads it must not take this for what the plugin does."""

@@ -155,6 +155,7 @@ def _tell_left(process: Process, tap: Tap) -> None:
     left = process.left_behind
     if left:
         shown = ", ".join(f"{one.pid} ({one.command})" for one in left[:LEFT_SHOWN])
-        tap.say(f"the plugin left {len(left)} processes behind, which were killed: {shown}")
+        more = f" and {len(left) - LEFT_SHOWN} more" if len(left) > LEFT_SHOWN else ""
+        tap.say(f"what the plugin left behind was killed: {shown}{more}")
     if process.output.left_out:
         tap.say(f"{process.output.left_out} lines that the plugin printed were too many to record")

@@ -96,7 +96,11 @@ async def _peer(plugin: socket.socket, path: Path, tap: Tap, away: _Away, *, wai
     connection = tap.connection(None)
     closing = asyncio.ensure_future(_close(connection, tap))
     try:
-        end = await connection.relay(runtime, plugin)
+        try:
+            end = await connection.relay(runtime, plugin)
+        except UsageError as error:
+            tap.say(f"a plugin was closed: {error}")
+            return
         reason = tap.stop.reason or end.reason
         connection.finish(reason)
     finally:

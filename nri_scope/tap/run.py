@@ -20,9 +20,9 @@ from nri_scope.recorder.outcome import outcome
 from nri_scope.recorder.writer import Recorder, RecorderCounters
 from nri_scope.transport.loop import run
 from nri_scope.transport.sockets import connect_socket
-from nri_scope.transport.tuning import RELAY_SWITCH_INTERVAL, prepare_process
 
 from .connection import Connection
+from .relays import Relays
 from .settings import OnEvent, Settings
 
 STOP_SIGNALS = {
@@ -68,6 +68,7 @@ class Tap:
 
     def __init__(self, settings: Settings, recorder: Recorder, say: Say) -> None:
         self.settings = settings
+        self.relays = Relays()
         self.recorder = recorder
         self.say = say
         self.stop = Stop()
@@ -77,7 +78,8 @@ class Tap:
 
     def connection(self, named: Identity | None) -> Connection:
         """For one more plugin; ``named``: what the runtime calls it, whatever it registers as."""
-        return Connection(self.recorder, named, self.began, self.settings.faults(), self.say)
+        faults = self.settings.faults()
+        return Connection(self.relays, self.recorder, named, self.began, faults, self.say)
 
     def began(self, start: SessionStart) -> None:
         """A plugin has been configured through a tap."""
@@ -122,14 +124,17 @@ def run_tap(
     path = Path(settings.output)
     existed = os.path.lexists(path)
     recorder = settings.open(say, on_event)
-    prepare_process(RELAY_SWITCH_INTERVAL)
     tap: Tap | None = None
 
     async def main() -> int:
         nonlocal tap
         tap = Tap(settings, recorder, say)
         tap.stop.install()
-        return await work(tap)
+        try:
+            await tap.relays.start()
+            return await work(tap)
+        finally:
+            tap.relays.close()
 
     done = False
     try:

@@ -141,9 +141,8 @@ class TapSession:
         elif len(self._early_lines) < EARLY_LINES_MAX:
             self._early_lines.append((at_ns, stream, text))
 
-    def ended(self, reason: str) -> None:
-        """The connection is closed: nothing is answered any more."""
-        now = monotonic_ns()
+    def ended(self, reason: str, now: int) -> None:
+        """The connection was closed at ``now`` (monotonic): nothing is answered any more."""
         self._ended_ns = self._wall_offset + now
         unanswered, self._asked = self._asked, {}
         for key, asked in unanswered.items():

@@ -55,6 +55,8 @@ class Settings:
             on_event=on_event,
             on_problem=on_problem,
             redaction=redaction,
+            # What is relayed is relayed by another process.
+            alone=True,
         )
         if redaction is not None:
             recorder.note(None, time_ns(), NOTE)

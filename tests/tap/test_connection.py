@@ -11,18 +11,21 @@ import pytest
 from nri_scope._gen.nri.api_pb2 import RegisterPluginRequest
 from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.tap import connection as connection_module
+from nri_scope.tap.relays import Relays
 from nri_scope.wire import Code, Connection
 from tests.tap.sink import ListSink
 
 
 async def test_a_plugin_that_stays_though_it_was_refused_is_told_of(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, relays: Relays
 ) -> None:
     monkeypatch.setattr(connection_module, "REFUSED_S", 0.0)
     told: asyncio.Queue[str] = asyncio.Queue()
     ours, runtime = socket.socketpair()
     theirs, plugin = socket.socketpair()
-    tapped = connection_module.Connection(ListSink(), None, lambda start: None, say=told.put_nowait)
+    tapped = connection_module.Connection(
+        relays, ListSink(), None, lambda start: None, say=told.put_nowait
+    )
     with runtime, plugin:
         relaying = asyncio.create_task(tapped.relay(ours, theirs))
         asking, asked = Connection(serves=1, calls=2), Connection(serves=2, calls=1)

@@ -15,6 +15,7 @@ from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.tap.connection import Connection as Tapped
 from nri_scope.tap.faults import Faults, parse_faults
 from nri_scope.tap.faulty import DROPPED, FAILED
+from nri_scope.tap.relays import Relays
 from nri_scope.transport import Link
 from nri_scope.wire import Code, Connection, RequestReceived
 from tests.tap.sink import ListSink
@@ -34,7 +35,7 @@ class Tapping:
 
 
 @asynccontextmanager
-async def tapping(faults: Faults) -> AsyncIterator[Tapping]:
+async def tapping(relays: Relays, faults: Faults) -> AsyncIterator[Tapping]:
     got: list[str] = []
 
     def answer(link: Link, request: RequestReceived, arrived_ns: int) -> None:
@@ -51,7 +52,7 @@ async def tapping(faults: Faults) -> AsyncIterator[Tapping]:
     sink = ListSink()
     ours, runtime = socket.socketpair()
     theirs, plugin = socket.socketpair()
-    tapped = Tapped(sink, None, lambda start: None, faults)
+    tapped = Tapped(relays, sink, None, lambda start: None, faults)
     relaying = asyncio.create_task(tapped.relay(ours, theirs))
     at_runtime, at_plugin = await link(runtime, 2, 1), await link(plugin, 1, 2)
     try:
@@ -69,8 +70,8 @@ def faults(
     return parse_faults(delays, drops, errors)
 
 
-async def test_an_error_takes_the_plugins_place_and_is_recorded() -> None:
-    async with tapping(faults(errors=("CreateContainer",))) as tap:
+async def test_an_error_takes_the_plugins_place_and_is_recorded(relays: Relays) -> None:
+    async with tapping(relays, faults(errors=("CreateContainer",))) as tap:
         await tap.call("Configure")
         with pytest.raises(RpcError) as error:
             await tap.call("CreateContainer")
@@ -83,8 +84,10 @@ async def test_an_error_takes_the_plugins_place_and_is_recorded() -> None:
     assert "1 answered with an error" in tap.sink.notes[-1][1]
 
 
-async def test_a_dropped_request_never_reaches_the_plugin_and_is_recorded_as_unanswered() -> None:
-    async with tapping(faults(drops=("all",))) as tap:
+async def test_a_dropped_request_never_reaches_the_plugin_and_is_recorded_as_unanswered(
+    relays: Relays,
+) -> None:
+    async with tapping(relays, faults(drops=("all",))) as tap:
         await tap.call("Configure")
         with pytest.raises(DeadlineExceeded):
             await tap.call("StopContainer", timeout=0.01)
@@ -94,8 +97,8 @@ async def test_a_dropped_request_never_reaches_the_plugin_and_is_recorded_as_una
     assert item.status_code == Code.DEADLINE_EXCEEDED
 
 
-async def test_a_delayed_reply_comes_later_than_others() -> None:
-    async with tapping(faults(delays=("CreateContainer=50ms",))) as tap:
+async def test_a_delayed_reply_comes_later_than_others(relays: Relays) -> None:
+    async with tapping(relays, faults(delays=("CreateContainer=50ms",))) as tap:
         await tap.call("Configure")
         order: list[str] = []
 
@@ -112,10 +115,10 @@ async def test_a_delayed_reply_comes_later_than_others() -> None:
     assert held["CreateContainer"] >= 50_000_000 > took["CreateContainer"]
 
 
-async def test_chance_is_the_same_each_time() -> None:
+async def test_chance_is_the_same_each_time(relays: Relays) -> None:
     async def failed(seed: int) -> list[int]:
         found = []
-        async with tapping(parse_faults((), (), ("CreateContainer:0.5",), seed)) as tap:
+        async with tapping(relays, parse_faults((), (), ("CreateContainer:0.5",), seed)) as tap:
             for number in range(40):
                 try:
                     await tap.call("CreateContainer")
@@ -130,12 +133,12 @@ async def test_chance_is_the_same_each_time() -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 5000])
-async def test_everything_else_passes_as_it_comes(chunk: int) -> None:
+async def test_everything_else_passes_as_it_comes(chunk: int, relays: Relays) -> None:
     sink = ListSink()
     (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
     wanted = faults(drops=("CreateContainer",))
     relaying = asyncio.create_task(
-        Tapped(sink, None, lambda start: None, wanted).relay(ours, theirs)
+        Tapped(relays, sink, None, lambda start: None, wanted).relay(ours, theirs)
     )
     loop = asyncio.get_running_loop()
     for sock in (runtime, plugin):
@@ -156,8 +159,8 @@ async def test_everything_else_passes_as_it_comes(chunk: int) -> None:
     await relaying
 
 
-async def test_what_is_held_when_the_connection_ends_is_not_waited_for() -> None:
-    async with tapping(faults(delays=("all=1h",))) as tap:
+async def test_what_is_held_when_the_connection_ends_is_not_waited_for(relays: Relays) -> None:
+    async with tapping(relays, faults(delays=("all=1h",))) as tap:
         await tap.call("Configure")
         with pytest.raises(DeadlineExceeded):
             await tap.call("RunPodSandbox", timeout=0.01)

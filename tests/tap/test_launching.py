@@ -44,11 +44,12 @@ class Run:
         """Launch a plugin, and wait for its end; its status."""
         settings = Settings(output=str(self.file))
         recorder = settings.open(self.said.append)
+        tap = Tap(settings, recorder, self.said.append)
         try:
             launch = Launch(command_of(argv, "10", "thing"), Identity(index="10", name="thing"))
-            work = to_socket(launch, self.socket, self._take, wait=False)
-            return await work(Tap(settings, recorder, self.said.append))
+            return await to_socket(launch, self.socket, self._take, wait=False)(tap)
         finally:
+            tap.relays.close()
             recorder.close()
 
     def _take(self, stream: Stream, line: str, mono_ns: int) -> None:

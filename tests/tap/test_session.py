@@ -163,7 +163,7 @@ def test_a_request_that_is_never_answered_is_recorded_when_the_connection_ends(
     sink: ListSink, talk: Talk
 ) -> None:
     talk.ask("CreateContainer", timeout_ns=3600 * SECOND)
-    talk.tap.ended("the plugin closed the connection")
+    talk.tap.ended("the plugin closed the connection", monotonic_ns())
     talk.tap.finish("killed by SIGKILL")
     item = sink.items[-1]
     assert item.status_code == Code.UNAVAILABLE
@@ -174,7 +174,7 @@ def test_a_request_that_is_never_answered_is_recorded_when_the_connection_ends(
 def test_a_request_that_was_not_answered_in_time_is_told_apart(sink: ListSink, talk: Talk) -> None:
     talk.now -= 2 * SECOND
     talk.ask("CreateContainer", timeout_ns=2 * SECOND)
-    talk.tap.ended("the runtime closed the connection")
+    talk.tap.ended("the runtime closed the connection", monotonic_ns())
     assert sink.items[-1].status_code == Code.DEADLINE_EXCEEDED
 
 
@@ -203,7 +203,7 @@ def test_a_refused_registration_is_told_in_the_runtimes_words(sink: ListSink) ->
     )
     talk.runtime.send_error(stream, 2, "invalid index")
     talk._pass(True)
-    talk.tap.ended("the runtime closed the connection")
+    talk.tap.ended("the runtime closed the connection", monotonic_ns())
     talk.tap.finish("whatever")
     assert not talk.tap.registered
     assert talk.tap.refused == "invalid index"
@@ -239,7 +239,7 @@ def test_what_is_not_understood_ends_the_hearing_and_is_a_gap(sink: ListSink, ta
     nonsense = b"\xff" * 8
     talk.tap.heard(False, nonsense, talk.now, talk.now)
     talk.ask("StartContainer")
-    talk.tap.ended("the runtime closed the connection")
+    talk.tap.ended("the runtime closed the connection", monotonic_ns())
     talk.tap.finish("the runtime closed the connection")
     assert sink.methods == ["RegisterPlugin", "Configure"]
     assert len(sink.notes) == 1
@@ -276,7 +276,7 @@ def test_lines_are_in_the_session_also_those_from_before_it_began(sink: ListSink
     talk.register()
     talk.configure()
     talk.tap.printed("stdout", "ready", talk.now)
-    talk.tap.ended("the plugin closed the connection")
+    talk.tap.ended("the plugin closed the connection", monotonic_ns())
     talk.tap.printed("stderr", "bye", talk.now)
     talk.tap.finish("exited with status 1")
     talk.tap.printed("stderr", "too late", talk.now)

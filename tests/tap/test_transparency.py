@@ -7,8 +7,10 @@ import asyncio
 import socket
 import struct
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +20,8 @@ from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, RUNTIME_SERVICE
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
 from nri_scope.tap.connection import Connection
-from nri_scope.transport.loop import run
+from nri_scope.tap.relays import Relays
+from nri_scope.transport.loop import loop_factory
 from tests.tap.sink import ListSink
 
 
@@ -73,17 +76,41 @@ async def _say_and_hear(sock: socket.socket, said: bytes, cuts: list[int]) -> by
     return bytes(heard)
 
 
+class _Tap:
+    """An event loop with a process that relays, for many taps one after the other."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self.run = runner.run
+        self.relays = Relays()
+        self.run(self.relays.start())
+
+    async def close(self) -> None:
+        self.relays.close()
+
+
+@pytest.fixture(scope="module")
+def tap() -> Iterator[_Tap]:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        made = _Tap(runner)
+        yield made
+        runner.run(made.close())
+
+
 @settings(max_examples=100, deadline=None)
-@given(_SAID, _SAID, _CUTS, _CUTS)
+@given(by_runtime=_SAID, by_plugin=_SAID, first=_CUTS, second=_CUTS)
 def test_both_hear_what_the_other_said_and_nothing_goes_wrong(
-    by_runtime: list[bytes], by_plugin: list[bytes], first: list[int], second: list[int]
+    tap: _Tap,
+    by_runtime: list[bytes],
+    by_plugin: list[bytes],
+    first: list[int],
+    second: list[int],
 ) -> None:
     forth, back = b"".join(by_runtime), b"".join(by_plugin)
 
     async def main() -> ListSink:
         sink = ListSink()
         (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-        connection = Connection(sink, None, lambda start: None)
+        connection = Connection(tap.relays, sink, None, lambda start: None)
         relaying = asyncio.create_task(connection.relay(ours, theirs))
         at_runtime, at_plugin = await asyncio.gather(
             _say_and_hear(runtime, forth, first), _say_and_hear(plugin, back, second)
@@ -96,12 +123,12 @@ def test_both_hear_what_the_other_said_and_nothing_goes_wrong(
         plugin.close()
         return sink
 
-    sink = run(main())
+    sink = tap.run(main())
     assert not any("fault of ours" in text for _, text in sink.notes)
     assert len(sink.ends) == len(sink.starts)
 
 
-async def test_a_recorder_that_cannot_write_does_not_stop_the_relay() -> None:
+async def test_a_recorder_that_cannot_write_does_not_stop_the_relay(relays: Relays) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "r.nriscope.db"
         recorder = Recorder.open(path)
@@ -109,7 +136,7 @@ async def test_a_recorder_that_cannot_write_does_not_stop_the_relay() -> None:
         path.unlink()
         path.mkdir()
         (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-        connection = Connection(recorder, None, lambda start: None)
+        connection = Connection(relays, recorder, None, lambda start: None)
         relaying = asyncio.create_task(connection.relay(ours, theirs))
         configure = Request(
             service=PLUGIN_SERVICE,
@@ -141,11 +168,11 @@ async def test_a_recorder_that_cannot_write_does_not_stop_the_relay() -> None:
         assert counters.lost > 0
 
 
-async def test_what_was_said_is_in_the_recording(tmp_path: Path) -> None:
+async def test_what_was_said_is_in_the_recording(tmp_path: Path, relays: Relays) -> None:
     path = tmp_path / "r.nriscope.db"
     recorder = Recorder.open(path)
     (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-    connection = Connection(recorder, None, lambda start: None)
+    connection = Connection(relays, recorder, None, lambda start: None)
     relaying = asyncio.create_task(connection.relay(ours, theirs))
     loop = asyncio.get_running_loop()
     for sock in (runtime, plugin):

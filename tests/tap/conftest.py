@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of the tap share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from nri_scope.tap.relays import Relays
+
+
+@pytest.fixture
+async def relays() -> AsyncIterator[Relays]:
+    """A process that relays, for the test's event loop."""
+    started = Relays()
+    await started.start()
+    try:
+        yield started
+    finally:
+        started.close()

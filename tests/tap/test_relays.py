@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that relays: what comes of it when one of the two processes dies, stops or lags."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import UsageError
+from nri_scope.tap import relays as relays_module
+from nri_scope.tap.relays import Relaying, Relays
+
+PATIENCE = 10
+
+
+class Listening:
+    """Remembers what it hears."""
+
+    def __init__(self) -> None:
+        self.heard_data: list[tuple[bool, bytes]] = []
+        self.words: list[str] = []
+        self.something = asyncio.Event()
+
+    def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
+        assert 0 < arrived_ns <= passed_ns
+        self.heard_data.append((forth, data))
+        self.something.set()
+
+    def keep_from(self, conn_id: int, stream_id: int, words: str) -> None:
+        raise AssertionError(words)
+
+    def deafen(self, words: str, at_ns: int | None = None) -> None:
+        self.words.append(words)
+        self.something.set()
+
+
+@contextmanager
+def relayed(
+    relays: Relays, listening: Listening
+) -> Iterator[tuple[socket.socket, socket.socket, Relaying]]:
+    """A runtime's and a plugin's socket, and what is between them."""
+    (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
+    with runtime, plugin:
+        for sock in (runtime, plugin):
+            sock.setblocking(False)
+        yield runtime, plugin, relays.begin(ours, theirs, listening)
+
+
+def relayer_of(pid: int) -> int:
+    """The process that relays for ``pid``."""
+    (found,) = (
+        int(child)
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        if b"nri_scope.tap.relayer" in Path(f"/proc/{child}/cmdline").read_bytes()
+    )
+    return found
+
+
+async def said(sock: socket.socket) -> bytes:
+    """What is read next; b"" for the end."""
+    async with asyncio.timeout(PATIENCE):
+        return await asyncio.get_running_loop().sock_recv(sock, 1 << 16)
+
+
+async def test_what_is_relayed_is_heard(relays: Relays) -> None:
+    listening = Listening()
+    with relayed(relays, listening) as (runtime, plugin, relaying):
+        runtime.send(b"a question")
+        assert await said(plugin) == b"a question"
+        plugin.send(b"an answer")
+        assert await said(runtime) == b"an answer"
+        plugin.close()
+        assert await said(runtime) == b""
+        runtime.close()
+        async with asyncio.timeout(PATIENCE):
+            ended = await relaying.wait_closed()
+    assert listening.heard_data == [(True, b"a question"), (False, b"an answer")]
+    assert (ended.end.first, ended.end.words, ended.faults) == (False, "", "")
+
+
+async def test_when_it_is_killed_both_ends_see_a_disconnect_and_another_takes_its_place(
+    relays: Relays,
+) -> None:
+    listening = Listening()
+    with relayed(relays, listening) as (runtime, plugin, relaying):
+        runtime.send(b"a question")
+        assert await said(plugin) == b"a question"
+        os.kill(relayer_of(os.getpid()), signal.SIGKILL)
+        assert await said(runtime) == await said(plugin) == b""
+        async with asyncio.timeout(PATIENCE):
+            ended = await relaying.wait_closed()
+    assert ended.end.first is None
+    assert ended.end.words == "the process that relays was killed by SIGKILL"
+    relaying.close("too late, and harmless")
+    with relayed(relays, listening) as (runtime, plugin, relaying):
+        runtime.send(b"again")
+        assert await said(plugin) == b"again"
+
+
+async def test_signals_that_are_for_the_tap_do_not_end_it(relays: Relays) -> None:
+    with relayed(relays, Listening()) as (runtime, plugin, _):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(relayer_of(os.getpid()), number)
+        runtime.send(b"still there")
+        assert await said(plugin) == b"still there"
+
+
+async def test_closes_what_it_is_told_to(relays: Relays) -> None:
+    with relayed(relays, Listening()) as (runtime, plugin, relaying):
+        relaying.close("enough")
+        assert await said(runtime) == await said(plugin) == b""
+        async with asyncio.timeout(PATIENCE):
+            ended = await relaying.wait_closed()
+    assert (ended.end.first, ended.end.words) == (None, "enough")
+
+
+async def test_its_end_closes_all_connections() -> None:
+    relays = Relays()
+    await relays.start()
+    with relayed(relays, Listening()) as (runtime, plugin, relaying):
+        relays.close()
+        assert await said(runtime) == await said(plugin) == b""
+        assert (await relaying.wait_closed()).end.words == "the tap has ended"
+
+
+async def test_a_listener_that_fails_hears_no_more_and_the_relay_goes_on(relays: Relays) -> None:
+    class Failing(Listening):
+        def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
+            raise ValueError("on purpose")
+
+    listening = Failing()
+    with relayed(relays, listening) as (runtime, plugin, _):
+        runtime.send(b"one")
+        assert await said(plugin) == b"one"
+        async with asyncio.timeout(PATIENCE):
+            await listening.something.wait()
+        runtime.send(b"two")
+        assert await said(plugin) == b"two"
+    assert len(listening.words) == 1
+    assert listening.words[0].endswith("by a fault of ours: ValueError: on purpose")
+
+
+_STOPPED = """
+import asyncio, os, signal, socket, sys
+from nri_scope.tap.relays import Relays
+from tests.tap.test_relays import Listening
+
+async def main():
+    relays = Relays()
+    await relays.start()
+    listening = Listening()
+    ends = [socket.socket(fileno=int(one)) for one in sys.argv[1:]]
+    relaying = relays.begin(*ends, listening)
+    print("ready", flush=True)
+    await relaying.wait_closed()
+    heard = sum(len(data) for _, data in listening.heard_data)
+    print(heard, *listening.words, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def apart() -> Iterator[tuple[subprocess.Popen[str], socket.socket, socket.socket]]:
+    """A process that has a relay, and both of its ends."""
+    (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
+    with runtime, plugin, ours, theirs:
+        descriptors = (ours.fileno(), theirs.fileno())
+        with subprocess.Popen(
+            [sys.executable, "-c", _STOPPED, *map(str, descriptors)],
+            pass_fds=descriptors,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        ) as process:
+            ours.close()
+            theirs.close()
+            for sock in (runtime, plugin):
+                sock.settimeout(PATIENCE)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            try:
+                yield process, runtime, plugin
+            finally:
+                process.kill()
+
+
+def test_while_the_other_process_stands_still_relaying_goes_on_and_only_so_much_is_kept(
+    apart: tuple[subprocess.Popen[str], socket.socket, socket.socket],
+) -> None:
+    process, runtime, plugin = apart
+    relayer = relayer_of(process.pid)
+    os.kill(process.pid, signal.SIGSTOP)
+    block, count = bytes(1 << 17), 640
+    for _ in range(count):
+        runtime.sendall(block)
+        left = len(block)
+        while left:
+            left -= len(plugin.recv(left))
+    (memory,) = (
+        int(line.split()[1])
+        for line in Path(f"/proc/{relayer}/status").read_text().splitlines()
+        if line.startswith("VmRSS:")
+    )
+    assert memory < 160 << 10
+    os.kill(process.pid, signal.SIGCONT)
+    runtime.close()
+    plugin.close()
+    assert process.stdout is not None
+    heard, _, words = process.stdout.readline().partition(" ")
+    assert 32 << 20 < int(heard) < count * len(block)
+    assert words.startswith("nothing is recorded from here on: more was relayed than")
+
+
+def test_when_the_other_process_is_killed_both_ends_see_a_disconnect(
+    apart: tuple[subprocess.Popen[str], socket.socket, socket.socket],
+) -> None:
+    process, runtime, plugin = apart
+    process.kill()
+    assert runtime.recv(1) == plugin.recv(1) == b""
+
+
+async def test_where_it_cannot_be_started_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(UsageError, match="cannot be started: No such file or directory"):
+        await Relays().start()
+
+
+async def test_one_that_ends_at_once_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relays_module, "_PROGRAM", "import sys; sys.exit(3)")
+    with pytest.raises(UsageError, match="the process that relays ended with status 3"):
+        await Relays().start()
