@@ -101,8 +101,7 @@ async def _peer(plugin: socket.socket, path: Path, tap: Tap, away: _Away, *, wai
         except UsageError as error:
             tap.say(f"a plugin was closed: {error}")
             return
-        reason = tap.stop.reason or end.reason
-        connection.finish(reason)
+        connection.finish(end.reason)
     finally:
         closing.cancel()
     tap.ended(end.plugin)
@@ -110,7 +109,7 @@ async def _peer(plugin: socket.socket, path: Path, tap: Tap, away: _Away, *, wai
         who = end.plugin or "a plugin that did not register"
         if end.refused:
             tap.say(f"{who}: the runtime refused the registration: {end.refused}")
-        tap.say(f"{who}: session ended: {reason}")
+        tap.say(f"{who}: session ended: {end.reason}")
     if connection.faults_made:
         tap.say(connection.faults_made)
 
