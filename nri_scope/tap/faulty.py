@@ -97,12 +97,20 @@ class Faulty:
         self._held += 1
         self._held_bytes += size
 
+        due_ns = arrived_ns + int(delay_s * 1e9)
+        loop = asyncio.get_running_loop()
+
         def release() -> None:
+            left_ns = due_ns - monotonic_ns()
+            if left_ns > 0:
+                # uvloop counts from the beginning of its turn, in whole milliseconds.
+                loop.call_later(left_ns / 1e9, release)
+                return
             self._held -= 1
             self._held_bytes -= size
             relay.pass_on(False, framed.raw, arrived_ns)
 
-        asyncio.get_running_loop().call_later(delay_s, release)
+        loop.call_later(delay_s, release)
 
     def _picked(self, faults: tuple[Fault, ...], event: str) -> Fault | None:
         for fault in faults:
