@@ -37,7 +37,7 @@ ADJUSTS = """\
 
 ENVIRONMENT = "open('/proc/self/environ').read().strip(chr(0)).split(chr(0))"
 """As it was given; Python may have added to it."""
-TELLS_PID = "print(os.getpid(), flush=True)"
+TELLS_PID = "print('pid', os.getpid(), flush=True)"
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ async def test_a_runtime_that_goes_takes_the_plugin_with_it(
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS, start=TELLS_PID)
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
-        pid = int(await tap.said(""))
+        pid = int((await tap.said("pid ")).split()[-1])
         await runtime.wait_plugins(1)
         await runtime.go_down()
         status, _, err = await tap.ended()
@@ -224,7 +224,7 @@ async def test_a_killed_tap_is_an_ordinary_disconnect_and_leaves_nothing_running
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS, start=TELLS_PID)
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
-        pid = int(await tap.said(""))
+        pid = int((await tap.said("pid ")).split()[-1])
         await runtime.wait_plugins(1)
         await create(runtime, 3)
         await recorded_to(file, "CreateContainer", 3)
@@ -352,7 +352,7 @@ async def test_a_plugin_that_takes_no_notice_of_a_signal_is_killed(
 """
     plugin = plugin_file(tmp_path / "20-thing", body, start=TELLS_PID)
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
-        pid = int(await tap.said(""))
+        pid = int((await tap.said("pid ")).split()[-1])
         await runtime.wait_plugins(1)
         creating = asyncio.ensure_future(create(runtime))
         await tap.said("busy")

@@ -12,6 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from nri_scope._gen.nri.api_pb2 import CreateContainerResponse
 from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.nri.subject import decode_reply
@@ -145,8 +147,10 @@ def check(with_tap: Seen, without: Seen, recording: Path) -> None:
         assert number == len(events) + 1
 
 
-async def test_a_thousand_lifecycles_are_the_same_with_and_without(folder: Path) -> None:
-    variant = Variant.NRI_0_12
+@pytest.mark.parametrize("variant", [Variant.NRI_0_12], indirect=True)
+async def test_a_thousand_lifecycles_are_the_same_with_and_without(
+    variant: Variant, folder: Path
+) -> None:
     without = await run(variant, folder, tapped=False, lifecycles=1000)
     with_tap = await run(variant, folder, tapped=True, lifecycles=1000)
     assert with_tap.played.requests == 11_000
