@@ -26,6 +26,8 @@ from nri_scope.tap.launching import Launch, tap_launched
 from nri_scope.tap.run import Tap, run_tap
 from nri_scope.tap.settings import Settings
 
+START_S = 2.0
+"""For the process that relays; then the plugin runs without a tap."""
 FORMER_S = 2.0
 """How long to wait for another tap that records to the file; runtimes give a plugin 5 s in all to
 register."""
@@ -77,7 +79,7 @@ def run_wrapped(
             with contextlib.suppress(OSError):
                 LAUNCHED_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
         _wait_for_former(Path(settings.output))
-        status = run_tap(settings, work, log.write)
+        status = run_tap(settings, work, log.write, start_s=START_S)
     except BaseException as error:
         kind = "" if isinstance(error, NriScopeError) else f"{type(error).__name__}: "
         words = f"{kind}{error}"

@@ -124,15 +124,15 @@ class Relays:
     def __init__(self) -> None:
         self._process: _Process | None = None
 
-    async def start(self) -> None:
+    async def start(self, within_s: float = READY_S) -> None:
         """When this returns the process is there. Raises `UsageError` where it cannot be."""
         process = self._running()
         try:
-            async with asyncio.timeout(READY_S):
+            async with asyncio.timeout(within_s):
                 await process.ready
         except TimeoutError:
             process.close()
-            words = f"the process that relays was not there after {READY_S:.0f} s"
+            words = f"the process that relays was not there after {within_s:.0f} s"
             raise UsageError(words) from None
         if process.over:
             raise UsageError(f"nothing can be relayed: {process.words}")

@@ -22,7 +22,7 @@ from nri_scope.transport.loop import run
 from nri_scope.transport.sockets import connect_socket
 
 from .connection import Connection
-from .relays import Relays
+from .relays import READY_S, Relays
 from .settings import OnEvent, Settings
 
 STOP_SIGNALS = {
@@ -116,10 +116,13 @@ def run_tap(
     work: Callable[[Tap], Awaitable[int]],
     say: Say,
     on_event: OnEvent | None = None,
+    *,
+    start_s: float = READY_S,
 ) -> int:
     """Record what ``work`` taps, until it is done or a signal came; returns its exit status.
 
-    Raises `NriScopeError` where nothing can be tapped or recorded. No file is left behind then.
+    ``start_s``: how long the process that relays may take to be there. Raises `NriScopeError` where
+    nothing can be tapped or recorded. No file is left behind then.
     """
     path = Path(settings.output)
     existed = os.path.lexists(path)
@@ -131,7 +134,7 @@ def run_tap(
         tap = Tap(settings, recorder, say)
         tap.stop.install()
         try:
-            await tap.relays.start()
+            await tap.relays.start(start_s)
             return await work(tap)
         finally:
             tap.relays.close()

@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.introduction import introduction, state_part
+from nri_scope.nri.introduction import (
+    introduced,
+    introduction,
+    registration,
+    state_part,
+    subscribed,
+)
+from nri_scope.nri.versions import NriVersion, valid_mask
 
 from .captures import NAMES, exchanges
 
@@ -48,3 +55,28 @@ def test_any_bytes_are_a_part_or_none(payload: bytes) -> None:
 
 def test_malformed_bytes_are_no_part() -> None:
     assert state_part(b"\x0a") is None
+
+
+def test_a_registration_says_who_the_plugin_is() -> None:
+    request = api.RegisterPluginRequest(plugin_name="thing", plugin_idx="07")
+    assert registration(request.SerializeToString()) == ("07", "thing")
+    assert registration(b"") == ("", "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_introduction_is_read_from_its_bytes(name: str) -> None:
+    first = next(exchange for exchange in exchanges(name) if exchange.method == "Configure")
+    assert introduced(first.request) == introduction(api.ConfigureRequest.FromString(first.request))
+
+
+def test_an_empty_subscription_is_to_all_that_the_version_has() -> None:
+    version = NriVersion.parse("0.6.1")
+    assert subscribed(api.ConfigureResponse(events=5).SerializeToString(), version) == 5
+    assert subscribed(b"", version) == valid_mask(version) > 0
+    assert subscribed(b"", None) == valid_mask(None) > 0
+
+
+def test_malformed_bytes_introduce_nobody() -> None:
+    assert registration(b"\x0a") is None
+    assert introduced(b"\x0a") is None
+    assert subscribed(b"\x0a", None) == 0
