@@ -16,6 +16,8 @@ TURN_BYTES = 16 << 10
 """What is told before sockets are looked at again: some microseconds."""
 WAITING_BYTES_MAX = 64 << 20
 """More than this does not wait; the other process stands still, or is far behind."""
+ITEM_BYTES = 64
+"""What anything that waits takes beside its bytes: a peer may write them one by one."""
 
 
 class Outbox:
@@ -40,7 +42,7 @@ class Outbox:
     def put(self, data: bytes) -> None:
         """Tell this."""
         self._waiting.append(data)
-        self._bytes += len(data)
+        self._bytes += len(data) + ITEM_BYTES
         if not self._due:
             self._due = True
             self._loop.call_later(WAIT_S, self._turn)
@@ -70,9 +72,10 @@ class Outbox:
             self._waiting.clear()
             self._on_gone()
             return
-        self._bytes -= sent
+        self._bytes -= sent + len(parts) * ITEM_BYTES
         if sent < len(data):
             self._waiting.appendleft(data[sent:])
+            self._bytes += ITEM_BYTES
             self._loop.add_writer(self._socket, self._writable)
         elif self._waiting:
             self._loop.call_soon(self._turn)

@@ -31,6 +31,7 @@ TOO_MUCH = (
     "nothing is recorded from here on: more was relayed than could be looked at in time; it was "
     "relayed all the same"
 )
+NO_ROOM = "the process that relays can have no more open files"
 LAST_S = 1.0
 """For what is still to be told at the end."""
 
@@ -86,11 +87,23 @@ class Relayer:
             self.over.set()
             return
         order = json.loads(data)
-        if descriptors:
-            first, second = (socket.socket(fileno=one) for one in descriptors)
-            self._begin(order["relay"], first, second, order["faults"])
-        elif order["relay"] in self._relays:
-            self._relays[order["relay"]].close(order["close"])
+        number = order["relay"]
+        if "close" in order:
+            if number in self._relays:
+                self._relays[number].close(order["close"])
+            return
+        sockets = [socket.socket(fileno=one) for one in descriptors]
+        words = NO_ROOM
+        # The system leaves out those for which there is no room.
+        if len(sockets) == 2:
+            try:
+                self._begin(number, sockets[0], sockets[1], order["faults"])
+                return
+            except OSError as error:
+                words = (error.strerror or str(error)).lower()
+        for sock in sockets:
+            sock.close()
+        self._outbox.put(telling(Kind.ENDED, number, monotonic_ns(), None, words, ""))
 
     def _begin(
         self,

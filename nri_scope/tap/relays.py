@@ -84,7 +84,7 @@ class Relaying:
     def close(self, words: str) -> None:
         """Close both sockets."""
         if not self.closed:
-            self._process.order({"relay": self._number, "close": words})
+            self._process.end_relay(self._number, words)
 
     def told(self, told: Told) -> None:
         """Something was told of it."""
@@ -131,7 +131,7 @@ class Relays:
             async with asyncio.timeout(within_s):
                 await process.ready
         except TimeoutError:
-            process.close()
+            process.kill()
             words = f"the process that relays was not there after {within_s:.0f} s"
             raise UsageError(words) from None
         if process.over:
@@ -213,17 +213,35 @@ class _Process:
         number = self._begun
         relaying = self._relayings[number] = Relaying(self, number, listener)
         texts = None if faults is None or not faults.any else faults.texts()
-        self.order({"relay": number, "faults": texts}, runtime.fileno(), plugin.fileno())
+        try:
+            self._order({"relay": number, "faults": texts}, runtime.fileno(), plugin.fileno())
+        except OSError as error:
+            del self._relayings[number]
+            words = (
+                f"the sockets could not be handed over: {(error.strerror or str(error)).lower()}"
+            )
+            relaying.end(Relayed(RelayEnd(None, words), monotonic_ns(), ""))
         return relaying
 
-    def order(self, order: dict[str, object], *descriptors: int) -> None:
-        # It is gone: `_readable` learns that, too, and more.
+    def end_relay(self, number: int, words: str) -> None:
+        # Where it cannot be told, it is gone, or about to be.
         with contextlib.suppress(OSError):
-            socket.send_fds(self._orders, [json.dumps(order).encode()], descriptors)
+            self._order({"relay": number, "close": words})
 
     def close(self) -> None:
         if not self.over:
             self._end("the tap has ended")
+
+    def kill(self) -> None:
+        self._popen.kill()
+        self.close()
+
+    def _order(self, order: dict[str, object], *descriptors: int) -> None:
+        try:
+            socket.send_fds(self._orders, [json.dumps(order).encode()], descriptors)
+        except (BrokenPipeError, ConnectionResetError):
+            # `_readable` is about to learn that, too, and more.
+            return
 
     def _readable(self) -> None:
         try:
@@ -242,10 +260,9 @@ class _Process:
                 if not self.ready.done():
                     self.ready.set_result(None)
                 continue
-            relaying = self._relayings[told.relay]
+            self._relayings[told.relay].told(told)
             if told.kind is Kind.ENDED:
                 del self._relayings[told.relay]
-            relaying.told(told)
 
     def _end(self, words: str) -> None:
         asyncio.get_running_loop().remove_reader(self._told)

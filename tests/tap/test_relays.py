@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 from nri_scope.errors import UsageError
 from nri_scope.tap import relays as relays_module
+from nri_scope.tap.faults import Fault, Faults
 from nri_scope.tap.relays import Relaying, Relays
 
 PATIENCE = 10
@@ -147,6 +149,25 @@ async def test_a_listener_that_fails_hears_no_more_and_the_relay_goes_on(relays:
         assert await said(plugin) == b"two"
     assert len(listening.words) == 1
     assert listening.words[0].endswith("by a fault of ours: ValueError: on purpose")
+
+
+async def test_where_it_can_have_no_more_files_the_connection_is_closed(relays: Relays) -> None:
+    resource.prlimit(relayer_of(os.getpid()), resource.RLIMIT_NOFILE, (1, 1))
+    with relayed(relays, Listening()) as (runtime, plugin, relaying):
+        assert await said(runtime) == await said(plugin) == b""
+        async with asyncio.timeout(PATIENCE):
+            ended = await relaying.wait_closed()
+    assert ended.end.words == "the process that relays can have no more open files"
+
+
+async def test_what_cannot_be_handed_over_is_closed(relays: Relays) -> None:
+    fault = Fault("CreateContainer" * 100_000, frozenset(("CreateContainer",)), 1.0)
+    (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
+    with runtime, plugin:
+        relaying = relays.begin(ours, theirs, Listening(), Faults(drops=(fault,)))
+        assert runtime.recv(1) == plugin.recv(1) == b""
+        ended = await relaying.wait_closed()
+    assert ended.end.words == "the sockets could not be handed over: message too long"
 
 
 _STOPPED = """
