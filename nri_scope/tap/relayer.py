@@ -76,12 +76,14 @@ class Relayer:
         await self._outbox.drain(LAST_S)
 
     def _ordered(self) -> None:
+        data, descriptors = b"", list[int]()
         try:
             data, descriptors, _, _ = socket.recv_fds(self._orders, ORDER_MAX, 2)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            data = b""
+            # As with the end of orders.
+            pass
         if not data:
             asyncio.get_running_loop().remove_reader(self._orders)
             self.over.set()
