@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextvars import copy_context
-from threading import Thread
+from threading import Event, Thread
 
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
@@ -37,15 +37,19 @@ def _in_coroutine() -> bool:
 def _in_thread(job: Job) -> Replayed:
     done = Future[Replayed]()
     cancel: list[Callable[[], object]] = []
+    begin, given_up = Event(), Event()
 
     async def main() -> Replayed:
         task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         assert task is not None
         cancel.append(lambda: loop.call_soon_threadsafe(task.cancel))
+        if given_up.is_set():
+            raise asyncio.CancelledError
         return await replay(job)
 
     def work() -> None:
+        begin.wait()
         try:
             done.set_result(run(main()))
         except BaseException as error:  # noqa: BLE001 - for the thread that waits
@@ -55,11 +59,14 @@ def _in_thread(job: Job) -> Replayed:
     thread = Thread(target=copy_context().run, args=(work,), name="nri_replay", daemon=True)
     thread.start()
     try:
+        # Only now, as what is raised here while it starts leaves nobody to end it.
+        begin.set()
         # Not by joining the thread: up to Python 3.12 that takes it for ended once interrupted.
         return done.result()
     finally:
         if not done.done():
             # ^C is for the thread of the test; plugins must not be left behind by it.
+            given_up.set()
             for one in cancel:
                 one()
             wait([done])
