@@ -26,11 +26,13 @@ from nri_scope.tap.launching import Launch, tap_launched
 from nri_scope.tap.run import Tap, run_tap
 from nri_scope.tap.settings import Settings
 
-START_S = 2.0
-"""For the process that relays; then the plugin runs without a tap."""
-FORMER_S = 2.0
-"""How long to wait for another tap that records to the file; runtimes give a plugin 5 s in all to
+START_S = 2.5
+"""For all that a tap needs; then the plugin runs without it. Runtimes give a plugin 5 s in all to
 register."""
+FORMER_S = 2.0
+"""Of that for another tap that records to the file."""
+RELAY_S = 0.5
+"""For the process that relays at least, whatever the rest took."""
 
 
 def run_wrapped(
@@ -57,6 +59,7 @@ def run_wrapped(
     log.settle(log_beside(Path(settings.output)))
     taken = False
     status = 1
+    began = monotonic()
 
     def take() -> socket.socket:
         nonlocal taken
@@ -79,7 +82,9 @@ def run_wrapped(
             with contextlib.suppress(OSError):
                 LAUNCHED_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
         _wait_for_former(Path(settings.output))
-        status = run_tap(settings, work, log.write, start_s=START_S)
+        status = run_tap(
+            settings, work, log.write, start_s=max(RELAY_S, began + START_S - monotonic())
+        )
     except BaseException as error:
         kind = "" if isinstance(error, NriScopeError) else f"{type(error).__name__}: "
         words = f"{kind}{error}"

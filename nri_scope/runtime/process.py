@@ -232,7 +232,7 @@ class Process:
                     self.ending and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
                 )
                 self.exit_code = os.waitstatus_to_exitcode(status)
-                self._exit(exit_words(status))
+                self._exit(exit_words(self.exit_code))
             case {"left": list(left)}:
                 self.left_behind = tuple(_left_behind(one) for one in left)
             case {"gone": bool(gone)}:
@@ -270,15 +270,14 @@ class Process:
         self._gone.set()
 
 
-def exit_words(status: int) -> str:
-    """A wait status in words: ``exit status 3``, ``killed by SIGSEGV``."""
-    if not os.WIFSIGNALED(status):
-        return f"exit status {os.WEXITSTATUS(status)}"
-    number = os.WTERMSIG(status)
+def exit_words(code: int) -> str:
+    """An exit code, negative for a signal, in words: ``exit status 3``, ``killed by SIGSEGV``."""
+    if code >= 0:
+        return f"exit status {code}"
     try:
-        return f"killed by {signal.Signals(number).name}"
+        return f"killed by {signal.Signals(-code).name}"
     except ValueError:
-        return f"killed by signal {number}"
+        return f"killed by signal {-code}"
 
 
 def _settle(future: asyncio.Future[None], error: UsageError | None = None) -> None:

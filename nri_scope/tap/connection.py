@@ -28,8 +28,8 @@ class TapEnd:
 
     reason: str
     """In words."""
-    by_runtime: bool
-    """It was the runtime that closed it."""
+    by_us: bool
+    """It was neither the runtime nor the plugin that closed it."""
     registered: bool
     """The runtime had taken the plugin."""
     refused: str
@@ -60,7 +60,12 @@ class Connection:
         self._faults = faults if faults is not None and faults.any else None
         notes = () if self._faults is None else (self._faults.announcement,)
         self._session = TapSession(
-            sink, named=named, on_began=on_began, on_refused=self._refused, notes=notes
+            sink,
+            named=named,
+            on_began=on_began,
+            on_refused=self._refused,
+            on_deaf=self._deaf,
+            notes=notes,
         )
         self._relaying: Relaying | None = None
 
@@ -83,7 +88,7 @@ class Connection:
         session.ended(reason, relayed.at_ns)
         return TapEnd(
             reason,
-            relayed.end.first is True,
+            relayed.end.first is None,
             session.registered,
             session.refused,
             self._plugin,
@@ -106,6 +111,9 @@ class Connection:
     def _plugin(self) -> str:
         identity = self._session.identity
         return plugin_id(identity.index, identity.name) if identity is not None else ""
+
+    def _deaf(self, words: str) -> None:
+        self._say(f"{self._plugin or 'a plugin'}: {words}")
 
     def _refused(self) -> None:
         def tell() -> None:

@@ -23,9 +23,11 @@ from nri_scope.runtime.launch import launch
 from nri_scope.runtime.output import OnOutput, Stream
 from nri_scope.runtime.process import Process
 
-from .connection import TapEnd
+from .connection import Connection, TapEnd
 from .run import Tap, connect
 
+AGAIN_S = 1.0
+"""For another process that relays, where the first one was killed meanwhile."""
 STOP_GRACE_S = 2.0
 """For a plugin that was sent the signal that ends the tap."""
 END_GRACE_S = 5.0
@@ -81,9 +83,11 @@ async def tap_launched(
         on_output(stream, line, mono_ns)
 
     process, ours = await launch(plugin.command, printed, pass_output=True)
-    passing = asyncio.ensure_future(_pass_signal(process, tap))
+    passing = asyncio.ensure_future(_pass_signal(process, connection, tap))
     started = monotonic()
     try:
+        # What could fail has to fail while the connection is still the runtime's.
+        await tap.relays.start(AGAIN_S)
         end = await connection.relay(take(), ours)
         lasted = monotonic() - started
         if not end.registered:
@@ -101,6 +105,8 @@ async def tap_launched(
     if tap.stop.reason:
         reason = f"{tap.stop.reason}: {reason}"
     connection.finish(reason)
+    if end.by_us and not tap.stop.reason:
+        raise UsageError(f"nothing is relayed any more: {reason}")
     if not end.registered and not tap.stop.reason:
         raise _no_plugin(process, end, reason, lasted)
     if not tap.stop.reason:
@@ -113,7 +119,7 @@ async def tap_launched(
     return exit_status(process, tap.stop.number)
 
 
-async def _pass_signal(process: Process, tap: Tap) -> None:
+async def _pass_signal(process: Process, connection: Connection, tap: Tap) -> None:
     """The signal that ends the tap goes to the plugin, which has a session of its own."""
     await tap.stop.wait()
     if process.running:
@@ -122,6 +128,8 @@ async def _pass_signal(process: Process, tap: Tap) -> None:
     await process.wait_exit(STOP_GRACE_S)
     # Its children may hold the connection open.
     process.end()
+    await process.wait_exit(STOP_GRACE_S)
+    connection.close(tap.stop.reason)
 
 
 def exit_status(process: Process, stopped_by: int) -> int:

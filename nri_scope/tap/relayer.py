@@ -8,6 +8,7 @@ to both, and ends when the other one does, however that ends: connections are cl
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -34,12 +35,15 @@ TOO_MUCH = (
 NO_ROOM = "the process that relays can have no more open files"
 LAST_S = 1.0
 """For what is still to be told at the end."""
+_PR_SET_PDEATHSIG = 1
 
 
 def main(orders: int, telling_to: int) -> None:
     """Relay what is ordered on one descriptor, and tell of it on the other, until it is closed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    # It learns of the other one's end by its orders, but not while it is stopped.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     prepare_process()
     run(_work(socket.socket(fileno=orders), socket.socket(fileno=telling_to)))
     # There is nothing to clean up, and somebody waits.
@@ -88,7 +92,9 @@ class Relayer:
             asyncio.get_running_loop().remove_reader(self._orders)
             self.over.set()
             return
-        order = json.loads(data)
+        self._obey(json.loads(data), descriptors)
+
+    def _obey(self, order: dict[str, Any], descriptors: list[int]) -> None:
         number = order["relay"]
         if "close" in order:
             if number in self._relays:
@@ -103,6 +109,8 @@ class Relayer:
                 return
             except OSError as error:
                 words = (error.strerror or str(error)).lower()
+            except Exception as error:  # noqa: BLE001 - somebody waits for the end of this one
+                words = fault_words(error)
         for sock in sockets:
             sock.close()
         self._outbox.put(telling(Kind.ENDED, number, monotonic_ns(), None, words, ""))
@@ -127,7 +135,7 @@ class Relayer:
         ending.add_done_callback(self._ending.discard)
 
     def _faulty(self, number: int, faults: Mapping[str, Any]) -> Faulty:
-        # Decoding takes memory that most taps need not have twice.
+        # Decoding NRI takes memory that most taps need not have twice.
         from .faults import parse_faults
         from .faulty import Faulty
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -19,16 +19,19 @@ from time import monotonic_ns
 from typing import NamedTuple, Protocol
 
 from nri_scope.errors import UsageError
+from nri_scope.runtime.process import exit_words
 from nri_scope.transport.relay import RelayEnd
 
 from .faults import Faults
-from .telling import Ear, Kind, Told, fault_words
+from .telling import ORDER_MAX, Ear, Kind, Told, fault_words
 
+CLOSE_S = 3.0
+"""For it to close a connection that it is told to; then it is killed, which closes all of them."""
 READY_S = 10.0
 """For the process to begin to work."""
 EXIT_S = 3.0
 """For it to end."""
-_READ = 256 << 10
+_READ = 32 << 10
 _PROGRAM = (
     "import sys; _, orders, telling, *sys.path = sys.argv; "
     "from nri_scope.tap.relayer import main; main(int(orders), int(telling))"
@@ -85,6 +88,11 @@ class Relaying:
         """Close both sockets."""
         if not self.closed:
             self._process.end_relay(self._number, words)
+            asyncio.get_running_loop().call_later(CLOSE_S, self._insist)
+
+    def _insist(self) -> None:
+        if not self.closed:
+            self._process.kill()
 
     def told(self, told: Told) -> None:
         """Something was told of it."""
@@ -132,6 +140,7 @@ class Relays:
                 await process.ready
         except TimeoutError:
             process.kill()
+            process.close()
             words = f"the process that relays was not there after {within_s:.0f} s"
             raise UsageError(words) from None
         if process.over:
@@ -172,13 +181,14 @@ class _Process:
         self._begun = 0
         # Orders have boundaries, and each keeps the descriptors that it came with.
         self._orders, orders = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._orders.setblocking(False)
         self._told, telling = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         descriptors = (orders.fileno(), telling.fileno())
         arguments = (*map(str, descriptors), *sys.path)
         try:
             self._popen = subprocess.Popen(
-                # -P: no module of the current folder is taken for one of ours.
-                [sys.executable, "-P", "-c", _PROGRAM, *arguments],
+                # Isolated: what is not in our path is not in its path either.
+                [sys.executable or "python", "-I", "-c", _PROGRAM, *arguments],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -189,7 +199,7 @@ class _Process:
         except OSError as error:
             self._orders.close()
             self._told.close()
-            words = error.strerror or str(error)
+            words = f"{sys.executable}: {(error.strerror or str(error)).lower()}"
             raise UsageError(f"the process that relays cannot be started: {words}") from error
         finally:
             orders.close()
@@ -233,15 +243,21 @@ class _Process:
             self._end("the tap has ended")
 
     def kill(self) -> None:
+        """End it whatever it does; `_readable` learns of it."""
         self._popen.kill()
-        self.close()
 
     def _order(self, order: dict[str, object], *descriptors: int) -> None:
+        data = json.dumps(order).encode()
+        if len(data) > ORDER_MAX:
+            raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
         try:
-            socket.send_fds(self._orders, [json.dumps(order).encode()], descriptors)
+            socket.send_fds(self._orders, [data], descriptors)
         except (BrokenPipeError, ConnectionResetError):
             # `_readable` is about to learn that, too, and more.
             return
+        except BlockingIOError:
+            # So many orders wait for it only when it stands still.
+            self.kill()
 
     def _readable(self) -> None:
         try:
@@ -265,11 +281,12 @@ class _Process:
                 del self._relayings[told.relay]
 
     def _end(self, words: str) -> None:
+        self.words = words or "the process that relays is gone"
         asyncio.get_running_loop().remove_reader(self._told)
         self._orders.close()
         self._told.close()
         status = self._exit_status()
-        self.words = words or f"the process that relays {_exit_words(status)}"
+        self.words = words or f"the process that relays has ended, {exit_words(status)}"
         if not self.ready.done():
             self.ready.set_result(None)
         for relaying in self._relayings.values():
@@ -282,9 +299,3 @@ class _Process:
         except subprocess.TimeoutExpired:
             self._popen.kill()
             return self._popen.wait()
-
-
-def _exit_words(status: int) -> str:
-    if status < 0:
-        return f"was killed by {signal.Signals(-status).name}"
-    return f"ended with status {status}"

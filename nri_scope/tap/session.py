@@ -65,6 +65,7 @@ class TapSession:
         named: Identity | None = None,
         on_began: Callable[[SessionStart], None] = lambda start: None,
         on_refused: Callable[[], None] = lambda: None,
+        on_deaf: Callable[[str], None] = lambda words: None,
         notes: tuple[str, ...] = (),
     ) -> None:
         """``named`` is what the runtime calls the plugin, whatever it registers as. ``notes`` are
@@ -80,6 +81,7 @@ class TapSession:
         self._named = named is not None
         self._on_began = on_began
         self._on_refused = on_refused
+        self._on_deaf = on_deaf
         self._notes = notes
         conn_ids = (PLUGIN_CONN, RUNTIME_CONN)
         self._forth = Hearing(conn_ids)
@@ -124,6 +126,7 @@ class TapSession:
             self._deaf_since_ns = at_ns or monotonic_ns()
             self._deaf_words = words
             self.note(words)
+            self._on_deaf(words)
             # Nobody knows any more whether these were answered.
             self._asked.clear()
             self._kept_from.clear()

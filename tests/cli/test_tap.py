@@ -27,6 +27,7 @@ from nri_scope.runtime import PROFILES, Answer, ProfileSetUp, Runtime
 from tests.cli.tap_process import PATIENCE, no_larger_than, plugin_file, tapping
 from tests.runtime_role.scripts import is_running
 from tests.runtime_role.small_plugin import SmallPlugin
+from tests.tap.processes import relayer_of
 
 ADJUSTS = """\
     def create_container(self, pod, container):
@@ -228,12 +229,43 @@ async def test_a_killed_tap_is_an_ordinary_disconnect_and_leaves_nothing_running
         await runtime.wait_plugins(1)
         await create(runtime, 3)
         await recorded_to(file, "CreateContainer", 3)
+        relayer = relayer_of(tap.process.pid)
         tap.process.kill()
         await runtime.wait_for(lambda: not runtime.plugins)
         async with asyncio.timeout(PATIENCE):
-            while is_running(pid):
+            while is_running(pid) or is_running(relayer):
                 await asyncio.sleep(0.01)
     assert names(file).count("CreateContainer") == 3
+
+
+async def test_when_the_process_that_relays_is_killed_the_tap_says_so_and_ends(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
+        await runtime.wait_plugins(1)
+        await create(runtime, 3)
+        await recorded_to(file, "CreateContainer", 3)
+        os.kill(relayer_of(tap.process.pid), signal.SIGKILL)
+        status, _, err = await tap.ended()
+    assert status == 2
+    said = "nothing is relayed any more: the process that relays has ended, killed by SIGKILL"
+    assert said in err
+    assert names(file).count("CreateContainer") == 3
+
+
+async def test_a_tap_that_stands_still_goes_on_relaying_and_says_what_it_cannot_record(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
+        await runtime.wait_plugins(1)
+        await create(runtime)
+        tap.process.send_signal(signal.SIGSTOP)
+        answers = await create(runtime, 30, size=3_000_000)
+        tap.process.send_signal(signal.SIGCONT)
+        await tap.said("20-thing: nothing is recorded from here on: more was relayed than")
+    assert all(isinstance(answer.reply, api.CreateContainerResponse) for answer in answers)
 
 
 async def test_a_recorder_that_cannot_write_is_none_of_the_plugins_business(
@@ -639,7 +671,9 @@ async def test_no_shell_adds_to_a_wrapped_plugins_variables(
     assert set(eval(told.read_text())) == identity | {"NRI_PLUGIN_SOCKET=3"}
 
 
-@pytest.mark.parametrize("broken", ["no nri-scope", "no place to record to", "bad settings"])
+@pytest.mark.parametrize(
+    "broken", ["no nri-scope", "no place to record to", "bad settings", "nothing relays"]
+)
 async def test_where_the_tap_cannot_be_the_plugin_runs_without_it(
     broken: str, runtime: Runtime, file: Path, tmp_path: Path
 ) -> None:
@@ -651,6 +685,14 @@ async def test_where_the_tap_cannot_be_the_plugin_runs_without_it(
         starter.write_text(starter.read_text().replace("nri_scope.cli.wrapped", "nri_scope.gone"))
     elif broken == "bad settings":
         (kept / "tap.json").write_text("{")
+    elif broken == "nothing relays":
+        starter = kept / "start.py"
+        gone = "import nri_scope.tap.relays as relays; relays._PROGRAM = 'raise SystemExit(3)'"
+        starter.write_text(
+            starter.read_text().replace(
+                "        run_wrapped(", f"        {gone}\n        run_wrapped("
+            )
+        )
     else:
         file.write_text("something else")
     await runtime.launch(plugin)
@@ -658,7 +700,7 @@ async def test_where_the_tap_cannot_be_the_plugin_runs_without_it(
     assert isinstance(answer.reply, api.CreateContainerResponse)
     assert [env.key for env in answer.reply.adjust.env] == ["TAPPED"]
     assert (kept / "untapped.txt").read_text().count("\n") == 1
-    if broken == "no place to record to":
+    if broken in ("no place to record to", "nothing relays"):
         assert "without a tap" in (tmp_path / f"{file.name}.log").read_text()
 
 

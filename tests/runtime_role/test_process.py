@@ -245,12 +245,12 @@ async def test_its_own_end_is_told_in_words(script: str, words: str) -> None:
     assert process.explain("over") == f"over: the plugin ended, {words}"
 
 
-def test_exit_words_of_a_wait_status() -> None:
-    assert [exit_words(status) for status in (0, 3 << 8, 11, 11 | 0x80)] == [
+def test_exit_words_of_an_exit_code() -> None:
+    assert [exit_words(code) for code in (0, 3, -11, -40)] == [
         "exit status 0",
         "exit status 3",
         "killed by SIGSEGV",
-        "killed by SIGSEGV",
+        "killed by signal 40",
     ]
 
 

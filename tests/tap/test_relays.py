@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -20,6 +21,9 @@ from nri_scope.errors import UsageError
 from nri_scope.tap import relays as relays_module
 from nri_scope.tap.faults import Fault, Faults
 from nri_scope.tap.relays import Relaying, Relays
+from nri_scope.tap.telling import ORDER_MAX
+from tests.runtime_role.scripts import is_running
+from tests.tap.processes import relayer_of
 
 PATIENCE = 10
 
@@ -57,16 +61,6 @@ def relayed(
         yield runtime, plugin, relays.begin(ours, theirs, listening)
 
 
-def relayer_of(pid: int) -> int:
-    """The process that relays for ``pid``."""
-    (found,) = (
-        int(child)
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if b"nri_scope.tap.relayer" in Path(f"/proc/{child}/cmdline").read_bytes()
-    )
-    return found
-
-
 async def said(sock: socket.socket) -> bytes:
     """What is read next; b"" for the end."""
     async with asyncio.timeout(PATIENCE):
@@ -101,11 +95,35 @@ async def test_when_it_is_killed_both_ends_see_a_disconnect_and_another_takes_it
         async with asyncio.timeout(PATIENCE):
             ended = await relaying.wait_closed()
     assert ended.end.first is None
-    assert ended.end.words == "the process that relays was killed by SIGKILL"
+    assert ended.end.words == "the process that relays has ended, killed by SIGKILL"
     relaying.close("too late, and harmless")
     with relayed(relays, listening) as (runtime, plugin, relaying):
         runtime.send(b"again")
         assert await said(plugin) == b"again"
+
+
+async def test_a_signal_without_a_name_is_told_by_its_number(relays: Relays) -> None:
+    with relayed(relays, Listening()) as (_, plugin, relaying):
+        os.kill(relayer_of(os.getpid()), signal.SIGRTMIN + 6)
+        assert await said(plugin) == b""
+        async with asyncio.timeout(PATIENCE):
+            ended = await relaying.wait_closed()
+    assert ended.end.words == "the process that relays has ended, killed by signal 40"
+
+
+async def test_one_that_stands_still_is_killed_when_it_is_to_close_a_connection(
+    relays: Relays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relays_module, "CLOSE_S", 0.1)
+    with relayed(relays, Listening()) as (runtime, plugin, relaying):
+        runtime.send(b"a question")
+        assert await said(plugin) == b"a question"
+        os.kill(relayer_of(os.getpid()), signal.SIGSTOP)
+        relaying.close("enough")
+        assert await said(runtime) == await said(plugin) == b""
+        async with asyncio.timeout(PATIENCE):
+            ended = await relaying.wait_closed()
+    assert "SIGKILL" in ended.end.words
 
 
 async def test_signals_that_are_for_the_tap_do_not_end_it(relays: Relays) -> None:
@@ -160,8 +178,9 @@ async def test_where_it_can_have_no_more_files_the_connection_is_closed(relays: 
     assert ended.end.words == "the process that relays can have no more open files"
 
 
-async def test_what_cannot_be_handed_over_is_closed(relays: Relays) -> None:
-    fault = Fault("CreateContainer" * 100_000, frozenset(("CreateContainer",)), 1.0)
+@pytest.mark.parametrize("size", [ORDER_MAX, 1 << 20])
+async def test_what_cannot_be_handed_over_is_closed(size: int, relays: Relays) -> None:
+    fault = Fault("x" * size, frozenset(("CreateContainer",)), 1.0)
     (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
     with runtime, plugin:
         relaying = relays.begin(ours, theirs, Listening(), Faults(drops=(fault,)))
@@ -246,17 +265,31 @@ def test_when_the_other_process_is_killed_both_ends_see_a_disconnect(
     apart: tuple[subprocess.Popen[str], socket.socket, socket.socket],
 ) -> None:
     process, runtime, plugin = apart
+    relayer = relayer_of(process.pid)
+    process.kill()
+    assert runtime.recv(1) == plugin.recv(1) == b""
+    until = monotonic() + PATIENCE
+    while is_running(relayer):
+        assert monotonic() < until, "it was left behind"
+        sleep(0.01)
+
+
+def test_one_that_stands_still_ends_with_the_other_process(
+    apart: tuple[subprocess.Popen[str], socket.socket, socket.socket],
+) -> None:
+    process, runtime, plugin = apart
+    os.kill(relayer_of(process.pid), signal.SIGSTOP)
     process.kill()
     assert runtime.recv(1) == plugin.recv(1) == b""
 
 
 async def test_where_it_cannot_be_started_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(UsageError, match="cannot be started: No such file or directory"):
+    with pytest.raises(UsageError, match="cannot be started: /nowhere/python: no such file"):
         await Relays().start()
 
 
 async def test_one_that_ends_at_once_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relays_module, "_PROGRAM", "import sys; sys.exit(3)")
-    with pytest.raises(UsageError, match="the process that relays ended with status 3"):
+    with pytest.raises(UsageError, match="the process that relays has ended, exit status 3"):
         await Relays().start()
