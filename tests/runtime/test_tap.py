@@ -25,6 +25,7 @@ from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.happened import Happened, in_order
 from tests.runtime.testbed.packages import Binaries
 from tests.runtime.testbed.record import happened, log, nri_scope, rows
+from tests.tap.processes import relayer_of
 
 pytestmark = pytest.mark.runtime
 
@@ -198,7 +199,7 @@ async def test_containerd_has_its_plugin_where_the_tap_cannot_be(
         assert not file.is_file()
 
 
-@pytest.mark.parametrize("victim", ["plugin", "tap", "wrapper", "containerd"])
+@pytest.mark.parametrize("victim", ["plugin", "tap", "relayer", "wrapper", "containerd"])
 async def test_somebody_is_killed(
     victim: str, binaries: Binaries, tmp_path: Path, go_plugin: Path
 ) -> None:
@@ -219,6 +220,11 @@ async def test_somebody_is_killed(
         elif victim == "tap":
             tap.process.kill()
             await tap.ended()
+        elif victim == "relayer":
+            os.kill(relayer_of(tap.process.pid), signal.SIGKILL)
+            status, _, words = await tap.ended()
+            assert status == 2, words
+            assert "nothing is relayed any more" in words
         elif victim == "wrapper":
             os.kill(crew.wrapper_pid(), signal.SIGKILL)
         if victim == "containerd":
