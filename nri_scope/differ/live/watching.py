@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -105,6 +106,8 @@ class Watcher:
             self._take(follower, seen)
 
     def _take(self, follower: Follower, seen: Seen) -> None:
+        # Reading and showing take long; whoever waits for this processor may be the runtime.
+        os.sched_yield()
         if seen.event is not None:
             chain = self._chain.look(seen.event, seen.request)
             if chain is not None:
@@ -115,6 +118,7 @@ class Watcher:
             if gone:
                 self._cri.forget(gone)
         self._audience.show(follower.differ, seen)
+        os.sched_yield()
 
     def _listen(self) -> None:
         while True:
