@@ -18,6 +18,7 @@ from nri_scope.replay.pace import Wait, at_once, paced
 from nri_scope.replay.player import Manner
 from nri_scope.replay.run import Job
 from nri_scope.replay.script import Bound, Choice
+from nri_scope.tap.wrapping import check_unwrapped
 
 from .chain_options import ChainOptions
 from .replay_step import stepped
@@ -191,6 +192,8 @@ def _casting(options: Options) -> Casting:
             "there is no plugin to replay to",
             "write its command after --; --help shows other ways",
         )
+    for each in commands:
+        check_unwrapped(each.argv[0])
     if options["configs"] and not commands:
         raise UsageError(
             "--config is for plugins that are launched",

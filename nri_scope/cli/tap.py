@@ -203,9 +203,11 @@ def _launch(options: Options) -> Launch:
     from nri_scope.replay import chain
     from nri_scope.runtime.command import command_of
     from nri_scope.tap.launching import Launch
+    from nri_scope.tap.wrapping import check_unwrapped
 
     named = chain.command(options["command_line"], options["index"] or "", options["name"] or "")
     command = command_of(named.argv, named.index, named.name, environment_of(options["variables"]))
+    check_unwrapped(command.path)
     return Launch(command, Identity(index=named.index, name=named.name))
 
 

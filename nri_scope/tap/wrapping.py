@@ -17,6 +17,7 @@ import contextlib
 import fcntl
 import os
 import shlex
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -231,6 +232,23 @@ def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
                 pass
         _tidy(places, step)
     return found
+
+
+def check_unwrapped(program: str) -> None:
+    """Raise `UsageError` for a command that is a wrapper: it would record to the recording of the
+    plugin that the runtime launches, beside that.
+    """
+    found = shutil.which(program)
+    try:
+        wrapped = found is not None and _begins(Path(found), MARK)
+    except OSError:
+        # Whoever runs it tells of that.
+        return
+    if wrapped:
+        raise UsageError(
+            f"{program} is wrapped: it is tapped whenever a runtime launches it",
+            "give the plugin itself, which is in .nri-scope/NN-name beside it",
+        )
 
 
 def _lost(places: Places) -> UsageError:

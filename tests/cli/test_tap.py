@@ -25,6 +25,7 @@ from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.runtime import PROFILES, Answer, ProfileSetUp, Runtime
 from tests.cli.tap_process import PATIENCE, no_larger_than, plugin_file, tapping
+from tests.replay.recordings import RECORDING
 from tests.runtime_role.scripts import is_running
 from tests.runtime_role.small_plugin import SmallPlugin
 from tests.tap.processes import relayer_of
@@ -428,6 +429,22 @@ def refused(arguments: list[str | Path], capsys: pytest.CaptureFixture[str]) -> 
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1, err
     return err
+
+
+def test_a_wrapper_is_neither_tapped_again_nor_replayed_to(
+    tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing")
+    assert run(["tap", "--wrap", str(plugin), "-o", str(file)]) == 0
+    wrapper = plugin.read_bytes()
+    capsys.readouterr()
+    assert "is wrapped: it is tapped whenever a runtime launches it" in refused(
+        ["--", plugin], capsys
+    )
+    assert run(["replay", str(RECORDING), "--", str(plugin)]) == 2
+    assert "20-thing is wrapped" in capsys.readouterr().err
+    assert plugin.read_bytes() == wrapper
+    assert not file.exists()
 
 
 @pytest.mark.parametrize(
