@@ -172,6 +172,8 @@ class Relays:
 
 class _Process:
     def __init__(self) -> None:
+        if not sys.executable:
+            raise UsageError("nothing can be relayed: Python does not know its own program")
         self.words = ""
         """Why it is over."""
         loop = asyncio.get_running_loop()
@@ -184,11 +186,12 @@ class _Process:
         self._orders.setblocking(False)
         self._told, telling = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         descriptors = (orders.fileno(), telling.fileno())
-        arguments = (*map(str, descriptors), *sys.path)
+        # Isolated: what is not in our path is not in its path either.
+        manner = ("-I", "-B") if sys.dont_write_bytecode else ("-I",)
+        arguments = (*manner, "-c", _PROGRAM, *map(str, descriptors), *sys.path)
         try:
             self._popen = subprocess.Popen(
-                # Isolated: what is not in our path is not in its path either.
-                [sys.executable or "python", "-I", "-c", _PROGRAM, *arguments],
+                [sys.executable, *arguments],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

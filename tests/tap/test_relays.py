@@ -289,6 +289,14 @@ async def test_where_it_cannot_be_started_that_is_said(monkeypatch: pytest.Monke
         await Relays().start()
 
 
+async def test_without_an_interpreter_to_run_it_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "executable", None)
+    with pytest.raises(UsageError, match="does not know its own program"):
+        await Relays().start()
+
+
 async def test_one_that_ends_at_once_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relays_module, "_PROGRAM", "import sys; sys.exit(3)")
     with pytest.raises(UsageError, match="the process that relays has ended, exit status 3"):
