@@ -11,7 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +57,24 @@ async def runtime(socket: Path) -> AsyncIterator[Runtime]:
     async with Runtime(ProfileSetUp(PROFILES["containerd-2.1"])) as runtime:
         await runtime.listen(socket)
         yield runtime
+
+
+MakePlugin = Callable[..., SmallPlugin]
+
+
+@pytest.fixture
+async def small_plugin() -> AsyncIterator[MakePlugin]:
+    """Makes plugins, whose connections are closed in the end."""
+    made: list[SmallPlugin] = []
+
+    def make(name: str = "10-small") -> SmallPlugin:
+        made.append(SmallPlugin(name))
+        return made[-1]
+
+    yield make
+    for link in [plugin.link for plugin in made if plugin.link is not None]:
+        link.close()
+        await link.wait_closed()
 
 
 async def create(runtime: Runtime, number: int = 1, size: int = 0) -> list[Answer]:
@@ -285,12 +303,12 @@ async def test_a_recorder_that_cannot_write_is_none_of_the_plugins_business(
 
 
 async def test_several_plugins_come_to_a_socket(
-    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
         await tap.said("plugins can connect")
-        first, second = SmallPlugin("10-first"), SmallPlugin("20-second")
+        first, second = small_plugin("10-first"), small_plugin("20-second")
         for plugin in (first, second):
             await plugin.connect(listen)
             await plugin.register()
@@ -311,13 +329,13 @@ async def test_several_plugins_come_to_a_socket(
 
 
 async def test_a_plugin_that_comes_when_the_runtime_is_away_is_closed_at_once(
-    socket: Path, file: Path, tmp_path: Path
+    socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
         await tap.said("plugins can connect")
         for _ in range(3):
-            plugin = SmallPlugin()
+            plugin = small_plugin()
             await plugin.connect(listen)
             await plugin.connected.wait_closed()
         status, _, err = await tap.interrupt()
@@ -327,12 +345,12 @@ async def test_a_plugin_that_comes_when_the_runtime_is_away_is_closed_at_once(
 
 
 async def test_with_wait_a_plugin_is_kept_until_the_runtime_comes(
-    socket: Path, file: Path, tmp_path: Path
+    socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file, "--wait") as tap:
         await tap.said("plugins can connect")
-        plugin = SmallPlugin()
+        plugin = small_plugin()
         await plugin.connect(listen)
         registering = asyncio.ensure_future(plugin.register())
         await tap.said("waiting for a runtime")
@@ -361,13 +379,13 @@ async def test_faults_happen_to_the_runtime_and_are_announced_in_the_recording(
 
 
 async def test_a_second_plugin_of_the_same_name_is_warned_of(
-    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
         await tap.said("plugins can connect")
         for number in (1, 2):
-            plugin = SmallPlugin("10-same")
+            plugin = small_plugin("10-same")
             await plugin.connect(listen)
             await plugin.register()
             await runtime.wait_plugins(number)
@@ -400,19 +418,19 @@ async def test_a_plugin_that_takes_no_notice_of_a_signal_is_killed(
 
 
 async def test_with_wait_a_plugin_that_gives_up_is_forgotten(
-    socket: Path, file: Path, tmp_path: Path
+    socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file, "--wait") as tap:
         await tap.said("plugins can connect")
         for _ in range(3):
-            plugin = SmallPlugin()
+            plugin = small_plugin()
             await plugin.connect(listen)
             await tap.said("waiting for a runtime")
             plugin.connected.close()
         async with Runtime(ProfileSetUp(PROFILES["containerd-2.1"])) as runtime:
             await runtime.listen(socket)
-            stays = SmallPlugin("10-stays")
+            stays = small_plugin("10-stays")
             await stays.connect(listen)
             await stays.register()
             await runtime.wait_plugins(1)
@@ -544,12 +562,12 @@ async def test_a_refused_registration_is_told_in_the_runtimes_words(
 
 
 async def test_at_a_socket_a_refused_registration_is_told_likewise(
-    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
         await tap.said("plugins can connect")
-        plugin = SmallPlugin("xx-thing")
+        plugin = small_plugin("xx-thing")
         await plugin.connect(listen)
         with pytest.raises((RpcError, ConnectionClosed)):
             await plugin.register()
@@ -569,12 +587,12 @@ async def test_a_plugin_that_speaks_nonsense_is_relayed_and_ends_with_its_connec
 
 
 async def test_a_plugin_that_registers_twice_is_told_off_by_the_runtime_alone(
-    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
         await tap.said("plugins can connect")
-        plugin = SmallPlugin("10-twice")
+        plugin = small_plugin("10-twice")
         await plugin.connect(listen)
         await plugin.register()
         await runtime.wait_plugins(1)
