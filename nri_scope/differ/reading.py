@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from google.protobuf.message import DecodeError
@@ -75,9 +76,21 @@ def histories(recording: Recording) -> dict[str, History]:
     differ = Differ(
         recording.sessions(), gaps=recording.gaps(), follows=lookup.follows_in(recording)
     )
-    for _ in _fed(differ, recording.exchanges()):
-        pass
+    with _rarely_collected():
+        for _ in _fed(differ, recording.exchanges()):
+            pass
     return differ.histories
+
+
+@contextmanager
+def _rarely_collected() -> Iterator[None]:
+    """What is made here stays: to look through all of it for cycles again and again takes time."""
+    before = gc.get_threshold()
+    gc.set_threshold(500_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _fed(differ: Differ, exchanges: Iterable[tuple[Event, bytes, bytes]]) -> Iterator[RoundDiff]:
