@@ -6,21 +6,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-PATIENCE = 30.0
-"""Seconds for anything that a busy machine may delay."""
+from tests.cli.running import PATIENCE, Running
+
+__all__ = ["PATIENCE", "Live", "live"]
 
 
-class Live:
+class Live(Running):
     """One running ``nri-scope diff --live``."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.errors: list[str] = []
+        super().__init__(process)
         self.lines: list[str] = []
 
     async def said(self, words: str) -> str:
@@ -44,16 +43,8 @@ class Live:
 
     async def ended(self) -> tuple[int, str, str]:
         """Exit status, and all of stdout and stderr."""
-        async with asyncio.timeout(PATIENCE):
-            out, rest = await self.process.communicate()
-        assert self.process.returncode is not None
-        errors = "\n".join([*self.errors, *rest.decode().splitlines()])
-        return self.process.returncode, "\n".join([*self.lines, (out or b"").decode()]), errors
-
-    async def interrupt(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str, str]:
-        """Send a signal and wait for the end."""
-        self.process.send_signal(number)
-        return await self.ended()
+        status, out, errors = await super().ended()
+        return status, "\n".join([*self.lines, out]), errors
 
 
 @contextlib.asynccontextmanager

@@ -34,12 +34,12 @@ class Running:
                 return line
 
     async def ended(self) -> tuple[int, str, str]:
-        """Exit status, stdout and all of stderr."""
+        """Exit status, what is left of stdout where that is a pipe, and all of stderr."""
         async with asyncio.timeout(PATIENCE):
             out, rest = await self.process.communicate()
         assert self.process.returncode is not None
         errors = "\n".join([*self.errors, *rest.decode().splitlines()])
-        return self.process.returncode, out.decode(), errors
+        return self.process.returncode, (out or b"").decode(), errors
 
     async def interrupt(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str, str]:
         """Send a signal and wait for the end."""
