@@ -23,6 +23,8 @@ VALIDATE = "ValidateContainerAdjustment"
 SYNCHRONIZE = "Synchronize"
 UNSOLICITED = "UpdateContainers"
 CONTAINER_STATUS = "ContainerStatus"
+UNDOING = frozenset({STOP, "RemoveContainer"})
+"""What containerd also tells of a container whose creation it undoes."""
 
 _BITS = {event.name: event.bit for event in NriEvent}
 SEEMS = "the chain seems to have ended"

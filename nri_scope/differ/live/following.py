@@ -11,6 +11,7 @@ from nri_scope.differ.differ import Differ
 from nri_scope.differ.model import RoundDiff
 from nri_scope.nri.methods import DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.recorder import lookup
+from nri_scope.recorder.creations import Creations
 from nri_scope.recorder.log import Log
 from nri_scope.recorder.model import Event, Session
 from nri_scope.recorder.reader import Recording
@@ -41,7 +42,7 @@ class Follower:
         monotonic_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
         """``monotonic_ns`` is the clock of the recording host."""
-        self.differ = Differ(keep=False)
+        self.differ = Differ(keep=False, outcome=Creations(recording).outcome)
         self._recording = recording
         self._news = Log(recording)
         self._monotonic_ns = monotonic_ns
