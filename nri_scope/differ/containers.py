@@ -28,8 +28,8 @@ class Containers:
         self.histories: dict[str, History] = {}
         self._names: dict[str, str] = {}
         self._pods: dict[str, str] = {}
-        self._shown: dict[str, bytes] = {}
-        """What the newest event showed of a container."""
+        self._shown: dict[str, tuple[bytes, int]] = {}
+        """What the newest event showed of a container, and how many steps were known by then."""
         self._tails: dict[str, Owner] = {}
         """Who may have changed a container unseen, until an event shows it."""
         self.complete = False
@@ -71,7 +71,7 @@ class Containers:
             history = History(container.id, self.name_of(container.id), base=spec, spec=spec)
             history.remark("it was there before the recording began")
             self.histories[container.id] = history
-            self._shown[container.id] = later.fingerprint(container)
+            self._shown[container.id] = later.fingerprint(container), 0
         return history
 
     def history(self, container_id: str) -> History:
@@ -128,7 +128,9 @@ class Containers:
                 return [], []
             # It did not fail, or nothing more would be told of it: an event was lost.
             history.failure = ""
-        mark = later.fingerprint(container)
+        # The same as the last time is news where something was done meanwhile.
+        done = 0 if history is None else len(history.steps)
+        mark = later.fingerprint(container), done
         before = self._shown.get(container.id)
         self._shown[container.id] = mark
         if history is None:
@@ -142,6 +144,7 @@ class Containers:
         drift = later.drift(history, container, tail, event, manner)
         history.asked = [one for one in history.asked if one not in drift.applied]
         history.add(drift.steps, drift.spec)
+        self._shown[container.id] = mark[0], len(history.steps)
         return drift.steps, drift.asked
 
     # -- what the runtime has done ----------------------------------------------------------

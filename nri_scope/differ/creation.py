@@ -43,7 +43,7 @@ from .rounds import Station
 
 UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
 """What plugins can set without a runtime naming them as owners, in some version."""
-UNLESS_ITS_OWN = f"unless the value is the runtime's own: {NOT_PASSED_ON}"
+UNLESS_ITS_OWN = "it has no effect where the value is the runtime's own, and not a plugin's"
 """Of a removal by a plugin where those before it were not seen."""
 _SWAP = "/linux/resources/memory/swap"
 _ONLY_THE_LIMIT = "/linux/resources/memory/"

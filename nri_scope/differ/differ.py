@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from nri_scope._gen.nri import api_pb2 as api
@@ -11,7 +11,7 @@ from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.subject import container_of
 from nri_scope.recorder.creations import UNKNOWN, CreationFate, Outcome
 from nri_scope.recorder.display import duration
-from nri_scope.recorder.model import Event, Gap, Role, Session
+from nri_scope.recorder.model import Event, Gap, Session
 
 from . import creation, told, updates
 from .chain import Chain
@@ -33,6 +33,8 @@ from .rounds import (
     ASIDE,
     CONTAINER_STATUS,
     CREATE,
+    ENDED,
+    SEEMS,
     STOP,
     SYNCHRONIZE,
     UNDOING,
@@ -72,7 +74,7 @@ class Differ:
         only: Iterable[str] | None = None,
         gaps: Iterable[Gap] = (),
         follows: Callable[[Event], bool] | None = None,
-        outcome: Callable[[Sequence[tuple[Event, Session]]], Outcome] | None = None,
+        outcome: Callable[[Event], Outcome] | None = None,
     ) -> None:
         """``only``: ids of the containers that matter; of all others no more is looked at than
         what their events did to these. ``gaps`` and ``follows``: see `Rounds`. ``outcome`` tells
@@ -217,12 +219,16 @@ class Differ:
             found.failure = ""
         elif one is not None and not found.failure and validation is None:
             found.fail(self._rounds.ended_early(one))
+        wanted = [*found.updates]
+        if owned is not None and not found.failure:
+            wanted += told.updates_of_validation(owned, made.chain)
         doubt = ""
         if outcome.fate is CreationFate.FAILED:
             doubt = "" if found.failure else UPDATES_OF_FAILED
-            found.failure = "; ".join(filter(None, (found.failure, outcome.words)))
+            found.failure = _confirmed(found.failure, outcome.words)
         elif outcome.fate is CreationFate.OPEN and not found.failure:
             doubt = UPDATES_OF_OPEN
+            found.open_ns = outcome.after_ns
             found.doubt = f"{outcome.words}, {duration(outcome.after_ns)} later: {NOT_KNOWN}"
         history = History(
             made.container.id,
@@ -239,9 +245,6 @@ class Differ:
             remarks=list(found.remarks),
         )
         self._containers.created(history, whole.first)
-        wanted = [*found.updates]
-        if owned is not None and not found.failure:
-            wanted += told.updates_of_validation(owned, made.chain)
         self._beside(wanted, found, whole.stations[0], doubt=doubt)
         self._decide_later(whole, outcome)
         if one is None:
@@ -298,9 +301,8 @@ class Differ:
     # -- what became of creations -------------------------------------------------------------
 
     def _outcome_of(self, one: Round) -> Outcome:
-        if self._outcome is None or any(each.session.role == Role.REPLAY for each in one.stations):
-            return UNKNOWN
-        return self._outcome([(each.event, each.session) for each in one.stations])
+        """What later events tell of it, or will have told once they are recorded."""
+        return UNKNOWN if self._outcome is None else self._outcome(one.first)
 
     def _decide_later(self, one: Round, outcome: Outcome) -> None:
         container = one.first.container_id
@@ -331,7 +333,7 @@ class Differ:
                     f"the creation of {self.name_of(container)} (event {creating.first.id}) "
                     f"failed: {words}"
                 )
-            history.failure = "; ".join(filter(None, (history.failure, words)))
+            history.failure = _confirmed(history.failure, words)
 
     def _other(self, one: Round) -> RoundDiff | None:
         match one.name:
@@ -461,8 +463,16 @@ class Differ:
             spans=spans(one, chain),
             failure=found.failure,
             doubt=found.doubt,
+            open_ns=found.open_ns,
             remarks=tuple(found.remarks),
         )
+
+
+def _confirmed(failure: str, words: str) -> str:
+    """A failure that what followed shows, beside what was known of it in the chain."""
+    if failure.startswith(SEEMS):
+        failure = f"{ENDED}{failure.removeprefix(SEEMS)}"
+    return "; ".join(filter(None, (failure, words)))
 
 
 def _owned(validation: Round) -> Owned | None:

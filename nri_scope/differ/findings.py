@@ -51,6 +51,7 @@ class Findings:
     """Of other containers, to be done unless the round failed."""
     failure: str = ""
     doubt: str = ""
+    open_ns: int = 0
 
     def note(self, remark: str) -> None:
         """Say it once."""
@@ -61,22 +62,19 @@ class Findings:
         """Keep the first failure: what came of it is told by others."""
         self.failure = self.failure or failure
 
+    def ask(self, one: Asked) -> None:
+        """Keep a request, unless another source told it already."""
+        for known in self.asked:
+            if (known.container, known.path, known.value) == (one.container, one.path, one.value):
+                return
+        self.asked.append(one)
+
     def remark(
         self, container: str, owner: Owner, evidence: Evidence, event: Event, one: oci.Remark
     ) -> None:
         """Keep a request of which the runtime makes nothing, or not what it says."""
-        self.asked.append(
-            Asked(
-                container,
-                owner,
-                one.path,
-                one.value,
-                one.reason,
-                evidence,
-                event.id,
-                _FATES[one.kind],
-            )
-        )
+        fate = _FATES[one.kind]
+        self.ask(Asked(container, owner, one.path, one.value, one.reason, evidence, event.id, fate))
 
 
 _FATES: dict[oci.RemarkKind, RequestFate] = {

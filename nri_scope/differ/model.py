@@ -171,6 +171,8 @@ class RoundDiff:
     to have failed."""
     doubt: str = ""
     """Why it is not known whether it came to anything; "" where that is known, or not asked."""
+    open_ns: int = 0
+    """With a doubt: for how long it was waited for."""
     remarks: tuple[str, ...] = ()
     """What limits the evidence, in words: "nobody saw what plugins before 50 did"."""
 

@@ -28,6 +28,8 @@ UNDOING = frozenset({STOP, "RemoveContainer"})
 
 _BITS = {event.name: event.bit for event in NriEvent}
 SEEMS = "the chain seems to have ended"
+ENDED = "the chain ended"
+"""The same, where what followed shows that the event came to nothing."""
 _AT_MOST = 10 * 10**9
 """ns that a chain may take: a few plugins, each with its deadline."""
 ROUND_MAX = 256 << 20

@@ -34,6 +34,7 @@ from .rounds import Round, Station
 
 UPDATES_MAX = 5_000
 """Updates of other containers that are looked at in one round: far more than a node has."""
+_FAILED = "the runtime says that it failed"
 
 
 def updating(one: Round, chain: Chain, before: Spec, *, failure: str = "") -> tuple[Findings, Spec]:
@@ -197,9 +198,9 @@ def beside(
         history = targets.target(target)
         if history is None:
             fate, reason = targets.absence(target)
-            found.asked.append(
-                Asked(target, one.owner, "", None, reason, one.evidence, one.event.id, fate)
-            )
+            if target in not_done:
+                fate, reason = RequestFate.NOT_APPLIED, _FAILED
+            found.ask(Asked(target, one.owner, "", None, reason, one.evidence, one.event.id, fate))
             continue
         kept, dropped = _merged(one, version)
         path = manner.other_updates
@@ -208,13 +209,14 @@ def beside(
             step(target, change, one.owner_of(change.path), one.evidence, one.event)
             for change in oci.changes(history.spec, after)
         ]
-        failure = found.failure or ("the runtime says that it failed" if target in not_done else "")
+        failure = found.failure or (_FAILED if target in not_done else "")
         if failure or doubt:
-            fate = RequestFate.NOT_APPLIED if failure else RequestFate.UNKNOWN
-            found.asked += _not_done(steps, failure or doubt, fate)
+            fate = RequestFate.UNKNOWN if doubt else RequestFate.NOT_APPLIED
+            for asked in _not_done(steps, doubt or failure, fate):
+                found.ask(asked)
             continue
         for gone in dropped:
-            found.asked.append(_asked(gone, one.owner, one.evidence, one.event))
+            found.ask(_asked(gone, one.owner, one.evidence, one.event))
         for remark in oci.remarks(kept, path=path):
             found.remark(target, one.owner_of(remark.path), one.evidence, one.event, remark)
         found.steps += steps

@@ -146,6 +146,21 @@ def updates_in(
     return ()
 
 
+def targets_of(method: str, request: Message | None, reply: Message | None) -> set[str]:
+    """The ids of the containers that plugins ask to update or to evict in this exchange.
+
+    Arguments as of `changes_of`.
+    """
+    found = {update.container_id for update in updates_in(method, request, reply)}
+    for message in (request, reply):
+        if isinstance(
+            message,
+            api.UpdateContainersRequest | api.CreateContainerResponse | api.UpdateContainerResponse,
+        ):
+            found |= {one.container_id for one in message.evict}
+    return found - {""}
+
+
 _REPLIES_WITH_UPDATES = frozenset(
     {"Synchronize", "CreateContainer", "UpdateContainer", "StopContainer"}
 )

@@ -124,20 +124,28 @@ FATES = {
 
 def asked(one: Asked, diff: RoundDiff, name_of: NameOf) -> str:
     """A request of a round, what became of it, and why."""
-    where = f" on {name_of(one.container)}" if one.container not in ("", diff.container) else ""
-    return f"{FATES[one.fate]}: {request(one, where)}"
+    of = name_of(one.container) if one.container not in ("", diff.container) else ""
+    return f"{FATES[one.fate]}: {request(one, of)}"
 
 
-def request(one: Asked, where: str = "") -> str:
-    """Who asked for what, and why that was not simply carried out; `where` is said behind it."""
-    return f"{owner(one.owner)} asked {_wish(one)}{where}: {one.reason}"
+def request(one: Asked, of: str = "") -> str:
+    """Who asked for what, and why that was not simply carried out.
+
+    `of` names the container where that is not the one that is being talked about.
+    """
+    return f"{owner(one.owner)} asked {_wish(one, of)}: {one.reason}"
 
 
-def _wish(one: Asked) -> str:
+def _wish(one: Asked, of: str) -> str:
     if one.path == EVICTION:
-        return f"to evict it ({_value('', one.value)})" if one.value else "to evict it"
+        why = f" ({_value('', one.value)})" if one.value else ""
+        return f"to evict {of or 'the container'}{why}"
     if not one.path:
-        return "for an update"
+        return f"for an update of {of or 'the container'}"
+    return f"{_wished(one)}{f' on {of}' if of else ''}"
+
+
+def _wished(one: Asked) -> str:
     if one.path and one.value == f"-{split(one.path)[-1]}":
         # As the protocol has it: a minus before the key.
         return f"to remove {one.path}"
