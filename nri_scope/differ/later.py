@@ -78,6 +78,7 @@ _UPDATES_TOLD = (
 )
 """What CRI-O's later events show of an update."""
 _Device: TypeAlias = tuple[str, str, str]
+_Devices: TypeAlias = "dict[_Device, list[tuple[Owner, str]]]"
 _RULES, _DEVICES = "/linux/resources/devices/", "/linux/devices/"
 _LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
 _UPDATABLE = (
@@ -146,7 +147,7 @@ def drift(
         shown = oci.sort_mounts(shown)
     drifted = Drift(spec=shown)
     has_rules = any(change.path.startswith(_RULES) for change in found)
-    devices = _devices(history.steps) if has_rules else {}
+    devices = _devices(history) if has_rules else {}
     for change in found:
         made = Step(history.id, change, ANYBODY, (Evidence.EVENTS,), event.id, event.at_ns)
         asked = _asked_for(change, history.asked)
@@ -235,27 +236,36 @@ def _by(
     return (ANYBODY, NOT_SEEN) if change.path.startswith(_UPDATABLE) else (tail, "")
 
 
-def _for_device(devices: Mapping[_Device, Step], change: Change) -> tuple[Owner, str] | None:
+def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:
     """Who had a device added for which the runtime then adds a rule to the cgroup's list.
 
-    Every runtime does, by upstream's generator: the rule follows from the device.
+    Every runtime does, by upstream's generator: one rule follows from each device, in their order.
     """
     rule = change.after
     if change.kind != "added" or not isinstance(rule, dict):
         return None
-    step = devices.get(_device(rule))
-    if step is None or not isinstance(step.change.after, dict):
+    mine = devices.get(_device(rule))
+    if not mine:
         return None
-    return step.owner, f"the runtime's rule for the device {step.change.after.get('path')}"
+    owner, path = mine.pop(0)
+    return owner, f"the runtime's rule for the device {path}"
 
 
-def _devices(steps: Iterable[Step]) -> dict[_Device, Step]:
-    """The newest step that set a device, by what a rule for it has of it."""
-    return {
-        _device(step.change.after): step
-        for step in steps
-        if step.change.path.startswith(_DEVICES) and isinstance(step.change.after, dict)
-    }
+def _devices(history: History) -> _Devices:
+    """The devices that steps set, in order, by what a rule for one has of it."""
+    newest: dict[str, Owner] = {}
+    for step in history.steps:
+        if step.change.path.startswith(_DEVICES) and step.change.kind in ("added", "changed"):
+            # A device that was replaced is told by its fields.
+            place = "/".join(step.change.path.split("/")[:4])
+            newest.pop(place, None)
+            newest[place] = step.owner
+    found: _Devices = {}
+    for place, owner in newest.items():
+        device = oci.value_at(history.spec, place)
+        if isinstance(device, dict):
+            found.setdefault(_device(device), []).append((owner, str(device.get("path"))))
+    return found
 
 
 def _device(device: Spec) -> _Device:

@@ -147,7 +147,8 @@ def test_failures_remarks_and_vain_wishes_are_told_first() -> None:
         "the spec that the runtime really used, told by event 90",
         "6 lines; changed: 30-env-injector 4",
         "note: nobody saw what plugins before 50 did",
-        "! requested but not applied: 60-cpu-policy asked for /linux/resources/pids/limit = 5: no such field",
+        "! requested but not applied: 60-cpu-policy asked for /linux/resources/pids/limit = 5: "
+        "no such field",
     ]
 
 
@@ -194,7 +195,8 @@ def test_a_path_has_its_own_vain_wishes_alone() -> None:
     path = resolve(found, "pids")
     said = [*head(found, None, Paper(), asked_for(found, path))]
     assert said[1:] == [
-        "! requested but not applied: 60-cpu-policy asked for /linux/resources/pids/limit = 5: no such field"
+        "! requested but not applied: 60-cpu-policy asked for /linux/resources/pids/limit = 5: "
+        "no such field"
     ]
     assert [*head(found, None, Paper(), asked_for(found, "/process/env"))] == said[:1]
 
