@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from google.protobuf.message import Message
 
+from nri_scope.nri.changes import evictions_in
 from nri_scope.nri.subject import MALFORMED, UNKNOWN, decode_reply, decode_request, is_plugins_call
+from nri_scope.oci import manner_of
 from nri_scope.recorder.display import clock, day, duration, subject
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Captured, Event
@@ -122,7 +124,8 @@ class TraceLines:
                 arguments.append(request_words(message, self._name_of))
         # A plugin's own calls go the other way.
         arrow = "← " if is_plugins_call(event.method, event.mark) else ""
-        return f"{arrow}{event.event}({', '.join(filter(None, arguments))}) = {self._end(exchange)}"
+        end = f"{self._end(exchange)}{_eviction(exchange)}"
+        return f"{arrow}{event.event}({', '.join(filter(None, arguments))}) = {end}"
 
     def _end(self, exchange: Exchange) -> str:
         """How it ended."""
@@ -166,6 +169,16 @@ class TraceLines:
 
     def _name_of(self, container_id: str) -> str:
         return self._names.get(container_id, "")
+
+
+def _eviction(exchange: Exchange) -> str:
+    """What comes of the evictions that an exchange asks for; "" for none, or where not known."""
+    event, captured = exchange
+    if captured is None or event.mark or not manner_of(event.runtime).ignores_evictions:
+        return ""
+    request = decode_request(captured.method, captured.request, captured.service).message
+    messages = (request, None if event.status_code else _reply(event, captured))
+    return "; the runtime ignores evictions" if any(map(evictions_in, messages)) else ""
 
 
 def _marked(event: Event) -> str:

@@ -150,6 +150,13 @@ class TestARequest:
         assert line(created(api.CreateContainerResponse()), own) == (
             "91µs   ← UpdateContainers(update shop/web/app {cpu.shares=2}) = failed: shop/web/app"
         )
+        evicting = api.UpdateContainersRequest()
+        evicting.evict.add(container_id="app-id", reason="too old")
+        own = exchange("UpdateContainers", evicting, service=RUNTIME_SERVICE)
+        assert line(created(api.CreateContainerResponse()), own) == (
+            "91µs   ← UpdateContainers(evict shop/web/app {reason=too old}) = {}; "
+            "the runtime ignores evictions"
+        )
         registered = exchange(
             "RegisterPlugin", api.RegisterPluginRequest(plugin_name="policy", plugin_idx="60")
         )
