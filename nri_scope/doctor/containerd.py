@@ -86,7 +86,7 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
         files.append(file)
         if file.broken:
             text = f"containerd does not start with it: {file.broken}"
-            problems.append(Problem(file_path, text, True, "correct the file"))
+            problems.append(Problem(file_path, text, True, "correct the file", file.changed_at))
         pending.extend((item, file_path) for item in _imports(host, file))
 
     config = NriConfig(

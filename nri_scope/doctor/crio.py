@@ -84,7 +84,9 @@ def read_crio(
     for file in files:
         if file.broken:
             text = f"CRI-O does not start with it: {file.broken}"
-            problems.append(Problem(file.path, text, True, "correct or remove the file"))
+            problems.append(
+                Problem(file.path, text, True, "correct or remove the file", file.changed_at)
+            )
         elif file.table and file.path in dropped and is_backup(file.path):
             text = "looks like a backup, but CRI-O reads every file in its drop-in folder"
             fix = f"move it out of {drop_ins}"

@@ -35,6 +35,8 @@ class Problem:
     fatal: bool
     """The runtime does not start with it."""
     fix: str
+    changed_at: float = 0.0
+    """When a file that our parser refuses was last changed; 0 for anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,6 @@ def table_name(path: tuple[str, ...]) -> str:
     """A table's heading as one writes it."""
     parts = (p if re.fullmatch(r"[A-Za-z0-9_-]+", p) else f'"{p}"' for p in path)
     return f"[{'.'.join(parts)}]" if path else "the top level"
-
 
 
 def is_backup(path: str) -> bool:
