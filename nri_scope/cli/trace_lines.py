@@ -123,7 +123,8 @@ class TraceLines:
         # A plugin's own calls go the other way.
         marked = f" ({mark_words(event.mark)})" if event.mark else ""
         arrow = "← " if is_plugins_call(event.method, event.mark) else ""
-        return f"{arrow}{event.event}({', '.join(filter(None, arguments))}) = {self._end(exchange)}{marked}"
+        call = f"{event.event}({', '.join(filter(None, arguments))})"
+        return f"{arrow}{call} = {self._end(exchange)}{marked}"
 
     def _end(self, exchange: Exchange) -> str:
         """How it ended."""
