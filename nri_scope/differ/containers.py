@@ -15,7 +15,7 @@ from . import applied, later
 from .history import History
 from .model import Step
 from .owner import UNKNOWN, Owner
-from .rounds import CREATE, SEEMS, Round
+from .rounds import CREATE, SEEMS, UPDATE, Round
 
 
 class Containers:
@@ -99,6 +99,9 @@ class Containers:
         """What an event shows of it that nothing known explains, which now is known."""
         if not later.is_told(container):
             return []
+        if event.event == UPDATE and self._doing.get(container.id):
+            # Another connection may show it as it was before the same update.
+            return []
         mark = later.fingerprint(container)
         before = self._shown.get(container.id)
         self._shown[container.id] = mark
@@ -122,10 +125,11 @@ class Containers:
         """Note what the runtime must have done by the time of this round.
 
         It does what plugins want of other containers before it tells them of anything else, and
-        of the container itself before the next event about that.
+        of the container itself before the next event about that; but a second update may be the
+        first one, which is still on its way.
         """
         for container, by_its_own in list(self._doing.items()):
-            if not by_its_own or container == one.first.container_id:
+            if not by_its_own or (container == one.first.container_id and one.name != UPDATE):
                 del self._doing[container]
                 self._done_ns[container] = one.first.mono_ns
 

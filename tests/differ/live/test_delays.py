@@ -36,7 +36,7 @@ def test_a_creation_with_a_missed_deadline_is_told_once(playing: tuple[Playing, 
     found += one.end()
     created = [diff for diff in found if diff.name == "CreateContainer"]
     assert [diff.event for diff in created] == [13, 30]
-    first, second = created
+    first, _ = created
     assert first.events == (13, 14, 15, 16, 17)
     assert not any(diff.failure or diff.missed_by or diff.remarks for diff in found)
     assert [len(diff.steps) for diff in created] == [5, 5]
