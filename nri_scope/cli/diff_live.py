@@ -30,6 +30,7 @@ from nri_scope.differ.live.channel import (
     FinishAsking,
     Open,
     Ready,
+    Waits,
     WatcherEnd,
 )
 from nri_scope.differ.live.cri_sessions import CriSessions
@@ -320,6 +321,8 @@ class _Run(ProbeListener):
                 case ChainSeen(indices):
                     if self._placer is not None:
                         self._placer.chain(indices)
+                case Waits(words):
+                    self._say(words)
                 case Asked():
                     self._asked = message
                     self._asked_all.set()

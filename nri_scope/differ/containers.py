@@ -15,7 +15,7 @@ from . import applied, later
 from .history import History
 from .model import Asked, RequestFate, Step
 from .owner import UNKNOWN, Owner
-from .rounds import CREATE, UNDOING, Round
+from .rounds import CREATE, UNDOING, UPDATE, Round
 
 NO_SUCH = "there is no such container, and runtimes drop updates of unknown ones"
 NOT_TOLD = "no event tells of such a container; runtimes drop updates of unknown ones"
@@ -121,6 +121,9 @@ class Containers:
         """
         if not later.is_told(container):
             return [], []
+        if event.event == UPDATE and self._doing.get(container.id):
+            # Another connection may show it as it was before the same update.
+            return [], []
         history = self.histories.get(container.id)
         if history is not None and history.failure:
             if event.event in UNDOING:
@@ -153,10 +156,11 @@ class Containers:
         """Note what the runtime must have done by the time of this round.
 
         It does what plugins want of other containers before it tells them of anything else, and
-        of the container itself before the next event about that.
+        of the container itself before the next event about that; but a second update may be the
+        first one, which is still on its way.
         """
         for container, by_its_own in list(self._doing.items()):
-            if not by_its_own or container == one.first.container_id:
+            if not by_its_own or (container == one.first.container_id and one.name != UPDATE):
                 del self._doing[container]
                 self._done_ns[container] = one.first.mono_ns
 

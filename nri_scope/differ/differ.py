@@ -127,8 +127,9 @@ class Differ:
         # It came while other things were on their way, and may be about what they lead to.
         self._told.append(over)
         self._told_bytes += _TOLD_BYTES + sum(map(len, (request, reply)))
-        awaited = self._rounds.goes_on or self._awaits_validation
-        return [] if awaited and self._told_bytes <= TOLD_MAX else self.flush()
+        if not self._rounds.goes_on(event):
+            return self.flush()
+        return [] if self._told_bytes <= TOLD_MAX else self._take_told()
 
     def flush(self) -> list[RoundDiff]:
         """The rounds that are still open, as far as they came."""
@@ -136,12 +137,14 @@ class Differ:
         found = [] if over is None else self._take(over)
         return [*found, *self._finish_creation(None), *self._take_told()]
 
+    def flush_over(self) -> list[RoundDiff]:
+        """The rounds of which nothing can come any more, if nothing has come by now."""
+        return [] if self._rounds.goes_on() else self.flush()
+
     @property
-    def open_since(self) -> Event | None:
-        """The newest event of a round that is still open; None where none is."""
-        if self._rounds.open_since is not None or self._creation is None:
-            return self._rounds.open_since
-        return self._creation.stations[-1].event
+    def open(self) -> Round | None:
+        """The round that is not over, as far as it came; None where there is none."""
+        return self._rounds.open
 
     def name_of(self, container_id: str) -> str:
         """``ns/pod/container``; the beginning of its id where that was never told."""
@@ -150,11 +153,6 @@ class Differ:
     def know(self, container: api.Container, name: str = "") -> History:
         """A container that is there already, as Synchronize told it."""
         return self._containers.know(container, name)
-
-    @property
-    def _awaits_validation(self) -> bool:
-        """Whether validators may yet be told of the creation that is over."""
-        return self._creation is not None and self._rounds.awaits_validation(self._creation)
 
     def _take_told(self) -> list[RoundDiff]:
         """What came from beside the chain meanwhile."""
@@ -171,6 +169,9 @@ class Differ:
             found = self._finish_creation(None)
             self._containers.settle(one)
             self._creation = one
+            if one.over_by is not None and one.over_by.event != VALIDATE:
+                # Validators are asked at once, or not at all.
+                found += self._finish_creation(None)
             return found
         if one.name == VALIDATE:
             return self._validate(one)
@@ -230,6 +231,8 @@ class Differ:
             doubt = UPDATES_OF_OPEN
             found.open_ns = outcome.after_ns
             found.doubt = f"{outcome.words}, {duration(outcome.after_ns)} later: {NOT_KNOWN}"
+        elif one is not None and not found.failure and validation is None:
+            self._note_left_open(one, found)
         history = History(
             made.container.id,
             self.name_of(made.container.id),
@@ -250,6 +253,11 @@ class Differ:
         if one is None:
             found.note("its way through the chain was not seen")
         return [self._diff(whole, found, made.chain, extra=validation if one else None)]
+
+    def _note_left_open(self, one: Round, found: Findings) -> None:
+        words = self._rounds.left_open(one)
+        if words and not found.failure:
+            found.note(words)
 
     def _beside_creation(
         self, whole: Round, stations: tuple[Station, ...], owned: Owned | None
@@ -357,6 +365,7 @@ class Differ:
             tail = Chain.of(one.stations).between(one.stations[-1], None, or_runtime=True)
             self._containers.updated(history, seen.steps, spec, tail)
             _join(found, seen)
+            self._note_left_open(one, found)
             self._beside(seen.updates, found, one.stations[0])
             found.asked += told.evictions_of_replies(one.stations)
         elif one.name == STOP:

@@ -14,6 +14,13 @@ from dataclasses import dataclass, field
 
 from nri_scope.recorder.model import Event, Gap, Session
 
+ASIDE = frozenset({"UpdateContainers", "ContainerStatus", "Shutdown"})
+"""Between the runtime and one connection, at any time."""
+_INTRODUCTION = frozenset({"RegisterPlugin", "Configure"})
+_SYNCHRONIZE = "Synchronize"
+SET_UP = _INTRODUCTION | {_SYNCHRONIZE}
+"""Before a connection is part of any chain. Runtimes do this while they ask others about events:
+who is synchronized meanwhile is asked from the next chain on (containerd/nri, pkg/adaptation)."""
 _FOR_EVER = float("inf")
 
 
@@ -33,11 +40,24 @@ def outlived(session: Session, own: Event, other: Event) -> bool:
 
 
 @dataclass(slots=True)
+class _Heard:
+    """What is known of a session by its events."""
+
+    newest: Event
+    set_up: bool
+    """Whether its set-up was seen, and so its beginning."""
+    joined: int = 0
+    """The event from which on it may have been asked; 0: none yet."""
+    asked: int = 0
+    """The first event of a chain that it was asked about; 0: none yet."""
+
+
+@dataclass(slots=True)
 class Presence:
     """Keeps in mind who was heard from."""
 
-    _heard: dict[int, tuple[int, Event]] = field(default_factory=dict)
-    """Of sessions that may not be over: the number of the first event, and the newest one."""
+    _heard: dict[int, _Heard] = field(default_factory=dict)
+    """Of sessions that may not be over."""
     _over: set[int] = field(default_factory=set)
     _starts: list[tuple[int, int]] = field(default_factory=list)
     """When those began that were not heard from, with their numbers; ascending."""
@@ -45,9 +65,17 @@ class Presence:
 
     def hear(self, event: Event) -> None:
         """The newest event of its session."""
-        known = self._heard.get(event.session)
-        self._heard[event.session] = (event.id if known is None else known[0], event)
-        self._over.discard(event.session)
+        heard = self._heard.get(event.session)
+        if heard is None:
+            heard = self._heard[event.session] = _Heard(event, event.method in SET_UP)
+            self._over.discard(event.session)
+        heard.newest = event
+        if event.method == _SYNCHRONIZE and not heard.asked:
+            heard.joined = event.id
+        elif event.method not in _INTRODUCTION:
+            heard.joined = heard.joined or event.id
+            if event.method not in ASIDE:
+                heard.asked = heard.asked or event.id
 
     def during(
         self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]
@@ -57,22 +85,39 @@ class Presence:
         """
         over: list[int] = []
         for number in list(self._heard):
-            began, newest = self._heard[number]
+            heard = self._heard[number]
             session = sessions.get(number)
             if session is None:
                 continue
             # By either clock: after a restart of the machine the monotonic one begins anew.
-            if _end_of(session, gaps) <= last.at_ns or not outlived(session, newest, last):
+            if _end_of(session, gaps) <= last.at_ns or not outlived(session, heard.newest, last):
                 over.append(number)
-            elif began < first.id or (
+            elif 0 < heard.joined < first.id or (
                 # Not all events need be fed: it may have been there, and not heard from.
-                session.started_ns < first.at_ns and began_before(session, newest, first)
+                not heard.set_up
+                and session.started_ns < first.at_ns
+                and began_before(session, heard.newest, first)
             ):
                 yield session
         for number in over:
             del self._heard[number]
             self._over.add(number)
         yield from self._unheard(sessions, first, last, gaps)
+
+    def outlasts(self, session: Session, event: Event, gaps: Iterable[Gap]) -> bool:
+        """Whether a session that was there is not over when `event` comes, as far as is known."""
+        heard = self._heard.get(session.id)
+        return _end_of(session, gaps) > event.at_ns and (
+            heard is None or outlived(session, heard.newest, event)
+        )
+
+    def was_asked_before(self, session: Session, event: Event) -> bool:
+        """Whether a session that was there is certain to have been part of chains before `event`.
+
+        Who is synchronized waits for its place in the chain behind events that wait as well.
+        """
+        heard = self._heard.get(session.id)
+        return heard is None or not heard.set_up or 0 < heard.asked < event.id
 
     def _unheard(
         self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]

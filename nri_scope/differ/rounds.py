@@ -4,6 +4,9 @@
 Runtimes dispatch under one lock, in index order, so all that belongs to one round comes before
 the next begins (containerd/nri, pkg/adaptation). Where anything speaks against it, there are two
 rounds: less is known then, and nothing wrong.
+
+Time ends no round: each plugin that is not seen may take up its whole deadline, and there may be
+any number of them.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.versions import runtime_title
 from nri_scope.recorder.model import Event, Gap, Role, Session
 
-from .presence import Presence, began_before, outlived
+from .presence import ASIDE as _TOLD_AT_ANY_TIME
+from .presence import SET_UP, Presence, began_before, outlived
 
 CREATE = "CreateContainer"
 UPDATE = "UpdateContainer"
@@ -30,17 +35,14 @@ _BITS = {event.name: event.bit for event in NriEvent}
 SEEMS = "the chain seems to have ended"
 ENDED = "the chain ended"
 """The same, where what followed shows that the event came to nothing."""
-_AT_MOST = 10 * 10**9
-"""ns that a chain may take: a few plugins, each with its deadline."""
 ROUND_MAX = 256 << 20
 """Bytes of one round's messages: sixteen probes at a runtime's largest come to a quarter of it."""
 MISSED_MAX = 100
 """Connections that are told as having missed one event, with every event."""
 
-ASIDE = frozenset({"RegisterPlugin", "Configure", UNSOLICITED, CONTAINER_STATUS, "Shutdown"})
-"""Between the runtime and one connection, at any time: also while a chain is being asked."""
-_ALONE = ASIDE | {SYNCHRONIZE}
-"""Between the runtime and one connection; no chain."""
+ASIDE = SET_UP | _TOLD_AT_ANY_TIME
+"""Between the runtime and one connection; no chain. Also while a chain is being asked."""
+_CREATED = frozenset({"PostCreateContainer", "StartContainer", "PostStartContainer"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,9 @@ class Round:
 
     stations: tuple[Station, ...]
     """In the order in which the runtime asked them."""
+    over_by: Event | None = None
+    """What the runtime asked about next, which shows that this chain had come to its end. None:
+    nothing more was seen, or nothing more could come."""
 
     @property
     def first(self) -> Event:
@@ -142,7 +147,7 @@ class Rounds:
         if event.method in ASIDE:
             self._newest[event.session] = event.seq
             return Round((station,))
-        over = None if self._open and self._belongs(station) else self.flush()
+        over = None if self._open and self._belongs(station) else self._end(event)
         self._open.append(station)
         self._bytes += len(request) + len(reply)
         self._newest[event.session] = event.seq
@@ -150,25 +155,20 @@ class Rounds:
 
     def flush(self) -> Round | None:
         """The round that is open, as far as it came."""
-        if not self._open:
-            return None
-        over = Round(tuple(self._open))
-        self._open.clear()
-        self._bytes = 0
-        return over
+        return self._end(None)
 
     @property
-    def open_since(self) -> Event | None:
-        """The newest event of the round that is still open."""
-        return self._open[-1].event if self._open else None
+    def open(self) -> Round | None:
+        """The one that is not over, as far as it came."""
+        return Round(tuple(self._open)) if self._open else None
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether something of the open round is yet to be seen, as far as is known."""
-        if not self._open:
-            return False
-        one = Round(tuple(self._open))
-        return bool(self.missed_by(one)) or self.awaits_validation(one)
+    def goes_on(self, now: Event | None = None) -> bool:
+        """Whether something of the open round may yet come, after `now`.
+
+        None: after all that there is, and those that have ended by now will see nothing more.
+        """
+        one = self.open
+        return one is not None and self._may_go_on(one, now)
 
     def missed_by(self, one: Round) -> tuple[Session, ...]:
         """Connections that were there all the time, had subscribed to it, and did not see it.
@@ -176,17 +176,43 @@ class Rounds:
         In call order, and the last `MISSED_MAX` of them. Those behind an error did not see it
         because the chain ended.
         """
-        if one.first.method in _ALONE:
-            return ()
-        seen = {station.session.id for station in one.stations}
-        missing = [session for session in self._subscribed(one, one.name) if session.id not in seen]
+        missing = list(self._missing(one))
         missing.sort(key=lambda session: (session.plugin_index, session.id))
         # The last ones tell whether the chain came to its end.
         return tuple(missing[-MISSED_MAX:])
 
-    def awaits_validation(self, one: Round) -> bool:
-        """Whether validators may yet be told of a creation."""
-        return one.name == CREATE and any(True for _ in self._subscribed(one, VALIDATE))
+    def awaits_validation(self, one: Round, now: Event | None = None) -> bool:
+        """Whether validators may yet be told of a creation; `now` as for `goes_on`."""
+        return one.name == CREATE and any(
+            self._may_be_asked(session, now) for session in self._subscribed(one, VALIDATE)
+        )
+
+    def _end(self, by: Event | None) -> Round | None:
+        if not self._open:
+            return None
+        over = Round(tuple(self._open), by)
+        self._open.clear()
+        self._bytes = 0
+        return over
+
+    def _missing(self, one: Round) -> Iterator[Session]:
+        """As `missed_by`, all of them in any order."""
+        if one.first.method in ASIDE:
+            return
+        seen = {station.session.id for station in one.stations}
+        for session in self._subscribed(one, one.name):
+            if session.id not in seen:
+                yield session
+
+    def _may_go_on(self, one: Round, now: Event | None) -> bool:
+        return self.awaits_validation(one, now) or any(
+            self._may_be_asked(session, now) for session in self._missing(one)
+        )
+
+    def _may_be_asked(self, session: Session, now: Event | None) -> bool:
+        if now is None:
+            return session.ended_ns is None and not session.end_reason
+        return self._presence.outlasts(session, now, self.gaps)
 
     def _subscribed(self, one: Round, event: str) -> Iterator[Session]:
         """Connections that were there all the time, and had subscribed to an event."""
@@ -202,30 +228,74 @@ class Rounds:
                 yield session
 
     def ended_early(self, one: Round) -> str:
-        """Words on a chain that did not get to its end; "" where nothing speaks for that.
+        """Words on a chain that did not get to its end; "" where nothing shows that.
 
-        A plugin's error and a conflict end a chain, and are seen by nobody behind it.
+        A plugin's error and a conflict end a chain, and are seen by nobody behind it. What shows
+        it is that the runtime went on to something else, past connections that were there.
         """
-        last = one.stations[-1]
-        waiting = [session for session in self.missed_by(one) if session.plugin_index > last.index]
-        began, ended = one.first.at_ns, last.event.at_ns + _AT_MOST
+        by = self._shown_by(one)
+        if by is None or self._went_on(one, by) or self._runtime(by) != self._runtime(one.first):
+            return ""
+        if runtime_title(self._runtime(by)) == "iSulad":
+            # It asks in any order, and all of them whatever one answers.
+            return ""
+        waiting = [
+            session
+            for session in self._behind(one)
+            if self._presence.outlasts(session, by, self.gaps)
+            and self._presence.was_asked_before(session, one.first)
+        ]
         theirs = {None, *(session.id for session in waiting)}
         if not waiting or any(
-            gap.from_ns <= ended and began <= gap.to_ns
+            gap.from_ns <= by.at_ns and one.first.at_ns <= gap.to_ns
             for gap in self.gaps
             if gap.session in theirs
         ):
             return ""
-        return f"{SEEMS} after {last.plugin}: {waiting[0].plugin} was not asked"
+        return f"{SEEMS} after {one.stations[-1].plugin}: {waiting[0].plugin} was not asked"
+
+    def left_open(self, one: Round) -> str:
+        """Words on a chain of which nothing shows whether it got to its end; "" for others."""
+        by = self._shown_by(one)
+        if not self._behind(one) or (by and self._went_on(one, by)) or self.ended_early(one):
+            return ""
+        return (
+            f"nothing was seen after {one.stations[-1].plugin}, "
+            "nor anything that tells whether the chain went on"
+        )
+
+    def _shown_by(self, one: Round) -> Event | None:
+        """The event that shows its end; None where nobody was left then who could have seen more.
+
+        So it does not matter whether that was known when they left, or is told afterwards.
+        """
+        by = one.over_by
+        return by if by is not None and self._may_go_on(one, by) else None
+
+    def _went_on(self, one: Round, by: Event) -> bool:
+        """Whether the next event says that the chain did not end where it was seen last."""
+        first = one.first
+        if by.pod_id != first.pod_id or by.container_id != first.container_id:
+            return False
+        if by.event == first.event:
+            # One round that we do not take for one.
+            return any(by.session == session.id for session in self._behind(one))
+        return by.event == f"Post{one.name}" or (one.name == CREATE and by.event in _CREATED)
+
+    def _behind(self, one: Round) -> list[Session]:
+        """Connections that come after the last one that saw it, and did not."""
+        last = one.stations[-1].index
+        return [session for session in self.missed_by(one) if session.plugin_index > last]
+
+    def _runtime(self, event: Event) -> str:
+        session = self.sessions.get(event.session)
+        return "" if session is None else session.runtime_name
 
     def _belongs(self, new: Station) -> bool:
         first, last = self._open[0], self._open[-1]
         event, before = new.event, first.event
         return (
-            event.event == before.event
-            and event.container_id == before.container_id
-            and event.pod_id == before.pod_id
-            and event.method not in _ALONE
+            _is_same(event, before)
             # Answered once already: the runtime asks anew, as CRI-O does where it tries again.
             and all(station.session.id != event.session for station in self._open)
             # Indices ascend within one chain. Validators are asked all at once.
@@ -243,8 +313,11 @@ class Rounds:
     def _is_no_new_attempt(self, new: Station) -> bool:
         """Whether a runtime that tries again would not have begun by asking somebody else.
 
-        Where some have gone meanwhile it may ask the others only, but those in their order.
+        Where some have gone meanwhile it may ask the others only, but those in their order. No
+        container is created twice: who tries again does so under another id.
         """
+        if new.event.event == CREATE and new.event.container_id:
+            return True
         there = [station for station in self._open if self._was_there(station, new.event)]
         return len(there) == len(self._open) or any(one.index < new.index for one in there)
 
@@ -272,3 +345,12 @@ class Rounds:
         # What is known of the session by now, not by then.
         session = self.sessions.get(station.session.id, station.session)
         return outlived(session, station.event, event)
+
+
+def _is_same(one: Event, other: Event) -> bool:
+    """Whether both tell the same of the same thing."""
+    return (
+        one.event == other.event
+        and one.container_id == other.container_id
+        and one.pod_id == other.pod_id
+    )

@@ -10,7 +10,7 @@ from nri_scope.recorder.model import Role
 from .chain import Chain
 from .model import Span
 from .owner import plugin
-from .rounds import ASIDE, VALIDATE, Round
+from .rounds import ASIDE, SYNCHRONIZE, VALIDATE, Round
 
 
 def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
@@ -20,7 +20,7 @@ def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
     runtime itself takes. Our own time, in passive connections, is not among it.
     """
     found: list[Span] = []
-    if one.first.method in ASIDE:
+    if one.first.method in ASIDE and one.name != SYNCHRONIZE:
         return ()
     for station in one.stations:
         if not station.is_passive:

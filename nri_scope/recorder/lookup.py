@@ -166,8 +166,9 @@ def history(recording: Recording, thing: Pod | Container) -> Iterator[Event]:
 def effects_on(recording: Recording, container: Container) -> list[int] | None:
     """The events, in order, that asked for something of a container that they are not about.
 
-    Unsolicited requests of which the recording does not tell whom they were for are among them, as
-    recorders took no note of evictions once. None where the recording does not tell: it is an old one, and all events have to be looked at.
+    Unsolicited requests of which the recording does not tell whom they were for are among them:
+    recorders took no note of evictions once. None where the recording does not tell at all: it is
+    an old one, and all events have to be looked at.
     """
     with sound(recording):
         if not has_effects(recording.connection):

@@ -101,8 +101,9 @@ class TestClocks:
             session(2, "50-b", started_ns=BEGUN_NS - HOUR),
             ahead={2: -HOUR},
         )
-        made.send("00-a", "CreateContainer", create())
-        made.send("50-b", "CreateContainer", create(FOO="1"))
+        stop = api.StopContainerRequest(pod=POD, container=container())
+        made.send("00-a", "StopContainer", stop)
+        made.send("50-b", "StopContainer", stop)
         assert [one.seen_by for one in made.end()] == [("00-a",), ("50-b",)]
 
 
@@ -128,7 +129,8 @@ class TestWhoIsNotMissing:
         made.sessions["50-old"] = gone
         made.connect("00-a")
         made.send("00-a", "UpdateContainer", updating(100))
-        (one,) = made.end()
+        made.send("00-a", "StopContainer", api.StopContainerRequest(pod=POD))
+        one, _ = made.end()
         assert one.missed_by == ("50-old",)
         assert "50-old was not asked" in one.failure
 
@@ -177,12 +179,16 @@ class TestBeforeValidatorsAreTold:
             assert len(creation.events) == 3
             assert beside.name == "UpdateContainers"
 
-    def test_but_not_for_as_long_as_they_like(self) -> None:
+    def test_but_what_they_say_does_not_wait_for_as_long_as_it_takes(self) -> None:
         made = self.creation(ended=False)
-        answer = b" " * (TOLD_MAX // 4)
+        update = api.UpdateContainersRequest()
+        update.update.add(container_id="x" * (TOLD_MAX // 4))
         for _ in range(5):
-            made.send("cri", METHOD, status_request("other"), raw_reply=answer)
-        assert [one.name for one in made.found] == ["CreateContainer"]
+            made.send("10-t", "UpdateContainers", update, api.UpdateContainersResponse())
+        assert [one.name for one in made.found] == ["UpdateContainers"] * 4
+        made.send("00-a", "ValidateContainerAdjustment", validation())
+        names = [one.name for one in made.end()]
+        assert names == ["UpdateContainers"] * 4 + ["CreateContainer", "UpdateContainers"]
 
 
 def test_validators_that_were_told_nonsense_clear_nobody_of_what_shows_later() -> None:

@@ -99,10 +99,13 @@ class TestWhatIsLeftApart:
     def test_a_connection_that_was_gone_before_the_next_was_asked(self) -> None:
         # The runtime may have tried again, with other plugins.
         made = traffic(p00_a=Role.PROBE, p50_b=Role.PROBE)
-        made.send("00-a", "CreateContainer", create())
-        made.differ.begin(session(1, "00-a", ended_ns=made.now_ns + 10))
-        made.send("50-b", "CreateContainer", create(FOO="1"))
-        assert owners(made.end()) == []
+        for name in ("StopContainer", "CreateContainer"):
+            kind = getattr(api, f"{name}Request")
+            made.send("00-a", name, kind(pod=POD, container=container()))
+            made.differ.begin(session(1, "00-a", ended_ns=made.now_ns + 10))
+            made.send("50-b", name, kind(pod=POD, container=container(FOO="1")))
+        # But no container is created again: that is another one.
+        assert [one.seen_by for one in made.end()] == [("00-a",), ("50-b",), ("00-a", "50-b")]
 
     def test_an_index_below_the_one_before(self) -> None:
         made = traffic(p50_b=Role.PROBE, p00_a=Role.PROBE)

@@ -64,6 +64,12 @@ class ChainSeen(NamedTuple):
     indices: tuple[str, ...]
 
 
+class Waits(NamedTuple):
+    """A round is not over, and nothing came for long."""
+
+    words: str
+
+
 class Asked(NamedTuple):
     """Nothing more will be asked."""
 
@@ -86,7 +92,7 @@ class Closed(NamedTuple):
     """To the watcher: the recording is complete."""
 
 
-ToParent: TypeAlias = Ready | Failed | CriBegan | CriEnded | Answer | ChainSeen | Asked
+ToParent: TypeAlias = Ready | Failed | CriBegan | CriEnded | Answer | ChainSeen | Waits | Asked
 ToWatcher: TypeAlias = Open | FinishAsking | Closed
 
 

@@ -9,21 +9,25 @@ from typing import NamedTuple
 
 from nri_scope.differ.differ import Differ
 from nri_scope.differ.model import RoundDiff
-from nri_scope.nri.methods import DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.recorder import lookup
 from nri_scope.recorder.creations import Creations
+from nri_scope.recorder.display import duration
 from nri_scope.recorder.log import Log
 from nri_scope.recorder.model import Event, Session
 from nri_scope.recorder.reader import Recording
 
 from .place import Place
 
+QUIET_NS = 10 * 10**9
+"""After so long without an event there are words on a round that is not over: five plugins that
+each take up the usual deadline are rare."""
+
 
 class Seen(NamedTuple):
     """An event as it was read, and what is over by it."""
 
     event: Event | None
-    """None: nothing came, which also says that a round is over."""
+    """None: nothing came, and nothing more can come of these rounds."""
     request: bytes
     rounds: tuple[RoundDiff, ...]
 
@@ -48,14 +52,38 @@ class Follower:
         self._monotonic_ns = monotonic_ns
         self._after = after
         self._sessions: dict[int, Session] = {}
+        self._said = 0
+        """The first event of the round of which `waits` told."""
 
     def read(self) -> Iterator[Seen]:
-        """What came since the last time, and rounds that are over because nothing came."""
-        if self._news.has_news():
-            yield from self._read_new()
-        event = self.differ.open_since
-        if event is not None and self._monotonic_ns() - event.mono_ns > self._patience_ns(event):
-            yield Seen(None, b"", tuple(self.differ.flush()))
+        """What came since the last time, and rounds of which nothing more can come."""
+        if not self._news.has_news():
+            return
+        yield from self._read_new()
+        if lookup.event_range(self._recording)[1] <= self._after.event:
+            # The sessions that we know of are as new as the events.
+            over = tuple(self.differ.flush_over())
+            if over:
+                yield Seen(None, b"", over)
+
+    def waits(self) -> str:
+        """Words on a round of which nothing came for long; "" for none, and when said once.
+
+        However long that is, it may go on: how many plugins are behind is not known.
+        """
+        one = self.differ.open
+        if one is None or one.first.id == self._said:
+            return ""
+        quiet_ns = self._monotonic_ns() - one.stations[-1].event.mono_ns
+        if quiet_ns < QUIET_NS:
+            return ""
+        self._said = one.first.id
+        name = self.differ.name_of(one.first.container_id or one.first.pod_id)
+        seen = ", ".join(station.plugin for station in one.stations)
+        return (
+            f"{one.name} of {name}: seen by {seen}, and for {duration(quiet_ns)} by no other; "
+            "it is shown when something tells how it ended"
+        )
 
     def finish(self) -> Iterator[Seen]:
         """What is left of a recording that is complete."""
@@ -77,12 +105,3 @@ class Follower:
                 break
             self._after = self._after._replace(event=event.id)
             yield Seen(event, request, tuple(self.differ.feed(event, request, reply)))
-
-    def _patience_ns(self, event: Event) -> int:
-        """How long the runtime may take to ask the next plugin about an event: its deadline.
-
-        The plugin that is asked may use it up, whether we see it or not.
-        """
-        session = self._sessions.get(event.session)
-        deadline_ms = session.request_timeout_ms if session else 0
-        return event.timeout_ns or (deadline_ms or DEFAULT_REQUEST_TIMEOUT_MS) * 1_000_000

@@ -15,7 +15,7 @@ from nri_scope.errors import NriScopeError
 from nri_scope.recorder.reader import Recording
 
 from .chain import ChainWatch
-from .channel import Asked, ChainSeen, Closed, Failed, FinishAsking, Open, Ready, WatcherEnd
+from .channel import Asked, ChainSeen, Closed, Failed, FinishAsking, Open, Ready, Waits, WatcherEnd
 from .following import Follower, Seen
 from .questions import is_gone, worth_asking
 
@@ -94,6 +94,9 @@ class Watcher:
         while not self._complete and not self._audience.nobody_reads:
             for seen in follower.read():
                 self._take(follower, seen)
+            words = follower.waits()
+            if words:
+                self._end.send(Waits(words))
             if self._finish_asking and not self._asking_finished:
                 # Only now: what came until the probes left has been read.
                 self._asking_finished = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from time import monotonic_ns
+from time import monotonic_ns, time_ns
 
 import pytest
 
@@ -15,7 +15,7 @@ from nri_scope.differ.live.place import Place
 from nri_scope.differ.model import RoundDiff
 from nri_scope.recorder.reader import Recording
 
-from .probing import Probing, a_container, change, create
+from .probing import Probing, a_container, change, create, wait_for
 
 NOTHING = Place(0, 0)
 
@@ -35,42 +35,72 @@ def paths(found: RoundDiff) -> list[str]:
     return [step.change.path for step in found.steps]
 
 
-def test_a_round_is_told_when_the_next_one_is_there(probing: Probing) -> None:
-    probing.created(_00=a_container(), _99=a_container(k="v"))
+def test_a_round_is_told_when_all_saw_it_or_the_next_one_is_there(probing: Probing) -> None:
+    probing.created(_00=a_container())
     probing.settle()
     with Recording.open(probing.path) as recording:
         follower = Follower(recording, NOTHING)
         assert rounds(follower.read()) == []
-        for event in (api.POST_CREATE_CONTAINER, api.START_CONTAINER):
-            for index in ("00", "99"):
-                probing.sees(index, "StateChange", change(event, a_container(k="v")))
+        probing.created(_99=a_container(k="v"))
         probing.settle()
-        found, *_ = rounds(follower.read())
+        (found,) = rounds(follower.read())
         assert (found.name, found.container, paths(found)) == (
             "CreateContainer",
             "app-id",
             ["/annotations/k"],
         )
         assert follower.differ.name_of("app-id") == "shop/web/app"
+        for event in (api.POST_CREATE_CONTAINER, api.START_CONTAINER):
+            probing.sees("00", "StateChange", change(event, a_container(k="v")))
+        probing.settle()
+        assert [one.name for one in rounds(follower.read())] == ["PostCreateContainer"]
         probing.recorder.close()
-        assert rounds(follower.finish())[-1].name == "StartContainer"
+        assert [one.name for one in rounds(follower.finish())] == ["StartContainer"]
 
 
-def test_a_round_after_which_nothing_comes_is_told_after_the_deadline(probing: Probing) -> None:
-    now = monotonic_ns()
-    for index, container in (("00", a_container()), ("99", a_container(k="v"))):
-        probing.sees(index, "CreateContainer", create(container), at_mono_ns=now)
+def test_of_a_round_that_does_not_go_on_words_are_said_once_and_nothing_is_told(
+    probing: Probing,
+) -> None:
+    now = began = monotonic_ns()
+    probing.sees("00", "CreateContainer", create(a_container()), at_mono_ns=began)
     probing.settle()
     with Recording.open(probing.path) as recording:
         follower = Follower(recording, NOTHING, monotonic_ns=lambda: now)
         assert rounds(follower.read()) == []
-        now += 1_900_000_000
+        assert follower.waits() == ""
+        now += 10_000_000_000
         assert rounds(follower.read()) == []
-        now += 200_000_000
+        assert follower.waits() == (
+            "CreateContainer of shop/web/app: seen by 00-nri-scope, and for 10.0s by no other; "
+            "it is shown when something tells how it ended"
+        )
+        now += 3_600_000_000_000
+        assert rounds(follower.read()) == []
+        assert follower.waits() == ""
+        probing.sees("99", "CreateContainer", create(a_container(k="v")), at_mono_ns=began + 1)
+        probing.settle()
         (found,) = rounds(follower.read())
-        assert paths(found) == ["/annotations/k"]
-        assert rounds(follower.read()) == []
+        assert (paths(found), found.failure) == (["/annotations/k"], "")
+        probing.recorder.close()
         assert rounds(follower.finish()) == []
+
+
+def test_a_round_is_over_when_those_who_are_missing_have_ended(probing: Probing) -> None:
+    probing.created(_00=a_container())
+    probing.settle()
+    with Recording.open(probing.path) as recording:
+        follower = Follower(recording, NOTHING)
+        assert rounds(follower.read()) == []
+        probing.recorder.end_session(probing.sessions["99"], "lost", time_ns())
+        found: list[RoundDiff] = []
+        wait_for(lambda: bool(found.extend(rounds(follower.read())) or found))
+        (one,) = found
+        assert (one.seen_by, one.missed_by) == (("00-nri-scope",), ("99-nri-scope",))
+        assert one.failure == ""
+        assert one.remarks == (
+            "nothing was seen after 00-nri-scope, nor anything that tells whether the chain "
+            "went on",
+        )
 
 
 def test_a_probe_that_joins_late_is_heard_from_then_on(probing: Probing) -> None:
@@ -78,12 +108,12 @@ def test_a_probe_that_joins_late_is_heard_from_then_on(probing: Probing) -> None
     probing.settle()
     with Recording.open(probing.path) as recording:
         follower = Follower(recording, NOTHING)
-        assert rounds(follower.read()) == []
+        (first,) = rounds(follower.read())
         probing.sessions["50"] = probing.join("50")
         two = a_container("two"), a_container("two", k="v")
         probing.created(_00=two[0], _50=two[1], _99=two[1])
         probing.recorder.close()
-        first, second = rounds(follower.finish())
+        (second,) = rounds(follower.finish())
         assert len(first.seen_by) == 2
         assert second.seen_by == ("00-nri-scope", "50-nri-scope", "99-nri-scope")
         (step,) = second.steps

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains in which anything may take its time, and what the recorders of probes are told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from google.protobuf.message import Message
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri import merging
+from nri_scope.nri.events import Event
+from nri_scope.recorder.container_status import METHOD, status_request
+from nri_scope.recorder.inbox import Begin, End, Missed
+from nri_scope.recorder.model import Captured, Role, SessionStart
+
+from .playing import Timed
+
+_T = TypeVar("_T")
+Draw = Callable[[st.SearchStrategy[_T]], _T]
+
+BEGAN_NS = 1_795_000_000 * 10**9
+OFFSET_NS = BEGAN_NS - 10**12
+"""Between the wall clock and the monotonic one."""
+MS = 10**6
+DEADLINE_NS = 2_000 * MS
+PLACES = ("00", "25", "35", "50", "99")
+POD = api.PodSandbox(id="pod-id", name="web", namespace="shop")
+ALL = sum(event.bit for event in Event if event is not Event.ValidateContainerAdjustment)
+
+
+@dataclass
+class Probe:
+    """A passive connection."""
+
+    index: str
+    session: int
+    validates: bool = False
+    joined: bool = False
+    ended: bool = False
+    lossy: bool = False
+    """Its recorder cannot keep up."""
+
+
+@dataclass(eq=False)
+class Hidden:
+    """A plugin whose connection nobody sees."""
+
+    index: str
+    takes_ns: tuple[int, ...]
+    """At each event in turn, of those again and again; from the deadline on it is dropped."""
+    fails_at: int
+    """It answers the so-many-th creation with an error; -1: none."""
+    sets: bool
+    """Whether it leaves its number in the environment of what is created."""
+    asked: int = 0
+    creations: int = 0
+    gone: bool = False
+
+
+@dataclass
+class Truth:
+    """One event on its way through the chain, as it was."""
+
+    event: str
+    container: str
+    seen_by: list[int] = field(default_factory=list)
+    """Sessions whose recorders kept it."""
+    failed: bool = False
+    changed: set[str] = field(default_factory=set)
+    """Paths."""
+
+
+@st.composite
+def _hidden(draw: Draw[object]) -> Hidden:
+    some: Callable[..., int] = draw  # type: ignore[assignment]
+    takes = st.sampled_from([0, 1, 400, 1_300, 1_999, 2_001, 2_004])
+    return Hidden(
+        f"{some(st.sampled_from([10, 20, 25, 30, 30, 40, 60, 99])):02}",
+        tuple(some(takes) * MS for _ in range(some(st.integers(1, 4)))),
+        some(st.sampled_from([-1, -1, -1, 0, 1])),
+        bool(some(st.booleans())),
+    )
+
+
+HIDDEN = st.lists(_hidden(), max_size=6)
+
+
+class Delayed:
+    """Plays a node with one pod; all that is told to its recorder is in `entries`."""
+
+    def __init__(self, draw: Draw[object]) -> None:
+        self._draw = draw
+        self.now_ns = BEGAN_NS
+        self.entries: list[Timed] = []
+        self.truths: list[Truth] = []
+        self.probes: list[Probe] = []
+        self._lost: dict[int, Missed] = {}
+        self._hidden: list[Hidden] = self._pick(HIDDEN)  # type: ignore[assignment]
+        self.restless = self._yes()
+        """Whether probes come and go."""
+        self._made: dict[str, api.Container] = {}
+        """What the runtime made of the chain's work."""
+        self._cri = 0
+        if self._yes():
+            self._cri = self._begin("", Role.CRI, 0)
+
+    # -- what is drawn ------------------------------------------------------------------------
+
+    def _pick(self, strategy: st.SearchStrategy[_T]) -> _T:
+        return self._draw(strategy)  # type: ignore[return-value]
+
+    def _yes(self) -> bool:
+        return self._pick(st.booleans())
+
+    def _rarely(self) -> bool:
+        return self._pick(st.integers(0, 7)) == 7
+
+    # -- the node -----------------------------------------------------------------------------
+
+    def live(self) -> None:
+        """From the connection of the probes to the end of the recording."""
+        places = self._pick(st.lists(st.sampled_from(PLACES), min_size=2, unique=True).map(sorted))
+        validates = self._yes()
+        for number, place in enumerate(places):
+            self._synchronize(self._configure(place, validates=validates and not number))
+        if self._yes():
+            self.ask(Event.RunPodSandbox, "")
+        for number in range(self._pick(st.integers(1, 3))):
+            self._create(f"c{number}")
+        if self._yes():
+            for probe in self.probes:
+                self._leave(probe)
+
+    def _create(self, name: str) -> None:
+        truth = self.ask(Event.CreateContainer, name)
+        if truth.failed:
+            # containerd tells so; CRI-O does not.
+            if self._yes():
+                self.ask(Event.StopContainer, name)
+                self.ask(Event.RemoveContainer, name)
+            return
+        life = [Event.PostCreateContainer, Event.StartContainer, Event.PostStartContainer]
+        life += [Event.UpdateContainer, Event.StopContainer, Event.RemoveContainer]
+        for event in life[: self._pick(st.integers(0, len(life)))]:
+            self.ask(event, name)
+            self._beside(name)
+
+    def ask(self, event: Event, name: str) -> Truth:
+        """Tell the chain of an event."""
+        truth = Truth(event.name, f"{name}-id" if name else "")
+        self.truths.append(truth)
+        container = self._made.get(name) or api.Container(
+            id=truth.container, name=name, pod_sandbox_id=POD.id, args=["run"]
+        )
+        turn = merging.Creation(api.CreateContainerRequest(container=container), version=None)
+        waiting = [probe for probe in self.probes if not probe.joined]
+        chain: list[Probe | Hidden] = [probe for probe in self.probes if probe.joined]
+        chain += [one for one in self._hidden if not one.gone]
+        for one in sorted(chain, key=lambda one: one.index):
+            self.now_ns += self._pick(st.integers(1, 3)) * MS
+            if isinstance(one, Probe):
+                self._see(one, event, turn.request.container, truth)
+            elif self._is_late(one, event, turn, truth):
+                one.gone = True
+            if truth.failed:
+                break
+        if event is Event.CreateContainer and not truth.failed:
+            self._validate(turn, truth)
+            self._made[name] = turn.request.container
+        if event is Event.UpdateContainer:
+            self._made[name].linux.resources.cpu.shares.value = 512
+        self.now_ns += MS
+        # Who was synchronized meanwhile gets a place in the chain now.
+        for probe in waiting:
+            probe.joined = True
+        return truth
+
+    def _see(self, probe: Probe, event: Event, shown: api.Container, truth: Truth) -> None:
+        if probe.ended:
+            return
+        if probe.lossy and self._yes():
+            at_ns = self.now_ns
+            self._lost[probe.session] = Missed(probe.session, at_ns, at_ns, "too fast", 1, 1)
+            return
+        request = getattr(api, f"{event.name}Request")(pod=POD)
+        if truth.container:
+            request.container.CopyFrom(shown)
+        if event is Event.UpdateContainer:
+            request.linux_resources.cpu.shares.value = 512
+        self._capture(probe.session, event.name, request)
+        truth.seen_by.append(probe.session)
+
+    def _is_late(self, one: Hidden, event: Event, turn: merging.Creation, truth: Truth) -> bool:
+        takes_ns = one.takes_ns[one.asked % len(one.takes_ns)]
+        one.asked += 1
+        self._pass(min(takes_ns, DEADLINE_NS + 4 * MS), truth)
+        if takes_ns >= DEADLINE_NS:
+            return True
+        if event is Event.CreateContainer:
+            one.creations += 1
+            truth.failed = one.creations - 1 == one.fails_at
+            if one.sets and not truth.failed:
+                reply = api.CreateContainerResponse()
+                name = f"BY_{self._hidden.index(one)}"
+                reply.adjust.env.add(key=name, value="1")
+                turn.apply(reply, f"{one.index}-hidden")
+                truth.changed.add(f"/process/env/{name}")
+        return False
+
+    def _pass(self, took_ns: int, truth: Truth) -> None:
+        """Time passes in a plugin, and other things happen."""
+        until = self.now_ns + took_ns
+        while self._rarely():
+            self.now_ns += (until - self.now_ns) // 2
+            self._beside(truth.container.removesuffix("-id"))
+        self.now_ns = max(until, self.now_ns)
+
+    def _beside(self, name: str) -> None:
+        what = self._pick(st.sampled_from(["cri", "leave", "come", "come and be told", "lossy"]))
+        if what == "cri" and self._cri and name:
+            self._capture(self._cri, METHOD, status_request(f"{name}-id"), b'{"runtimeSpec": {}}')
+        if not self.restless:
+            return
+        here = [probe for probe in self.probes if not probe.ended]
+        if what == "leave" and here:
+            self._leave(self._pick(st.sampled_from(here)))
+        elif what.startswith("come"):
+            free = sorted({*PLACES} - {probe.index for probe in here})
+            if free:
+                probe = self._configure(self._pick(st.sampled_from(free)))
+                if what != "come":
+                    self._synchronize(probe)
+        elif what == "lossy" and here:
+            probe = self._pick(st.sampled_from(here))
+            probe.lossy = not probe.lossy
+
+    def _validate(self, turn: merging.Creation, truth: Truth) -> None:
+        for probe in self.probes:
+            if probe.validates and probe.joined and not probe.ended:
+                asked = turn.validation([])
+                asked.pod.CopyFrom(POD)
+                self._capture(probe.session, "ValidateContainerAdjustment", asked)
+                truth.seen_by.append(probe.session)
+
+    # -- what the recorder is told ------------------------------------------------------------
+
+    def _configure(self, index: str, *, validates: bool = False) -> Probe:
+        mask = ALL | (Event.ValidateContainerAdjustment.bit if validates else 0)
+        session = self._begin(index, Role.PROBE, mask)
+        probe = Probe(index, session, validates)
+        self._capture(session, "Configure", api.ConfigureRequest(runtime_name="containerd"))
+        return probe
+
+    def _synchronize(self, probe: Probe) -> None:
+        self._capture(probe.session, "Synchronize", api.SynchronizeRequest())
+        # At the beginning nobody is asked anything.
+        probe.joined = not self.truths
+        self.probes.append(probe)
+
+    def _leave(self, probe: Probe) -> None:
+        if not probe.ended:
+            probe.ended = True
+            self.now_ns += 1
+            self._flush_gaps()
+            self.entries.append((self.now_ns, End(probe.session, "left", self.now_ns)))
+
+    def _begin(self, index: str, role: Role, mask: int) -> int:
+        session = 1 + sum(isinstance(entry, Begin) for _, entry in self.entries)
+        self.now_ns += 1
+        start = SessionStart(
+            role, "p" if index else "cri", index, "containerd", "2.4.0", "0.12.2", False, mask,
+            5_000, 2_000, self.now_ns,
+        )  # fmt: skip
+        self.entries.append((self.now_ns, Begin(session, start)))
+        return session
+
+    def _capture(
+        self, session: int, method: str, request: Message | bytes, reply: bytes = b""
+    ) -> None:
+        self.now_ns += 1
+        self._flush_gaps()
+        content = request if isinstance(request, bytes) else request.SerializeToString()
+        item = Captured(
+            self.now_ns, self.now_ns - OFFSET_NS, method, content, reply, 0, "", 1, DEADLINE_NS
+        )
+        self.now_ns += 1
+        self.entries.append((self.now_ns, (session, item)))
+
+    def _flush_gaps(self) -> None:
+        for missed in self._lost.values():
+            self.entries.append((self.now_ns, missed))
+        self._lost.clear()

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording that is written again, at the times at which everything came, and followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+from nri_scope.differ import Differ, RoundDiff
+from nri_scope.differ.live.following import Follower, Seen
+from nri_scope.differ.live.place import Place
+from nri_scope.recorder.file import RecordingFile
+from nri_scope.recorder.inbox import Begin, End, Entry
+from nri_scope.recorder.model import Captured, Event, Role, Session, SessionStart
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.ring import Ring
+from nri_scope.recorder.writing import Writing
+
+Timed = tuple[int, Entry]
+"""When the recorder was told of something, on the wall clock."""
+
+
+class Playing:
+    """Writes entries when their time has come, and reads what is new then."""
+
+    def __init__(self, path: Path, entries: Iterable[Timed], *, wall_minus_mono_ns: int) -> None:
+        self.path = path
+        self.said: list[str] = []
+        self._entries = list(entries)
+        self._offset = wall_minus_mono_ns
+        self._now_ns = 0
+        self._writing = Writing(RecordingFile.open(path), Ring(None, None))
+        self._recording = Recording.open(path)
+        self._follower = Follower(
+            self._recording, Place(0, 0), monotonic_ns=lambda: self._now_ns - self._offset
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._recording.close()
+        self._writing.close()
+
+    def until(self, now_ns: int) -> list[RoundDiff]:
+        """What is told by then of what came since the last time; one look."""
+        self._now_ns = now_ns
+        count = sum(1 for at_ns, _ in self._entries if at_ns <= now_ns)
+        due, self._entries = self._entries[:count], self._entries[count:]
+        if due:
+            self._writing.write([entry for _, entry in due])
+        found = _rounds(self._follower.read())
+        words = self._follower.waits()
+        if words:
+            self.said.append(words)
+        return found
+
+    def end(self) -> list[RoundDiff]:
+        """What the end of the recording tells."""
+        assert not self._entries
+        return _rounds(self._follower.finish())
+
+    def afterwards(self) -> list[RoundDiff]:
+        """What the finished recording tells."""
+        with Recording.open(self.path) as recording:
+            differ = Differ(recording.sessions(), keep=False, gaps=recording.gaps())
+            found: list[RoundDiff] = []
+            for event, request, reply in recording.exchanges():
+                found += differ.feed(event, request, reply)
+            return [*found, *differ.flush()]
+
+
+def _rounds(seen: Iterable[Seen]) -> list[RoundDiff]:
+    return [one for each in seen for one in each.rounds]
+
+
+def entries_of(recording: Recording) -> tuple[list[Timed], int]:
+    """All that its recorder was told, and the nanoseconds between the clocks."""
+    timed: list[Timed] = []
+    offset = 0
+    for session in recording.sessions():
+        timed.append((session.started_ns, Begin(session.id, _start(session))))
+        if session.ended_ns is not None:
+            timed.append((session.ended_ns, End(session.id, session.end_reason, session.ended_ns)))
+    for event, request, reply in recording.exchanges():
+        offset = event.at_ns - event.mono_ns
+        timed.append((event.at_ns + event.took_ns, _captured(event, request, reply)))
+    return sorted(timed, key=lambda one: one[0]), offset
+
+
+def _start(session: Session) -> SessionStart:
+    return SessionStart(
+        role=Role(session.role),
+        plugin_name=session.plugin_name,
+        plugin_index=session.plugin_index,
+        runtime_name=session.runtime_name,
+        runtime_version=session.runtime_version,
+        nri_version=session.nri_version,
+        nri_version_inferred=session.nri_version_inferred,
+        mask=session.mask,
+        registration_timeout_ms=session.registration_timeout_ms,
+        request_timeout_ms=session.request_timeout_ms,
+        started_ns=session.started_ns,
+    )
+
+
+def _captured(event: Event, request: bytes, reply: bytes) -> Entry:
+    return event.session, Captured(
+        wall_ns=event.at_ns,
+        mono_ns=event.mono_ns,
+        method=event.method,
+        request=request,
+        reply=reply,
+        status_code=event.status_code,
+        status_message=event.status_message,
+        took_ns=event.took_ns,
+        timeout_ns=event.timeout_ns,
+    )

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chain that takes long, seen live: a plugin may take up its deadline, and others after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri_scope.differ import RoundDiff
+from nri_scope.recorder.bundle.unpack import unpack
+from nri_scope.recorder.reader import Recording
+
+from .playing import Playing, entries_of
+
+SLOW = Path(__file__).parents[2] / "data" / "cases" / "c24-slow-plugin.nriscope.zip"
+"""30-sleepy takes 2.6 s of the 2 s that it has; 40-half 1.3 s. Both containers were created."""
+STEP = 1_000_000
+"""Between two looks: some fall between the end of a deadline and what comes then."""
+
+
+@pytest.fixture
+def playing(tmp_path: Path) -> Iterator[tuple[Playing, range]]:
+    """The case as it is written, and the moments at which somebody looks."""
+    with Recording.open(unpack(SLOW, tmp_path)) as recording:
+        entries, offset = entries_of(recording)
+    moments = range(entries[0][0], entries[-1][0] + 2 * STEP, STEP)
+    with Playing(tmp_path / "live.nriscope.db", entries, wall_minus_mono_ns=offset) as one:
+        yield one, moments
+
+
+def test_a_creation_with_a_missed_deadline_is_told_once(playing: tuple[Playing, range]) -> None:
+    one, moments = playing
+    found = [diff for now in moments for diff in one.until(now)]
+    found += one.end()
+    created = [diff for diff in found if diff.name == "CreateContainer"]
+    assert [diff.event for diff in created] == [13, 30]
+    first, _ = created
+    assert first.events == (13, 14, 15, 16, 17)
+    assert not any(diff.failure or diff.missed_by or diff.remarks for diff in found)
+    assert [len(diff.steps) for diff in created] == [5, 5]
+    assert {str(step.owner) for diff in created for step in diff.steps} == {"20-env"}
+    assert found == one.afterwards()
+    assert one.said == []
+
+
+def test_what_is_complete_is_told_at_once(playing: tuple[Playing, range]) -> None:
+    one, moments = playing
+    told: dict[int, int] = {}
+    at: dict[int, RoundDiff] = {}
+    for now in moments:
+        for diff in one.until(now):
+            told[diff.event] = now
+            at[diff.event] = diff
+    with Recording.open(one.path) as recording:
+        events = {event.id: event for event in recording.events()}
+    for number, now in told.items():
+        last = events[at[number].events[-1]]
+        assert now - (last.at_ns + last.took_ns) <= 2 * STEP, at[number]
+    # Of the newest round, too.
+    assert max(told) == 69

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever takes how long, and whoever looks when: live tells what the recording tells."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nri_scope.differ import RoundDiff
+from nri_scope.differ.render.words import fresh
+from tests.recorder.traffic import MEMORY
+
+from .delayed import DEADLINE_NS, MS, OFFSET_NS, Delayed, Truth
+from .playing import Playing
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_one_creation_is_one_round_whatever_the_delays(data: st.DataObject) -> None:
+    node = Delayed(data.draw)
+    node.live()
+    found, afterwards = _live(node, data.draw)
+    assert found == afterwards
+    created = Counter(one.container for one in found if one.name == "CreateContainer")
+    assert created == {
+        one.container: 1 for one in node.truths if one.event == "CreateContainer" and one.seen_by
+    }
+    changes = Counter(
+        (step.container, step.change.path) for one in found for step in fresh(one, one.steps)
+    )
+    for number, truth in enumerate(node.truths):
+        if truth.event != "CreateContainer" or not created[truth.container]:
+            continue
+        (told,) = (one for one in found if (one.name, one.container) == _what(truth))
+        # What was not seen is not said to have failed.
+        assert truth.failed or not told.failure
+        if truth.failed:
+            assert told.failure or not _is_to_be_seen(node, number)
+            continue
+        env = {path: count for (one, path), count in changes.items() if one == truth.container}
+        assert {path for path in env if path.startswith("/process/env/")} <= truth.changed
+        assert set(env.values()) <= {1}
+
+
+def _what(truth: Truth) -> tuple[str, str]:
+    return truth.event, truth.container
+
+
+def _is_to_be_seen(node: Delayed, number: int) -> bool:
+    """Whether the runtime went on to something else, past a connection that was there."""
+    if node.restless:
+        return False
+    before, truth, after = node.truths[:number], node.truths[number], node.truths[number + 1 :]
+    asked = {session for one in before for session in one.seen_by}
+    return any(one.seen_by for one in after) and not asked.issubset(truth.seen_by)
+
+
+def _live(
+    node: Delayed, draw: Callable[[st.SearchStrategy[int]], int]
+) -> tuple[list[RoundDiff], list[RoundDiff]]:
+    """What is told live and afterwards, by somebody who looks now and then."""
+    found: list[RoundDiff] = []
+    times = [at_ns for at_ns, _ in node.entries]
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
+        Playing(Path(folder) / "a.nriscope.db", node.entries, wall_minus_mono_ns=OFFSET_NS) as one,
+    ):
+        place = 0
+        while place < len(times):
+            place += draw(st.integers(1, 5))
+            at_ns = times[min(place, len(times)) - 1]
+            found += one.until(at_ns + draw(st.sampled_from([0, MS, 2 * DEADLINE_NS])))
+        found += one.until(times[-1] + 10 * DEADLINE_NS)
+        found += one.end()
+        return found, one.afterwards()
