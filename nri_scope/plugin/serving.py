@@ -57,11 +57,11 @@ class HandlerSession:
         self._mask = 0
         self._working: dict[int, asyncio.Future[bytes]] = {}
 
-    async def run(self, connect: Connect) -> SessionEnd:
-        """See `serve`."""
+    async def run(self, connect: Connect, *, impatient: bool = False) -> SessionEnd:
+        """See `serve`, and `PluginSession.run`."""
         reason = ""
         try:
-            end = await self._session.run(connect)
+            end = await self._session.run(connect, impatient=impatient)
             reason = end.reason
             return end
         except (NriScopeError, asyncio.CancelledError) as error:
