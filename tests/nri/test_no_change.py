@@ -23,9 +23,10 @@ from nri_scope.logger.deferred import DeferredSink
 from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.nri import merging
 from nri_scope.nri.events import Event
+from nri_scope.nri.identity import check_index, check_name
 from nri_scope.nri.methods import METHODS, PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN
 from nri_scope.nri.no_change import EMPTY_ADJUSTMENT, NO_CHANGE, no_change, says_nothing
-from nri_scope.nri.versions import NriVersion
+from nri_scope.nri.versions import CONSERVATIVE_MASK, NriVersion
 from nri_scope.plugin import Identity, Plugin, PluginSession, inherited, serve
 from nri_scope.plugin.handlers import EVENT_HANDLERS
 from nri_scope.recorder.model import Role
@@ -44,6 +45,7 @@ def strict(method: str, request: Message, payload: bytes) -> None:
     assert not getattr(reply, "update", ()) and not getattr(reply, "evict", ())
     if isinstance(reply, api.ConfigureResponse):
         assert reply.events, "0 subscribes to everything"
+        assert not reply.events & ~CONSERVATIVE_MASK, "iSulad never says a word again"
     elif isinstance(reply, api.SynchronizeResponse):
         assert isinstance(request, api.SynchronizeRequest)
         assert reply.more == request.more
@@ -138,6 +140,10 @@ async def asked(party: Start, calls: list[tuple[str, Message]]) -> list[bytes]:
     registered = asyncio.Event()
 
     def on_request(link: Link, request: RequestReceived, arrived_ns: int) -> None:
+        # Nothing is asked of a runtime unasked: an UpdateContainers ends an isulad.
+        assert request.method == "RegisterPlugin"
+        told = api.RegisterPluginRequest.FromString(request.payload)
+        assert check_index(told.plugin_idx) and check_name(told.plugin_name)
         link.respond(request.stream_id)
         registered.set()
 
