@@ -137,6 +137,10 @@ recorder is killed, what was committed is there; a power cut may cost the last s
 the file. Up to {WriterLimits().queue_bytes >> 20} MiB wait in memory while the file cannot be \
 written; what does not fit is lost, and counted in `gap` with the reason.
 
+Time between two sessions in which none was open has a row of `gap` where the recorder ran on. \
+Where it did not, as one that a runtime launches, or of a file that was continued later, our \
+readers derive the gap from the sessions.
+
 A mark is in the file, or nothing of it is: who is killed meanwhile leaves SQLite's `-journal` \
 beside it, and the next program that may write there, readers of ours included, puts back what was \
 there before.

@@ -28,15 +28,16 @@ type plugin struct{}
 func (plugin) CreateContainer(
 	_ context.Context, pod *api.PodSandbox, container *api.Container,
 ) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	// Never nil: a reply without an adjustment makes iSulad abort.
+	adjustment := &api.ContainerAdjustment{}
 	wanted, ok := pod.GetAnnotations()[prefix+container.GetName()]
 	if !ok {
-		return nil, nil, nil
+		return adjustment, nil, nil
 	}
 	limits, err := parseLimits(wanted)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s%s: %w", prefix, container.GetName(), err)
 	}
-	adjustment := &api.ContainerAdjustment{}
 	for _, one := range limits {
 		adjustment.AddRlimit(one.kind, one.hard, one.soft)
 	}

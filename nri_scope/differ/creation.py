@@ -17,6 +17,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.nri import merging
 from nri_scope.nri.merging import NOT_PASSED_ON, Dropped
+from nri_scope.nri.no_change import says_nothing
 from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Change, Json, Spec
 from nri_scope.recorder.model import Event, Role
@@ -239,7 +240,7 @@ class _Creation:
             self.found.fail(f"{station.plugin} answered: {event.status_message or 'an error'}")
             return spec
         reply = cast("api.CreateContainerResponse | None", reply_of(station))
-        if reply is None or not reply.ByteSize():
+        if reply is None or says_nothing(reply):
             return spec
         version = version_of(station)
         turn = merging.Creation(request, version=version)
@@ -461,7 +462,7 @@ def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
     replies = [
         (station, cast("api.CreateContainerResponse", reply))
         for station in stations
-        if (reply := reply_of(station)) is not None and reply.ByteSize()
+        if (reply := reply_of(station)) is not None and not says_nothing(reply)
     ]
     request = request_of(stations[0]) if replies else None
     if request is None:

@@ -17,6 +17,7 @@ from nri_scope.errors import NriScopeError
 from nri_scope.nri.events import Event
 from nri_scope.nri.introduction import ConfigureRequest, introduction, state_part
 from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
+from nri_scope.nri.no_change import no_change
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Exchange, Identity, PluginSession, inherited
 from nri_scope.wire import RequestReceived
@@ -74,15 +75,14 @@ class _Visitor:
 
     def answer(self, request: RequestReceived) -> bytes:
         part = state_part(request.payload) if request.method == "Synchronize" else None
-        if part is None:
-            return b""
-        self.seen = replace(
-            self.seen,
-            synchronized=not part.more,
-            pods=self.seen.pods + part.pods,
-            containers=self.seen.containers + part.containers,
-        )
-        return part.reply
+        if part is not None:
+            self.seen = replace(
+                self.seen,
+                synchronized=not part.more,
+                pods=self.seen.pods + part.pods,
+                containers=self.seen.containers + part.containers,
+            )
+        return no_change(request.method, request.payload, request.service)
 
     def answered(self, exchange: Exchange) -> None:
         if self.seen.synchronized:

@@ -17,6 +17,7 @@ from time import time_ns
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.introduction import ConfigureRequest
+from nri_scope.nri.no_change import no_change
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Exchange, Identity, SessionEnd
 from nri_scope.recorder.redaction.capture import NOTE, AtSource, check_continued
@@ -67,8 +68,8 @@ class LaunchedPlugin:
         return mask
 
     def answer(self, request: RequestReceived) -> bytes:
-        """See `Logger.answer`."""
-        return self._logger.answer(request) if self._logger is not None else b""
+        """See `Logger.answer`; the same before Configure."""
+        return no_change(request.method, request.payload, request.service)
 
     def answered(self, exchange: Exchange) -> None:
         """See `Logger.answered`."""

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from time import monotonic_ns, time_ns
 
 from nri_scope.nri.events import Event
-from nri_scope.nri.introduction import ConfigureRequest, state_part
+from nri_scope.nri.introduction import ConfigureRequest
 from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.nri.negotiation import Negotiated, negotiate
+from nri_scope.nri.no_change import no_change
 from nri_scope.nri.versions import CONSERVATIVE_MASK
 from nri_scope.plugin import Exchange, Identity, SessionEnd
 from nri_scope.recorder.clock import wall_offset
@@ -79,16 +80,8 @@ class Logger:
         return mask
 
     def answer(self, request: RequestReceived) -> bytes:
-        """The empty message, which every reply may be: no adjustment, no update, no objection.
-
-        That includes methods of NRI versions to come.
-        """
-        if request.method == "Synchronize":
-            # Every part of a split one but the last must be answered with ``more`` echoed; a
-            # runtime closes the connection otherwise (NRI 0.7 and later).
-            part = state_part(request.payload)
-            return part.reply if part is not None else b""
-        return b""
+        """Answer with no adjustment, no update, no objection; methods unknown to us too."""
+        return no_change(request.method, request.payload, request.service)
 
     def answered(self, exchange: Exchange) -> None:
         """Hand the exchange over to the recorder."""

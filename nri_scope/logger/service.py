@@ -86,7 +86,7 @@ class LoggerService:
     async def _one_session(self) -> SessionEnd:
         session = self._session = PluginSession(self._identity, self._logger)
         try:
-            end = await session.run(self._connect)
+            end = await session.run(self._connect, impatient=True)
         except (NriScopeError, asyncio.CancelledError) as error:
             # Cancelled is also a session whose connection closed a moment before `stop`.
             self._logger.ended(session.ended(str(error) or self._stopping))

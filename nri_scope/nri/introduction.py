@@ -46,13 +46,12 @@ def introduction(configure: ConfigureRequest) -> Introduction:
 
 @dataclass(frozen=True, slots=True)
 class StatePart:
-    """One Synchronize request, and the reply that accepts it without asking for updates."""
+    """One Synchronize request."""
 
-    reply: bytes
     pods: int
     containers: int
     more: bool
-    """Further parts follow; the reply echoes it."""
+    """Further parts follow."""
 
 
 def state_part(payload: bytes) -> StatePart | None:
@@ -61,8 +60,7 @@ def state_part(payload: bytes) -> StatePart | None:
         part = api.SynchronizeRequest.FromString(payload)
     except DecodeError:
         return None
-    reply = api.SynchronizeResponse(more=part.more).SerializeToString()
-    return StatePart(reply, len(part.pods), len(part.containers), part.more)
+    return StatePart(len(part.pods), len(part.containers), part.more)
 
 
 def registration(payload: bytes) -> tuple[str, str] | None:

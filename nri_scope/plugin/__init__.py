@@ -25,7 +25,7 @@ from .endpoint import Connect, Identity, Launched, inherited, launched, unix_soc
 from .handle import RuntimeHandle
 from .handlers import BasePlugin
 from .main import run
-from .reconnect import Backoff, keep_connected
+from .reconnect import ABSENT_POLL, Backoff, keep_connected
 from .replies import CreateReply, Rejection, UpdateReply, UpdatesReply
 from .request import time_left
 from .serving import serve
@@ -33,6 +33,7 @@ from .session import AnswerLater, Exchange, Plugin, PluginSession, SessionEnd
 from .update import Eviction, Update
 
 __all__ = [
+    "ABSENT_POLL",
     "Adjustment",
     "AnswerLater",
     "Backoff",

@@ -133,7 +133,7 @@ class _Life:
     async def _one_session(self) -> SessionEnd:
         session = self._session = HandlerSession(self._handlers, self._identity)
         try:
-            return await session.run(self._connect)
+            return await session.run(self._connect, impatient=not self._once)
         finally:
             self._session = None
 

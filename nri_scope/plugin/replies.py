@@ -27,12 +27,12 @@ Rejection = str | None
 
 
 def create_reply(value: object) -> Message:
-    """The reply to CreateContainer."""
+    """The reply to CreateContainer. Its ``adjust`` is always there: iSulad aborts without one."""
     adjustments, updates, evictions = _sorted(value, (Adjustment, Update, Eviction))
     if len(adjustments) > 1:
         raise UsageError(f"there can be one Adjustment, not {len(adjustments)}")
     return api.CreateContainerResponse(
-        adjust=adjustments[0].message if adjustments else None,
+        adjust=adjustments[0].message if adjustments else api.ContainerAdjustment(),
         update=[one.message for one in updates],
         evict=[one.message for one in evictions],
     )

@@ -16,6 +16,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.introduction import ConfigureRequest, introduction
 from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
 from nri_scope.nri.negotiation import negotiate
+from nri_scope.nri.no_change import no_change
 from nri_scope.nri.versions import runtime_title
 from nri_scope.wire import Code, RequestReceived
 
@@ -56,11 +57,11 @@ class HandlerSession:
         self._mask = 0
         self._working: dict[int, asyncio.Future[bytes]] = {}
 
-    async def run(self, connect: Connect) -> SessionEnd:
-        """See `serve`."""
+    async def run(self, connect: Connect, *, impatient: bool = False) -> SessionEnd:
+        """See `serve`, and `PluginSession.run`."""
         reason = ""
         try:
-            end = await self._session.run(connect)
+            end = await self._session.run(connect, impatient=impatient)
             reason = end.reason
             return end
         except (NriScopeError, asyncio.CancelledError) as error:
@@ -178,7 +179,9 @@ class HandlerSession:
         if isinstance(message, api.StateChangeEvent):
             event = next((one for one in STATE_CHANGE_EVENTS if one.value == message.event), None)
         if event is None:
-            return b""
+            return no_change(received.method, received.payload)
+        if EVENT_HANDLERS[event] not in self._handlers.by_name:
+            return no_change(received.method, received.payload)
         request = Request(EVENT_HANDLERS[event], _subject(message), received.timeout_ns)
         return self._call(request, _arguments(event, message), REPLIES.get(event.name, empty_reply))
 

@@ -31,6 +31,11 @@ REGISTER_TIMEOUT = 30.0
 """Seconds to wait for the registration. A runtime takes one plugin at a time and gives a mute one
 5 s, so with some of those before us the reply may well take longer than 5 s."""
 
+CONFIGURE_TIMEOUT = 10.0
+"""Seconds from the reply to RegisterPlugin to Configure, which Go's runtimes send at once. iSulad
+may miss the registration that it has just answered, and leaves the connection open for ever then.
+"""
+
 FAILURES_TOLD = 20
 """Different internal errors of one session that are told; an error may come with each event."""
 
@@ -109,6 +114,7 @@ class PluginSession:
         self._plugin = plugin
         self._link: Link | None = None
         self._order = Session(Role.PLUGIN)
+        self._configuring = False
         self._configured = False
         self._synchronized = False
         self._refused: UsageError | None = None
@@ -123,9 +129,10 @@ class PluginSession:
         """What there is to say about this session once it is over."""
         return SessionEnd(reason, self._configured, self._synchronized)
 
-    async def run(self, connect: Connect) -> SessionEnd:
+    async def run(self, connect: Connect, *, impatient: bool = False) -> SessionEnd:
         """Connect, register and serve. Returns when the connection has ended.
 
+        ``impatient`` ends it when no Configure comes, for those who can connect again.
         Raises `ConnectError` when there is nothing to connect to, `RpcError`, `DeadlineExceeded`
         or `ConnectionClosed` when the registration fails, `UsageError` when the plugin cannot do
         with this runtime.
@@ -148,6 +155,8 @@ class PluginSession:
                 timeout=REGISTER_TIMEOUT,
             )
             self._order.feed(Kind.REGISTER_REPLY)
+            if impatient:
+                asyncio.get_running_loop().call_later(CONFIGURE_TIMEOUT, self._give_up, link)
             reason = await link.wait_closed()
         except (ConnectionClosed, RpcError) as error:
             if self._refused is not None:
@@ -187,6 +196,10 @@ class PluginSession:
             return UpdateContainersResponse.FromString(reply)
         except DecodeError as error:
             raise RemoteProtocolError(f"UpdateContainers: undecodable reply: {error}") from error
+
+    def _give_up(self, link: Link) -> None:
+        if not self._configuring:
+            link.close(f"the runtime did not configure us within {CONFIGURE_TIMEOUT:g} s")
 
     def _on_request(self, link: Link, request: RequestReceived, arrived_ns: int) -> None:
         code, message, reply = 0, "", b""
@@ -247,6 +260,7 @@ class PluginSession:
         self._synchronized = self._synchronized or self._order.ready
 
     def _configure(self, request: RequestReceived) -> bytes:
+        self._configuring = True
         try:
             message = ConfigureRequest.FromString(request.payload)
         except DecodeError as error:

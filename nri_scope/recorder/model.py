@@ -149,6 +149,9 @@ class Event:
 LEFT_OUT = "this is a part of a recording: these events were recorded, and are not in it"
 """The reason of gaps that stand for what a part of a recording was made without."""
 
+KILLED = "its recorder ended without closing it"
+"""Why a session ended, and what is said of the time until the file was continued."""
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:

@@ -12,6 +12,7 @@ from typing import Self, TypeVar, cast
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder import assembly
+from nri_scope.recorder.between_sessions import gaps_between
 from nri_scope.recorder.check import recover
 from nri_scope.recorder.container_status import is_container_status
 from nri_scope.recorder.content import ContentError, Kind
@@ -127,11 +128,12 @@ class Recording:
         return self._table(session_of, f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id")
 
     def gaps(self) -> list[Gap]:
-        """All gaps, by their beginnings."""
+        """All gaps, by their beginnings: those in its table, and those between sessions."""
         self._check_few("gap")
         gaps = self._table(
             gap_of, "SELECT id, session, from_ns, to_ns, reason, lost FROM gap ORDER BY id"
         )
+        gaps += gaps_between(self.sessions(), gaps)
         return sorted(gaps, key=lambda gap: gap.from_ns)
 
     def notes(self) -> list[Note]:

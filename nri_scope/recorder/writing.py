@@ -17,7 +17,7 @@ from nri_scope.recorder.content import MAX_CONTENT
 from nri_scope.recorder.encode import Encoder, OpenSession
 from nri_scope.recorder.file import PAGE, RecordingFile
 from nri_scope.recorder.inbox import Begin, End, Entry, Line, Missed, Remark
-from nri_scope.recorder.model import Captured, Event, SessionStart
+from nri_scope.recorder.model import KILLED, Captured, Event, SessionStart
 from nri_scope.recorder.ring import Ring, cut, oldest
 from nri_scope.recorder.store import ObjectStore
 from nri_scope.recorder.text import int64, storable
@@ -25,7 +25,6 @@ from nri_scope.recorder.text import int64, storable
 if TYPE_CHECKING:
     from nri_scope.recorder.redaction.capture import AtSource
 
-KILLED = "its recorder ended without closing it"
 DELETED = "the file was deleted or moved; what was recorded before is not in the new one"
 
 # Events whose rows are handed to SQLite together.

@@ -13,6 +13,7 @@ from nri_scope.errors import (
     NriScopeError,
     RpcError,
 )
+from nri_scope.nri.no_change import says_nothing
 from nri_scope.runtime import Answer
 
 from .model import Reply, Verdict
@@ -71,7 +72,7 @@ _EMPTY: dict[str, Message] = {}
 
 def _shared(message: Message | None) -> Message | None:
     """Most replies say nothing: these are one object, as a recording may have millions."""
-    if message is None or message.ByteSize():
+    if message is None or not says_nothing(message):
         return message
     return _EMPTY.setdefault(message.DESCRIPTOR.full_name, message)
 

@@ -14,7 +14,7 @@ from time import monotonic
 
 from nri_scope.errors import ConnectError
 from nri_scope.nri.versions import runtime_title
-from nri_scope.plugin import Backoff, Identity
+from nri_scope.plugin import ABSENT_POLL, Identity
 from nri_scope.recorder.model import SessionStart, plugin_title
 from nri_scope.recorder.outcome import outcome
 from nri_scope.recorder.writer import Recorder, RecorderCounters
@@ -168,10 +168,8 @@ async def connect(
 
     None when told to stop, or when nobody needs it any more. Raises `ConnectError`.
     """
-    backoff = Backoff()
     told = False
     while not tap.stop.reason and not needless():
-        started = monotonic()
         try:
             return await connect_socket(path)
         except ConnectError as error:
@@ -185,6 +183,6 @@ async def connect(
                 tap.say(f"waiting for a runtime: {error}")
                 told = True
         waiting = asyncio.ensure_future(tap.stop.wait())
-        await asyncio.wait([waiting], timeout=backoff.pause(monotonic() - started))
+        await asyncio.wait([waiting], timeout=ABSENT_POLL)
         waiting.cancel()
     return None

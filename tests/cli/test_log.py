@@ -127,9 +127,9 @@ def test_follow_shows_what_is_recorded_and_ends_with_the_interrupt_key(tmp_path:
     path = record(tmp_path / "x.nriscope.db")
     with following(path, "-n", "1") as process:
         assert an_id(process) == 31
-        # A recorder continues what was complete a moment ago.
+        # A recorder continues what was complete a moment ago, with events of that time.
         recorder = Recorder.open(path)
-        session = recorder.begin_session(a_start(started_ns=time.time_ns()))
+        session = recorder.begin_session(a_start(started_ns=ITEMS[1].wall_ns))
         for number, item in enumerate(ITEMS[1:4], 32):
             recorder.capture(session, item)
             assert an_id(process) == number

@@ -113,7 +113,7 @@ async def test_written_plugin_registers_and_adjusts(written: Path) -> None:
     adjusted = Adjustment().add_env("POD_OWNER", "night shift").message
     assert replies == [
         api.CreateContainerResponse(adjust=adjusted),
-        api.CreateContainerResponse(),
+        api.CreateContainerResponse(adjust=api.ContainerAdjustment()),
     ]
 
 

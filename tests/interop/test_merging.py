@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.no_change import EMPTY_ADJUSTMENT
 from nri_scope.nri.versions import NriVersion
 from tests.interop.build import Merger, Unavailable, build_merger
-from tests.interop.merge_cases import Case, generated
+from tests.interop.merge_cases import PLUGINS, Case, generated
 from tests.interop.merge_rules import RULES
 from tests.interop.merging import Outcome, agree, merge_with_ours, merge_with_reference
 
@@ -59,3 +62,19 @@ def test_any_chain_is_merged_as_upstream_does(merger: Merger) -> None:
     assert 0.03 * GENERATED < failed < 0.5 * GENERATED
     kinds = Counter((case.event, len(case.replies)) for case in generated(GENERATED))
     assert len(kinds) == 12 and min(kinds.values()) > 30
+
+
+def test_upstream_takes_an_empty_adjustment_for_no_reply(merger: Merger) -> None:
+    """What our passive parties answer to CreateContainer; the reference's own silence is empty."""
+    silent = api.CreateContainerResponse.FromString(EMPTY_ADJUSTMENT)
+    creations = [case for case in generated(GENERATED // 5) if case.event == "CreateContainer"]
+    filled = [
+        replace(case, replies=(*case.replies, *[silent] * (len(PLUGINS) - len(case.replies))))
+        for case in creations
+    ]
+    assert sum(case != other for case, other in zip(creations, filled, strict=True)) > 100
+    program = build_merger(merger)
+    found = merge_with_reference(program, filled)
+    wanted = merge_with_reference(program, creations)
+    for case, one, other in zip(creations, found, wanted, strict=True):
+        assert one == other, case

@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+import socket
+from pathlib import Path
+
 import pytest
 
 from nri_scope.errors import ConnectError, NriScopeError, RpcError
-from nri_scope.plugin import Backoff, SessionEnd, keep_connected
+from nri_scope.plugin import ABSENT_POLL, Backoff, SessionEnd, keep_connected
+from nri_scope.transport.sockets import Door, connect_socket
 
 END = SessionEnd("closed by the peer", configured=True, synchronized=True)
 GONE = ConnectError("/run/nri.sock", "no such socket", may_come=True)
 NO_SOCKET = ConnectError("/etc/passwd", "not a socket")
 REFUSED = RpcError(3, "no")
-AT_ONCE = Backoff(first=0.0001, longest=0.0001)
+AT_ONCE = Backoff(first=0.0001, longest=0.0001, absent=0.0001)
 
 
 class Script:
@@ -75,3 +81,77 @@ def test_pauses_grow_to_a_bound_and_start_anew_after_a_healthy_session() -> None
     assert [backoff.pause(0.5) for _ in range(6)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1, 1])
     assert backoff.pause(11) == pytest.approx(0.1)
     assert backoff.pause(0) == pytest.approx(0.2)
+
+
+class Pauses(Backoff):
+    """Remembers what it was asked for, and takes no time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[float] = []
+
+    def pause(self, lasted: float) -> float:
+        self.asked.append(super().pause(lasted))
+        return 0
+
+    def poll(self) -> float:
+        self.asked.append(super().poll())
+        return 0
+
+
+async def test_an_absent_runtime_is_looked_for_at_a_constant_pace() -> None:
+    """However long it is away; what has failed in another way is tried less and less often."""
+    pauses = Pauses()
+    script = Script(END, *[GONE] * 20, REFUSED, REFUSED, REFUSED, GONE, REFUSED, END)
+    await keep_connected(
+        script.run_session,
+        wait=False,
+        once=False,
+        stopping=lambda: not script.outcomes,
+        backoff=pauses,
+    )
+    assert pauses.asked == pytest.approx(
+        [0.1, *[ABSENT_POLL] * 20, 0.1, 0.2, 0.4, ABSENT_POLL, 0.1]
+    )
+    assert ABSENT_POLL <= 0.15
+
+
+async def test_a_runtime_is_found_wherever_its_folder_was_meanwhile(tmp_path: Path) -> None:
+    """Without the folder, in a new one, behind a socket left behind, and anew each time."""
+    folder, deep = tmp_path / "run", tmp_path / "run" / "nri"
+    path = deep / "nri.sock"
+    sessions = 0
+    stopping = False
+
+    async def session() -> SessionEnd:
+        nonlocal sessions
+        (await connect_socket(path)).close()
+        sessions += 1
+        return END
+
+    connecting = asyncio.create_task(
+        keep_connected(
+            session,
+            wait=True,
+            once=False,
+            stopping=lambda: stopping,
+            backoff=Backoff(first=0.001, longest=0.001, absent=0.001),
+        )
+    )
+    async with asyncio.timeout(30):
+        for number in range(4):
+            await asyncio.sleep(0.01)
+            deep.mkdir(parents=True)
+            if number == 3:
+                left_behind = socket.socket(socket.AF_UNIX)
+                left_behind.bind(str(path))
+                left_behind.close()
+                await asyncio.sleep(0.01)
+            door = Door(path)
+            before = sessions
+            while sessions == before:
+                await asyncio.sleep(0.001)
+            door.close()
+            shutil.rmtree(folder)
+        stopping = True
+        await asyncio.gather(connecting, return_exceptions=True)

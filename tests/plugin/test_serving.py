@@ -234,6 +234,7 @@ async def asked(plugin: object, event: Event) -> Answer:
 
 ENV = Adjustment().add_env("TZ", "UTC")
 UPDATE = Update("other").set_cpu(shares=2)
+NO_ADJUSTMENT = api.ContainerAdjustment()
 EVICTION = Eviction("other", "noisy")
 
 
@@ -241,10 +242,10 @@ EVICTION = Eviction("other", "noisy")
 @pytest.mark.parametrize(
     ("returned", "reply"),
     [
-        (None, api.CreateContainerResponse()),
-        ([], api.CreateContainerResponse()),
+        (None, api.CreateContainerResponse(adjust=NO_ADJUSTMENT)),
+        ([], api.CreateContainerResponse(adjust=NO_ADJUSTMENT)),
         (ENV, api.CreateContainerResponse(adjust=ENV.message)),
-        (UPDATE, api.CreateContainerResponse(update=[UPDATE.message])),
+        (UPDATE, api.CreateContainerResponse(adjust=NO_ADJUSTMENT, update=[UPDATE.message])),
         (
             [EVICTION, UPDATE, ENV],
             api.CreateContainerResponse(

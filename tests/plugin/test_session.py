@@ -240,3 +240,48 @@ def test_environment_decides_whether_a_runtime_launched_us() -> None:
 async def test_nothing_to_connect_to(tmp_path: Path) -> None:
     with pytest.raises(ConnectError, match="no such socket"):
         await PluginSession(IDENTITY, Remembering()).run(unix_socket(tmp_path / "none"))
+
+
+async def test_a_runtime_that_forgets_a_registration_is_left(
+    runtime: RuntimeEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As iSulad does at times under load: the registration is answered, and nothing follows."""
+    monkeypatch.setattr("nri_scope.plugin.session.CONFIGURE_TIMEOUT", 0.05)
+    connect = unix_socket(tmp_path / "nri.sock")
+    end = await PluginSession(IDENTITY, Remembering()).run(connect, impatient=True)
+    assert "did not configure us" in end.reason
+    assert not end.configured
+
+
+async def test_one_that_configures_is_not(
+    runtime: RuntimeEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri_scope.plugin.session.CONFIGURE_TIMEOUT", 0.05)
+    # Its first requests may come before the reply to the registration, and its last ones never.
+    runtime.answer_registration = False
+    run = asyncio.create_task(
+        PluginSession(IDENTITY, Remembering()).run(
+            unix_socket(tmp_path / "nri.sock"), impatient=True
+        )
+    )
+    link, request = await runtime.registrations.get()
+    assert await configure(link) == 0x7FF
+    link.respond(request.stream_id)
+    await asyncio.sleep(0.2)
+    assert await synchronize(link) == b""
+    link.close()
+    assert (await run).reason == "closed by the runtime"
+
+
+async def test_one_that_cannot_connect_again_waits(
+    runtime: RuntimeEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri_scope.plugin.session.CONFIGURE_TIMEOUT", 0.01)
+    run = asyncio.create_task(
+        PluginSession(IDENTITY, Remembering()).run(unix_socket(tmp_path / "nri.sock"))
+    )
+    link, _ = await runtime.registered()
+    await asyncio.sleep(0.1)
+    assert await configure(link) == 0x7FF
+    link.close()
+    assert (await run).configured

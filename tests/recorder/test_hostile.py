@@ -265,6 +265,9 @@ class TestTraps:
             lists = {"gap": recording.gaps, "note": recording.notes}
             return lists.get(table, recording.sessions)()
 
+        # More gaps than sessions, which are read with them.
+        noted = "INSERT INTO gap (from_ns, to_ns, reason) VALUES (1, 2, 'one more')"
+        self._prepare(path, *[noted] * 5)
         with Recording.open(path) as recording:
             (rows,) = recording.rows(f"SELECT count(*) FROM {table}")[0]
             assert isinstance(rows, int)

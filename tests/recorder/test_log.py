@@ -105,7 +105,7 @@ def test_each_reading_gives_what_is_new(path: Path, recording: Recording) -> Non
     recorder.end_session(session, "done", at(15))
     recorder.close()
     assert log.has_news()
-    assert told(log) == ["began 2", "5", "6", "gap", "ended 2"]
+    assert told(log) == ["gap", "began 2", "5", "6", "gap", "ended 2"]
     assert told(log) == []
 
 
@@ -117,7 +117,7 @@ def test_the_filter_holds_for_what_comes_later(path: Path, recording: Recording)
     written(recorder, session, 11, 12, 13)
     recorder.close()
     # The session is still open for all that its recorder told.
-    assert told(log) == ["began 2", "6"]
+    assert told(log) == ["gap", "began 2", "6"]
 
 
 @pytest.mark.parametrize("replaced", [False, True])

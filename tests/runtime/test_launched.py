@@ -11,6 +11,7 @@ import pytest
 
 from nri_scope.logger.logfile import log_beside
 from nri_scope.logger.settings import Settings
+from nri_scope.recorder.records import rfc3339
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.happened import in_order
@@ -62,8 +63,9 @@ async def test_it_names_unknown_settings_beside_the_recording(
     assert any("no_such_key" in path.read_text() for path in beside)
 
 
+@pytest.mark.parametrize("kill", [False, True], ids=["orderly", "killed"])
 async def test_it_is_launched_again_when_containerd_restarts(
-    binaries: Binaries, containerd: Containerd, file: Path
+    binaries: Binaries, containerd: Containerd, file: Path, kill: bool
 ) -> None:
     driver = Driver(containerd)
     pod = await driver.run_pod("shop", "web")
@@ -71,12 +73,17 @@ async def test_it_is_launched_again_when_containerd_restarts(
     await recorded(driver, file)  # containerd ends what it launched with SIGKILL
     # Up to NRI 0.6 launched plugins get no Synchronize, and without one containerd tells nothing
     # of the containers that are older than its own start.
-    await driver.restart_containerd(synchronizes=binaries.series != "1.7")
+    await driver.restart_containerd(kill=kill, synchronizes=binaries.series != "1.7")
     await driver.stop(app)
     await driver.remove_pod(pod)
     await driver.live("shop", "new")
     await recorded(driver, file)
-    assert rows(file, "SELECT count(*) FROM session") == [(2,)]
+    (_, second) = rows(file, "SELECT id, started_ns FROM session ORDER BY id")
+    # What happened meanwhile is unknown, and said to be: up to the second session.
+    (gap,) = [line["gap"] for line in await log(file) if "event" not in line]
+    assert isinstance(gap, dict)
+    assert (gap["session"], gap["lost"]) == (None, None)
+    assert gap["to"] == rfc3339(int(str(second[1])))
 
 
 @pytest.fixture

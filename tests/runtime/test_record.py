@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cri import Resources
+from nri_scope.plugin import ABSENT_POLL
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.happened import Happened, Step, in_order
@@ -177,6 +178,32 @@ async def test_containerd_restarts_in_the_middle(
         "what happened meanwhile is unknown, and said to be"
     )
     assert {line["session"] for line in lines if "event" in line} == {first, second}
+    await assert_healthy(containerd)
+
+
+async def test_containerd_comes_back_after_a_while_in_a_new_folder(
+    containerd: Containerd, driver: Driver, file: Path
+) -> None:
+    """The socket is found by looking for it: no event of the old folder tells of the new one."""
+    sock = containerd.layout.nri_socket
+    async with recording(file, containerd) as record:
+        await driver.live("shop", "before")
+        await containerd.stop(kill=True)
+        away = sock.parent.with_name(f"{sock.parent.name}.away")
+        sock.parent.rename(away)
+        # Some looks in vain: a growing pause would be seconds long by now.
+        await asyncio.sleep(20 * ABSENT_POLL)
+        away.rename(sock.parent)
+        await containerd.start()
+        await record.connected()
+        await driver.live("shop", "after")
+        assert await record.end() == 0
+    lines = await log(file)
+    assert_told(lines, driver.steps)
+    assert len(gaps(lines, NOT_CONNECTED)) == 1
+    ((began,),) = rows(file, "SELECT max(started_ns) FROM session")
+    late = (int(str(began)) - sock.stat().st_mtime_ns) / 1e6
+    print(f"in a session {late:.0f} ms after the socket was there")
     await assert_healthy(containerd)
 
 

@@ -21,6 +21,7 @@ from nri_scope._gen.nri.api_pb2 import (
 )
 from nri_scope.errors import RpcError
 from nri_scope.nri.methods import METHODS, PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE
+from nri_scope.nri.no_change import no_change
 from nri_scope.runtime import Plugin, Runtime
 from nri_scope.transport import Link, adopt_descriptor, connect_unix
 from nri_scope.wire import RequestReceived
@@ -31,7 +32,7 @@ Handler = Callable[[RequestReceived], Reply]
 
 
 class SmallPlugin:
-    """Set `on` to answer a method in another way than with the empty message."""
+    """Set `on` to answer a method in another way than by asking for no change."""
 
     def __init__(self, plugin: str = "10-small", mask: int = 0) -> None:
         self.index, self.name = plugin.split("-", 1)
@@ -112,7 +113,10 @@ class SmallPlugin:
         self.requests.append(request)
         self.arrived.set()
         handler = self.on.get(request.method)
-        self.answer(request, handler(request) if handler else b"")
+        self.answer(
+            request,
+            handler(request) if handler else no_change(request.method, request.payload),
+        )
 
     def answer(self, request: RequestReceived, reply: Reply) -> None:
         """Answer a request, perhaps long after it came."""

@@ -16,14 +16,14 @@ from nri_scope.errors import RedactionLeak
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.bundle.needles import Found, Needles
-from nri_scope.recorder.model import LEFT_OUT, Role
+from nri_scope.recorder.model import KILLED, LEFT_OUT, Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.redaction import Original
 from nri_scope.recorder.ring import REASON
 from nri_scope.recorder.rows import Row, number_of
 from nri_scope.recorder.schema import TABLES, statements
 from nri_scope.recorder.sound import sound
-from nri_scope.recorder.writing import DELETED, KILLED
+from nri_scope.recorder.writing import DELETED
 
 _TOGETHER = 1 << 20
 _WINDOW = 8 << 20

@@ -21,7 +21,7 @@ from nri_scope.recorder.encode import (
     put_container,
     put_pod,
 )
-from nri_scope.recorder.model import LEFT_OUT, Gap, Mark, Note, Session
+from nri_scope.recorder.model import KILLED, LEFT_OUT, Gap, Mark, Note, Session
 from nri_scope.recorder.reader import MAX_REQUEST, Recording
 from nri_scope.recorder.rebuild.change import Change
 from nri_scope.recorder.rebuild.numbers import chunks, is_among, listed
@@ -36,7 +36,7 @@ from nri_scope.recorder.sound import sound
 from nri_scope.recorder.store import ObjectStore
 from nri_scope.recorder.tapping import tapped
 from nri_scope.recorder.text import storable
-from nri_scope.recorder.writing import DELETED, KILLED
+from nri_scope.recorder.writing import DELETED
 
 _OURS = frozenset({REASON, LEFT_OUT, DELETED, KILLED})
 """Reasons that programs know by their words."""
@@ -246,9 +246,13 @@ class Tables:
 
     def gaps(self, more: Iterable[tuple[int, int, str, int | None]]) -> int:
         """Write the original's gaps, and more: from, to, reason, events. Returns how many."""
-        kept = sorted(
-            (gap for gap in self._source.gaps() if self._has(gap.session)), key=lambda gap: gap.id
-        )
+        gaps = [gap for gap in self._source.gaps() if self._has(gap.session)]
+        kept = sorted((gap for gap in gaps if gap.id > 0), key=lambda gap: gap.id)
+        # Of those between sessions the original has no rows.
+        more = [
+            *((gap.from_ns, gap.to_ns, gap.reason, gap.lost) for gap in gaps if gap.id <= 0),
+            *more,
+        ]
         newest = max((gap.id for gap in kept), default=0)
         for number, (from_ns, to_ns, reason, lost) in enumerate(more, newest + 1):
             kept.append(Gap(number, None, from_ns, to_ns, reason, lost))

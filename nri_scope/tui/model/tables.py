@@ -26,14 +26,15 @@ class Tables:
     def read(self, recording: Recording) -> None:
         """Look at the tables. Raises RecordingError."""
         # The rows come first: what is written in between is then found to have changed next time.
-        rows = _rows(recording, "session")
-        if rows != self._session_rows:
+        sessions, gaps = _rows(recording, "session"), _rows(recording, "gap")
+        changed = sessions != self._session_rows
+        if changed:
             self.sessions = tuple(recording.sessions())
-            self._session_rows = rows
-        rows = _rows(recording, "gap")
-        if rows != self._gap_rows:
+            self._session_rows = sessions
+        # Between sessions are gaps, too.
+        if changed or gaps != self._gap_rows:
             self.gaps = tuple(recording.gaps())
-            self._gap_rows = rows
+            self._gap_rows = gaps
 
 
 def _rows(recording: Recording, table: str) -> _Rows:

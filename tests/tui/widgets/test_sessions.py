@@ -23,7 +23,7 @@ SECOND = 10**9
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Two runtimes, a reconnect, a gap, and a recorder that was killed in the end."""
+    """Two runtimes, a reconnect, gaps, and a recorder that was killed in the end."""
     made = tmp_path / "r.nriscope.db"
     recorder = Recorder.open(made)
 
@@ -44,7 +44,7 @@ def path(tmp_path: Path) -> Path:
             recorder.end_session(number, why, START_NS + ends * SECOND)
 
     session(0, "containerd", 2, 10, "the runtime closed the connection")
-    recorder.note_gap(None, START_NS + 11 * SECOND, START_NS + 14 * SECOND, "queue full", 7)
+    recorder.note_gap(None, START_NS + 11 * SECOND, START_NS + 15 * SECOND, "queue full", 7)
     session(15, "containerd", 1, 20, "interrupted")
     session(30, "cri-o", 0, None, "")
     recorder.close()
@@ -59,8 +59,9 @@ async def test_shows_runtimes_sessions_reconnects_and_gaps(path: Path) -> None:
         assert lines[1][4:6] == ["10.0s", "2"] and "connection" in lines[1]
         assert lines[2][:2] == ["░", "gap"] and "7 events lost" in " ".join(lines[2])
         assert "interrupted; reconnected after 5.00s" in " ".join(lines[3])
-        assert lines[4][0] == "cri-o"
-        assert "its end was not recorded; reconnected after 10.0s" in " ".join(lines[5])
+        assert "for 10.0s: no session was recorded after session 2" in " ".join(lines[4])
+        assert lines[5][0] == "cri-o"
+        assert "its end was not recorded; reconnected after 10.0s" in " ".join(lines[6])
 
 
 async def test_says_more_of_what_the_cursor_is_on(path: Path) -> None:
@@ -88,7 +89,7 @@ async def test_counts_what_is_shown_and_goes_there(path: Path) -> None:
     async with showing(path, Sessions, context=context) as shown:
         lines = [line[2:].split() for line in shown.screen[1:-2] if line.strip()]
         # Only the first session has one of these.
-        assert [line[0] for line in lines] == ["containerd", "1", "░"]
+        assert [line[0] for line in lines] == ["containerd", "1", "░", "░"]
         await shown.press("down")
         assert shown.screen[-1] == "counts only: -status:ok"
         assert shown.board.selected_event_id == 2
@@ -103,7 +104,7 @@ async def test_counts_what_is_shown_and_goes_there(path: Path) -> None:
 async def test_finds_words(path: Path) -> None:
     async with showing(path, Sessions) as shown:
         assert await shown.board.find("queue") and shown.board.body.cursor == 2
-        assert await shown.board.find("cri-o") and shown.board.body.cursor == 4
+        assert await shown.board.find("cri-o") and shown.board.body.cursor == 5
 
 
 async def test_a_session_that_goes_on_is_connected(tmp_path: Path) -> None:

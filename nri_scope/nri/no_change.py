@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replies that ask for no change: what a plugin of ours answers when it has nothing to say.
+
+How the three runtimes read them:
+
+containerd and CRI-O (Go, ``pkg/adaptation``)
+    A field that is not on the wire has its zero value, and every ``nil`` is checked: the empty
+    message is a whole reply to each method but two. An empty event mask in a Configure reply
+    subscribes to *every* event, validation included. A reply to a part of Synchronize has to echo
+    ``more`` and must not have updates; the connection is closed otherwise.
+iSulad (Rust in front of C++, ``isula-rust-extensions``)
+    ``CreateContainerResponse.adjust`` is unwrapped in an ``extern "C"`` function: an absent one
+    aborts the daemon, and every container's manager with it. An empty ``adjust`` is converted to
+    null pointers and counts of 0, which it checks; so are the absent lists of the other replies.
+    One entry in ``update`` of a CreateContainer or StopContainer reply ends it with SIGSEGV.
+
+So nothing here has an update, and CreateContainer has an ``adjust`` with nothing in it, which Go's
+adaptation merges to the same as none.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope._gen.nri import api_pb2 as api
+
+from .methods import METHODS, PLUGIN_SERVICE
+
+EMPTY_ADJUSTMENT = b"\x0a\x00"
+"""A CreateContainerResponse whose ``adjust`` (field 1) is there and empty."""
+
+_NOT_EMPTY = {"CreateContainer": EMPTY_ADJUSTMENT}
+
+_ASKS_BACK = {"Configure", "Synchronize"}
+"""Their replies depend on the request; see `negotiate` and `synchronized`."""
+
+NO_CHANGE = MappingProxyType(
+    {
+        # StateChange, Shutdown: api.Empty. The nine events that StateChange carries, and
+        # UpdatePodSandbox: messages without fields. UpdateContainer, StopContainer: no ``update``,
+        # no ``evict``. ValidateContainerAdjustment: ``reject`` is false.
+        name: _NOT_EMPTY.get(name, b"")
+        for name, method in METHODS.items()
+        if method.service == PLUGIN_SERVICE and name not in _ASKS_BACK
+    }
+)
+"""Constant replies on the wire, by method of a plugin."""
+
+
+def no_change(method: str, request: bytes, service: str = PLUGIN_SERVICE) -> bytes:
+    """Return the reply to any request but Configure that asks for no change.
+
+    What we have never heard of is answered with the empty message: an error would fail the
+    operation in Go and end the connection in Rust, and Go takes the empty message for "nothing".
+    """
+    if service == PLUGIN_SERVICE:
+        if method == "Synchronize":
+            return synchronized(request)
+        return NO_CHANGE.get(method, b"")
+    return b""
+
+
+def synchronized(request: bytes) -> bytes:
+    """Return the reply to a part of Synchronize: ``more`` as the request has it, no updates."""
+    try:
+        more = api.SynchronizeRequest.FromString(request).more
+    except DecodeError:
+        return b""
+    return api.SynchronizeResponse(more=more).SerializeToString()
+
+
+def says_nothing(reply: Message) -> bool:
+    """Return whether a reply is empty, or an adjustment with nothing in it."""
+    size = reply.ByteSize()
+    if isinstance(reply, api.CreateContainerResponse) and reply.HasField("adjust"):
+        return size == len(EMPTY_ADJUSTMENT)
+    return not size

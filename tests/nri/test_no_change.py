@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The law of passive replies: each one, read by the strictest runtime, asks for nothing.
+
+The parties of this law are all that answer a runtime on our own behalf. `strict` stands for iSulad,
+which unwraps ``adjust``, ends at any update, and for Go, which wants ``more`` echoed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.doctor.registration import register
+from nri_scope.logger import Logger
+from nri_scope.logger.deferred import DeferredSink
+from nri_scope.logger.launched import LaunchedPlugin
+from nri_scope.nri import merging
+from nri_scope.nri.events import Event
+from nri_scope.nri.identity import check_index, check_name
+from nri_scope.nri.methods import METHODS, PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN
+from nri_scope.nri.no_change import EMPTY_ADJUSTMENT, NO_CHANGE, no_change, says_nothing
+from nri_scope.nri.versions import CONSERVATIVE_MASK, NriVersion
+from nri_scope.plugin import Identity, Plugin, PluginSession, inherited, serve
+from nri_scope.plugin.handlers import EVENT_HANDLERS
+from nri_scope.recorder.model import Role
+from nri_scope.transport import Link, adopt_descriptor
+from nri_scope.wire import RequestReceived
+from tests.runtime_role.small_plugin import SmallPlugin
+
+ME = Identity("42", "passive")
+PLUGIN_METHODS = [one for one in METHODS.values() if one.service == PLUGIN_SERVICE]
+VERSIONS = ["0.2.0", "0.6.1", "0.8.0", "0.9.0", "0.10.0", "0.11.0", "0.12.0", "0.12.5"]
+
+
+def strict(method: str, request: Message, payload: bytes) -> None:
+    """Read a reply as the most demanding runtime does."""
+    reply = METHODS[method].reply.FromString(payload)
+    assert not getattr(reply, "update", ()) and not getattr(reply, "evict", ())
+    if isinstance(reply, api.ConfigureResponse):
+        assert reply.events, "0 subscribes to everything"
+        assert not reply.events & ~CONSERVATIVE_MASK, "iSulad never says a word again"
+    elif isinstance(reply, api.SynchronizeResponse):
+        assert isinstance(request, api.SynchronizeRequest)
+        assert reply.more == request.more
+    elif isinstance(reply, api.CreateContainerResponse):
+        assert reply.HasField("adjust"), "this ends an isulad"
+        assert reply.adjust == api.ContainerAdjustment()
+    else:
+        assert reply == METHODS[method].reply()
+    if method not in ("Configure", "Synchronize"):
+        assert says_nothing(reply)
+
+
+def nothing(*arguments: object) -> None:
+    """A handler that returns nothing."""
+
+
+SILENT = dict.fromkeys(("configure", "synchronize", *EVENT_HANDLERS.values()), nothing)
+"""Handlers for everything."""
+
+
+class SilentTasks:
+    """The same, asynchronous."""
+
+    async def create_container(self, pod: object, container: object) -> None:
+        await asyncio.sleep(0)
+
+    async def update_container(self, pod: object, container: object, resources: object) -> None:
+        await asyncio.sleep(0)
+
+    async def stop_container(self, pod: object, container: object) -> None:
+        await asyncio.sleep(0)
+
+    async def synchronize(self, pods: object, containers: object) -> None:
+        await asyncio.sleep(0)
+
+
+class Deaf:
+    """One handler, so that most methods have none."""
+
+    def remove_pod_sandbox(self, pod: object) -> None:
+        pass
+
+
+class WithLists:
+    """Lists without anything in them."""
+
+    def create_container(self, pod: object, container: object) -> list[object]:
+        return []
+
+    def update_container(self, pod: object, container: object, resources: object) -> list[object]:
+        return []
+
+    def stop_container(self, pod: object, container: object) -> list[object]:
+        return []
+
+
+Start = Callable[[int], Awaitable[object]]
+
+
+def session(plugin: Plugin) -> Start:
+    return lambda descriptor: PluginSession(ME, plugin).run(inherited(descriptor))
+
+
+def library(plugin: object) -> Start:
+    return lambda descriptor: serve(plugin, ME, inherited(descriptor))
+
+
+async def small(descriptor: int) -> None:
+    plugin = SmallPlugin("42-passive", Event.CreateContainer.bit)
+    await plugin.adopt(descriptor)
+    await plugin.register()
+    await plugin.connected.wait_closed()
+
+
+PARTIES: dict[str, Callable[[], Start]] = {
+    "logger": lambda: session(Logger(DeferredSink(), ME)),
+    "validating logger": lambda: session(Logger(DeferredSink(), ME, validate=True)),
+    "probe": lambda: session(Logger(DeferredSink(), ME, role=Role.PROBE)),
+    "launched logger": lambda: session(LaunchedPlugin(ME)),
+    "doctor": lambda: register,
+    "library, no handlers called": lambda: library(Deaf()),
+    "library, all handlers": lambda: library(type("Silent", (), SILENT)()),
+    "library, asynchronous": lambda: library(SilentTasks()),
+    "library, empty lists": lambda: library(WithLists()),
+    "emulated plugin of the tests": lambda: small,
+}
+
+
+async def asked(party: Start, calls: list[tuple[str, Message]]) -> list[bytes]:
+    """What a party answers to these calls, over a real connection."""
+    ours, theirs = socket.socketpair()
+    registered = asyncio.Event()
+
+    def on_request(link: Link, request: RequestReceived, arrived_ns: int) -> None:
+        # Nothing is asked of a runtime unasked: an UpdateContainers ends an isulad.
+        assert request.method == "RegisterPlugin"
+        told = api.RegisterPluginRequest.FromString(request.payload)
+        assert check_index(told.plugin_idx) and check_name(told.plugin_name)
+        link.respond(request.stream_id)
+        registered.set()
+
+    link = await adopt_descriptor(
+        ours.detach(), serves=RUNTIME_CONN, calls=PLUGIN_CONN, on_request=on_request
+    )
+    serving = asyncio.ensure_future(party(theirs.detach()))
+    try:
+        async with asyncio.timeout(30):
+            await registered.wait()
+            replies = []
+            for method, request in calls:
+                payload = request.SerializeToString()
+                replies.append(await link.call(PLUGIN_SERVICE, method, payload, timeout=10))
+            return replies
+    finally:
+        link.close()
+        await asyncio.wait({serving})
+
+
+def every_call() -> list[tuple[str, Message]]:
+    """Each method once, StateChange for every event, with bodies that a runtime may send."""
+    pod, container = api.PodSandbox(id="p"), api.Container(id="c", pod_sandbox_id="p")
+    calls: list[tuple[str, Message]] = []
+    for method in PLUGIN_METHODS:
+        if method.name in ("Configure", "Synchronize", "Shutdown", "StateChange"):
+            continue
+        parts = {"pod": pod, "container": container}
+        fields = {
+            name: parts[name] for name in parts if name in method.request.DESCRIPTOR.fields_by_name
+        }
+        calls += [(method.name, method.request(**fields)), (method.name, method.request())]
+    for number in range(16):
+        calls.append(("StateChange", api.StateChangeEvent(event=number, pod=pod)))  # type: ignore[arg-type]
+    return calls
+
+
+SETUP: list[tuple[str, Message]] = [
+    ("Configure", api.ConfigureRequest(runtime_name="v2", runtime_version="2.0.0-beta.2+unknown")),
+    ("Synchronize", api.SynchronizeRequest(pods=[api.PodSandbox()], more=True)),
+]
+
+
+@pytest.mark.parametrize("party", PARTIES)
+async def test_whatever_is_asked_nothing_is_wanted(party: str) -> None:
+    calls = [*SETUP, *every_call(), ("Synchronize", api.SynchronizeRequest())]
+    for (method, request), payload in zip(calls, await asked(PARTIES[party](), calls), strict=True):
+        strict(method, request, payload)
+
+
+def test_the_table_has_every_method_of_a_plugin_but_those_that_ask_back() -> None:
+    names = {method.name for method in PLUGIN_METHODS}
+    assert names - NO_CHANGE.keys() == {"Configure", "Synchronize"}
+    for method in NO_CHANGE:
+        strict(method, METHODS[method].request(), no_change(method, b"\xff not read"))
+
+
+@given(st.text(), st.binary(max_size=64), st.sampled_from([PLUGIN_SERVICE, "other.Service"]))
+def test_what_we_have_never_heard_of_gets_the_empty_message(
+    method: str, payload: bytes, service: str
+) -> None:
+    if method not in METHODS or service != PLUGIN_SERVICE:
+        assert no_change(method, payload, service) == b""
+
+
+def test_another_service_s_methods_are_not_ours() -> None:
+    assert no_change("CreateContainer", b"", "other.Service") == b""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_runtime_merges_an_empty_adjustment_to_what_no_reply_merges_to(version: str) -> None:
+    container = api.Container(id="c", name="x", annotations={"a": "1"}, args=["sh"])
+    request = api.CreateContainerRequest(pod=api.PodSandbox(id="p"), container=container)
+    without = merging.Creation(request, version=NriVersion.parse(version))
+    turn = merging.Creation(request, version=NriVersion.parse(version))
+    turn.apply(api.CreateContainerResponse.FromString(EMPTY_ADJUSTMENT), "42-passive")
+    assert turn.response() == without.response()
+    assert turn.request == without.request
+    assert turn.owners == without.owners
+    assert turn.dropped == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "empty"),
+    [
+        (api.CreateContainerResponse(), True),
+        (api.CreateContainerResponse(adjust=api.ContainerAdjustment()), True),
+        (api.CreateContainerResponse(adjust=api.ContainerAdjustment(args=["x"])), False),
+        (api.CreateContainerResponse(update=[api.ContainerUpdate()]), False),
+        (api.CreateContainerResponse(evict=[api.ContainerEviction()]), False),
+        (api.UpdateContainerResponse(), True),
+        (api.UpdateContainerResponse(update=[api.ContainerUpdate()]), False),
+        (api.ValidateContainerAdjustmentResponse(reject=True), False),
+        (api.Empty(), True),
+        (api.CreateContainerResponse.FromString(b"\x0a\x03\xf8\x07\x01"), False),
+    ],
+)
+def test_what_says_nothing(reply: Message, empty: bool) -> None:
+    assert says_nothing(reply) is empty
