@@ -71,7 +71,8 @@ session from its `sync_event` on are what existed when it began.
 
 An event of a session with the role `cri` is an answer of the CRI, not a request to a plugin: \
 `request` is its ContainerStatusRequest as one object, `reply` the JSON text that the verbose \
-answer has under `info`.
+answer has under `info`, with `status` (state, exitCode, reason, message) where the container \
+failed to start.
 
 A file from before the table `effect` gets it when it is continued, unless events are in it \
 already that belong there. Where it is missing, replies have to be looked through.

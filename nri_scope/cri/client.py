@@ -14,7 +14,7 @@ from nri_scope._gen.cri.runtime import v1
 from .codec import MessageCodec
 from .failures import first_contact, translated
 from .spec import ContainerSpec, PodSpec, Resources
-from .status import ContainerDetails, ContainerSummary, PodSummary, RuntimeVersion
+from .status import ContainerDetails, ContainerSummary, PodSummary, RuntimeVersion, info_told
 
 CONNECT_TIMEOUT = 5.0
 """Seconds until something that accepts connections must have answered ``Version``."""
@@ -162,15 +162,15 @@ class CriClient:
         return [ContainerSummary.from_message(each) for each in answer.containers]
 
     async def container_info(self, container_id: str, *, timeout: float = CALL_TIMEOUT) -> str:
-        """The JSON that a verbose ``ContainerStatus`` has under ``info``, exactly as told.
+        """The JSON that a verbose ``ContainerStatus`` has under ``info``.
 
-        Its ``runtimeSpec`` is the OCI spec that was really used. Empty where the runtime tells
-        none.
+        Its ``runtimeSpec`` is the OCI spec that the runtime made. It has ``status`` too where the
+        container failed to start; else it is exactly as told. Empty where the runtime tells none.
         """
         request = v1.ContainerStatusRequest(container_id=container_id, verbose=True)
         with translated(self.path, "ContainerStatus", timeout):
             answer = await self._pods.container_status(request, timeout=timeout)
-        return answer.info.get("info", "")
+        return info_told(answer)
 
     async def container_status(
         self, container_id: str, *, verbose: bool = True, timeout: float = CALL_TIMEOUT

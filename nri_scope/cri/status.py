@@ -131,6 +131,41 @@ class ContainerDetails:
         )
 
 
+_MESSAGE_MAX = 4_000
+"""Characters of the words with which a start failed."""
+
+
+def info_told(response: v1.ContainerStatusResponse) -> str:
+    """The JSON under ``info``, with ``status`` added where the container failed to start."""
+    text = response.info.get("info", "")
+    status = response.status
+    if status is None or not _failed_to_start(status):
+        return text
+    try:
+        known = _parse_info(response.info)
+    except RemoteProtocolError:
+        return text
+    if "status" in known:
+        return text
+    added = json.dumps(
+        {
+            "state": status.state.name,
+            "exitCode": status.exit_code,
+            "reason": status.reason[:_MESSAGE_MAX],
+            "message": status.message[:_MESSAGE_MAX],
+        }
+    )
+    rest = text.lstrip()[1:] if known else "}"
+    return f'{{"status": {added}{", " if known else ""}{rest}'
+
+
+def _failed_to_start(status: v1.ContainerStatus) -> bool:
+    if status.state != v1.ContainerState.CONTAINER_EXITED:
+        return False
+    # The first is containerd's, with exit code 128. CRI-O has no code then, and the error.
+    return status.reason == "StartError" or (status.exit_code == -1 and bool(status.message))
+
+
 def _parse_info(info: Mapping[str, str]) -> dict[str, Json]:
     """The JSON object that containerd and CRI-O put under the key ``info``."""
     text = info.get("info")

@@ -26,7 +26,7 @@ from .findings import (
     version_of,
 )
 from .history import History
-from .model import Evidence, RoundDiff
+from .model import Evidence, RoundDiff, Step
 from .owner import plugin
 from .owners import Owned
 from .rounds import (
@@ -429,14 +429,17 @@ class Differ:
     def _status(self, one: Round) -> RoundDiff | None:
         """The CRI told what a container really became."""
         station = one.stations[0]
-        real = told.real_spec(station.reply)
-        if real is None:
+        status = told.container_status(station.reply)
+        steps: list[Step] | None = None
+        if status.spec is not None:
+            container = one.first.container_id
+            steps = self._containers.judge(container, status.spec, station.event)
+        if steps is None and not status.failure:
             return None
-        steps = self._containers.judge(one.first.container_id, real, station.event)
-        if steps is None:
-            return None
-        found = Findings(steps=steps)
-        return self._plain(one, found)
+        history = self.histories.get(one.first.container_id)
+        if history is not None and status.failure:
+            history.remark(f"this spec was made and never run: {status.failure}")
+        return self._plain(one, Findings(steps=steps or [], failure=status.failure))
 
     # -- results ----------------------------------------------------------------------------
 

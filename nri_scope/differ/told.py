@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
@@ -101,14 +101,43 @@ def rejection(validation: Round) -> str:
     return ""
 
 
-def real_spec(reply: bytes) -> Spec | None:
-    """The OCI spec in the CRI's verbose answer; None where there is none."""
+class Status(NamedTuple):
+    """What the CRI's verbose answer tells of a container."""
+
+    spec: Spec | None
+    """The OCI spec that the runtime made; None where there is none."""
+    failure: str = ""
+    """That the container failed to start, with the runtime's words; "" where it did not."""
+
+
+_WORDS_MAX = 1_000
+
+
+def container_status(reply: bytes) -> Status:
+    """Read the CRI's verbose answer."""
     try:
         info = json.loads(reply, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):
-        return None
-    spec = info.get("runtimeSpec") if isinstance(info, dict) else None
-    return spec if isinstance(spec, dict) else None
+        return Status(None)
+    if not isinstance(info, dict):
+        return Status(None)
+    spec, status = info.get("runtimeSpec"), info.get("status")
+    return Status(spec if isinstance(spec, dict) else None, _failure(status))
+
+
+def _failure(status: object) -> str:
+    if not isinstance(status, dict) or status.get("state") != "CONTAINER_EXITED":
+        return ""
+    reason, code, message = (status.get(key) for key in ("reason", "exitCode", "message"))
+    told = [reason[:_WORDS_MAX]] if isinstance(reason, str) and reason else []
+    told += [f"exit code {code}"] if isinstance(code, int) else []
+    words = f": {message[:_WORDS_MAX]}" if isinstance(message, str) and message else ""
+    return f"the container failed to start and never ran ({', '.join(told)}){words}"
+
+
+def real_spec(reply: bytes) -> Spec | None:
+    """The OCI spec in the CRI's verbose answer; None where there is none."""
+    return container_status(reply).spec
 
 
 def _finite(text: str) -> float:

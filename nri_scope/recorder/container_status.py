@@ -2,7 +2,8 @@
 """What a recording holds of the CRI: answers to ContainerStatus, events of a ``cri`` session.
 
 The request is the CRI's own message, the reply the JSON text that a verbose answer has under
-``info``, with the OCI spec that was really used in ``runtimeSpec``.
+``info``, with the OCI spec that was really used in ``runtimeSpec``, and ``status`` where the
+container failed to start.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from nri_scope.differ.model import Evidence, NameOf, RoundDiff, Step
 from nri_scope.differ.render import words
 from nri_scope.differ.render.legend import Legend
 from nri_scope.differ.render.values import clipped, clipped_pair, place, sides
-from nri_scope.differ.rounds import CREATE
+from nri_scope.differ.rounds import CONTAINER_STATUS, CREATE
 
 from .limits import CONTAINERS_MAX, STEPS_MAX, STEPS_OF_ONE_MAX, TRACKED_MAX, VALUE_MAX, WORDS_MAX
 from .model import Changed, Row
@@ -65,6 +65,10 @@ class Changes:
                 self._legend.see(asked.owner, (asked.evidence,))
                 sentence = clipped(words.request(asked), WORDS_MAX)
                 found.requests[words.FATES[asked.fate], sentence] = None
+        if diff.name == CONTAINER_STATUS and diff.failure:
+            found = self._of(diff.container)
+            if found is not None and len(found.remarks) < STEPS_OF_ONE_MAX:
+                found.remarks[clipped(diff.failure, WORDS_MAX)] = None
         if diff.name != CREATE or not diff.container:
             return
         matters = diff.failure or diff.doubt

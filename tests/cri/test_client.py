@@ -160,3 +160,51 @@ async def test_a_late_answer_does_not_spoil_the_next_call(
         await cri.run_pod(POD, timeout=0.05)
     runtime.hang = False
     assert await cri.run_pod(POD) == "pod-1"
+
+
+TOLD = '{"pid": 0,  "runtimeSpec": {}}'
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "message"),
+    # containerd's, and CRI-O's.
+    [("StartError", 128, "no such file"), ("Error", -1, "runc: no such file")],
+)
+@pytest.mark.parametrize("info", [TOLD, "{}", " {}", ""])
+async def test_info_of_a_container_that_failed_to_start_has_the_error(
+    cri: CriClient, runtime: FakeRuntime, reason: str, code: int, message: str, info: str
+) -> None:
+    status = v1.ContainerStatus(
+        state=v1.ContainerState.CONTAINER_EXITED, reason=reason, exit_code=code, message=message
+    )
+    runtime.status_answer = v1.ContainerStatusResponse(status=status, info={"info": info})
+    told = json.loads(await cri.container_info("container-1"))
+    assert told.pop("status") == {
+        "state": "CONTAINER_EXITED",
+        "exitCode": code,
+        "reason": reason,
+        "message": message,
+    }
+    assert told == json.loads(info or "{}")
+
+
+@pytest.mark.parametrize(
+    ("status", "info"),
+    [
+        (v1.ContainerStatus(state=v1.ContainerState.CONTAINER_CREATED), TOLD),
+        (v1.ContainerStatus(state=v1.ContainerState.CONTAINER_EXITED, exit_code=3), TOLD),
+        (
+            v1.ContainerStatus(state=v1.ContainerState.CONTAINER_EXITED, reason="StartError"),
+            '{"status": "of a later version"}',
+        ),
+        (
+            v1.ContainerStatus(state=v1.ContainerState.CONTAINER_EXITED, reason="StartError"),
+            "no JSON",
+        ),
+    ],
+)
+async def test_info_is_else_exactly_as_told(
+    cri: CriClient, runtime: FakeRuntime, status: v1.ContainerStatus, info: str
+) -> None:
+    runtime.status_answer = v1.ContainerStatusResponse(status=status, info={"info": info})
+    assert await cri.container_info("container-1") == info

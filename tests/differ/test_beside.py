@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ import Applied, RoundDiff
+from nri_scope.differ import Applied, RoundDiff, blame
+from nri_scope.differ.render import Format
+from nri_scope.differ.render import renderer as renderer_of
 from nri_scope.recorder.model import Role
 
 from .chains import POD, Traffic, traffic
@@ -46,11 +48,11 @@ def begun() -> Traffic:
     return made
 
 
-def tell(made: Traffic, shares: int) -> None:
+def tell(made: Traffic, shares: int, **more: object) -> None:
     """The CRI says, when it is asked now, that the container has these shares."""
     spec = {"linux": {"resources": {"cpu": {"shares": shares}}}, "process": {"args": ["run"]}}
     about = api.StateChangeEvent(container=container())
-    reply = json.dumps({"runtimeSpec": spec}).encode()
+    reply = json.dumps({"runtimeSpec": spec, **more}).encode()
     made.send("-cri", "ContainerStatus", about, raw_reply=reply)
 
 
@@ -183,3 +185,32 @@ def test_a_new_attempt_without_the_connection_that_was_lost_is_a_round_of_its_ow
         made.send(probe, "UpdateContainer", updating(ASKED))
     seen = [one.seen_by for one in made.end() if one.name == "UpdateContainer"]
     assert seen == [("00-a",), ("50-b", "99-c")]
+
+
+def test_a_container_that_failed_to_start_is_not_simply_applied() -> None:
+    made = traffic(p00_a=Role.PROBE, p50_b=Role.PROBE, p_cri=Role.CRI)
+    for probe, shares in (("00-a", OLD), ("50-b", NEW)):
+        request = api.CreateContainerRequest(pod=POD, container=container(shares))
+        made.send(probe, "CreateContainer", request)
+    for probe in ("00-a", "50-b"):
+        post = api.StateChangeEvent(
+            event=api.POST_CREATE_CONTAINER, pod=POD, container=container(NEW)
+        )
+        made.send(probe, "StateChange", post, event="PostCreateContainer")
+    failed = {"state": "CONTAINER_EXITED", "exitCode": 128, "reason": "StartError"}
+    tell(made, NEW, status={**failed, "message": "runc: no\x1b[31m such file\nor directory"})
+    differ, found = made.differ, made.end()
+    assert found[-1].name == "ContainerStatus"
+    assert found[-1].failure.startswith("the container failed to start and never ran (StartError")
+    forms: tuple[Format, ...] = ("text", "markdown")
+    for form in forms:
+        renderer = renderer_of(form)
+        lines = [line for one in found for line in renderer.round(one, differ.name_of)]
+        text = "\n".join([*lines, *renderer.end()])
+        assert "failed to start" in text
+        assert "1 of 1 earlier changes are in the spec, which was never run" in text
+        assert "\x1b" not in text and "such file\nor" not in text
+    (history,) = differ.histories.values()
+    head = "\n".join(blame.head(history, blame.lines(history), blame.Paper(None)))
+    assert "note: this spec was made and never run: the container failed to start" in head
+    assert "\x1b" not in head

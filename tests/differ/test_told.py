@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
-from nri_scope.differ.told import real_spec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.differ.told import container_status, real_spec
 
 
 def test_has_the_spec() -> None:
@@ -28,3 +32,23 @@ def test_has_the_spec() -> None:
 )
 def test_has_none_that_could_be_used(reply: bytes) -> None:
     assert real_spec(reply) is None
+
+
+FAILED = {"state": "CONTAINER_EXITED", "exitCode": 128, "reason": "StartError", "message": "no: x"}
+
+
+def test_a_container_that_failed_to_start_is_told_with_the_error() -> None:
+    told = container_status(json.dumps({"runtimeSpec": {}, "status": FAILED}).encode())
+    assert told.spec == {}
+    assert told.failure == (
+        "the container failed to start and never ran (StartError, exit code 128): no: x"
+    )
+
+
+@given(st.dictionaries(st.sampled_from([*FAILED]), st.one_of(st.text(), st.integers(), st.none())))
+def test_any_status_is_read_and_bounded(status: dict[str, object]) -> None:
+    told = container_status(json.dumps({"status": {**FAILED, **status}}).encode())
+    assert told.spec is None
+    assert bool(told.failure) == (status.get("state", FAILED["state"]) == "CONTAINER_EXITED")
+    long = container_status(json.dumps({"status": {**FAILED, "message": "x" * 10**6}}).encode())
+    assert len(long.failure) < 2_000

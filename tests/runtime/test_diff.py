@@ -20,7 +20,7 @@ from tests.runtime.testbed.containerd import Containerd
 from tests.runtime.testbed.crew import Crew, crew
 from tests.runtime.testbed.crowd import Crowd
 from tests.runtime.testbed.diffing import PROBES, Diff, diffing
-from tests.runtime.testbed.driver import Container
+from tests.runtime.testbed.driver import Container, Driver
 from tests.runtime.testbed.record import PATIENCE, command
 from tests.runtime.testbed.truth import Truth
 from tests.runtime.testbed.verdict import SHARES, Told, Verdict
@@ -202,3 +202,31 @@ async def test_what_an_older_nri_does_not_tell_is_said_in_one_line(
     assert process.returncode == 0, words
     (line,) = (line for line in words if "the probes stay at" in line)
     assert f"NRI {version}" in line and "00, 50, 99" in line
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.5])
+async def test_a_container_that_failed_to_start_is_told_with_the_error(
+    containerd: Containerd, driver: Driver, file: Path, tmp_path: Path, pause: float
+) -> None:
+    """containerd tells plugins nothing of a start whose process could not be prepared."""
+    async with crew(containerd, tmp_path) as plugins, diffing(file, containerd) as diff:
+        await plugins.join("40")
+        pod = await driver.run_pod("shop", "web")
+        broken = await driver.create(pod, "broken", command=["/no/such/program"])
+        await asyncio.sleep(pause)
+        error = await driver.fail_to_start(broken)
+
+        def failed() -> list[Told]:
+            return [
+                one for one in diff.rounds if one["event"] == "ContainerStatus" and one["failure"]
+            ]
+
+        await diff.told("failure", lambda: bool(failed()))
+        assert await diff.end() == 1, diff.words
+    (one, *_) = failed()
+    assert one["failure"].startswith(
+        "the container failed to start and never ran (StartError, exit code 128): "
+    )
+    assert "/no/such/program" in one["failure"] and "/no/such/program" in str(error)
+    head = json.loads(await printed("blame", file, broken.id))
+    assert any(remark.startswith("this spec was made and never run") for remark in head["remarks"])

@@ -17,7 +17,7 @@ from nri_scope.recorder.reader import Recording
 from .chain import ChainWatch
 from .channel import Asked, ChainSeen, Closed, Failed, FinishAsking, Open, Ready, Waits, WatcherEnd
 from .following import Follower, Seen
-from .questions import is_gone, worth_asking
+from .questions import Starting, is_gone, worth_asking
 
 if TYPE_CHECKING:
     from .cri_thread import CriThread
@@ -60,6 +60,7 @@ class Watcher:
         self._chain = ChainWatch(own_name)
         self._cri_path = cri
         self._cri: CriThread | None = None
+        self._starting = Starting()
         self._news = threading.Event()
         self._finish_asking = False
         self._asking_finished = False
@@ -101,9 +102,12 @@ class Watcher:
                 # Only now: what came until the probes left has been read.
                 self._asking_finished = True
                 if self._cri is not None:
+                    self._cri.want(self._starting.rest())
                     self._cri.finish()
                 else:
                     self._end.send(Asked(0, 0))
+            if self._cri is not None and not self._asking_finished:
+                self._cri.want(self._starting.due(time.monotonic()))
             self._news.wait(POLL_SECONDS)
         for seen in follower.finish():
             self._take(follower, seen)
@@ -116,7 +120,9 @@ class Watcher:
             if chain is not None:
                 self._end.send(ChainSeen(chain))
         if self._cri is not None and not self._asking_finished:
-            self._cri.want(worth_asking(seen.event, seen.rounds))
+            wanted = worth_asking(seen.event, seen.rounds)
+            failed = self._starting.failed(seen.event, time.monotonic())
+            self._cri.want({*wanted, failed} - {""})
             gone = is_gone(seen.event)
             if gone:
                 self._cri.forget(gone)

@@ -132,7 +132,7 @@ def _round(diff: RoundDiff, name_of: NameOf) -> list[str]:
     lines += (f"- {prose(each)}" for each in (*filter(None, [diff.doubt]), *diff.remarks))
     judged = words.judged(diff)
     if judged:
-        lines.append(f"- {words.verdict(judged)}")
+        lines.append(f"- {words.verdict(judged, ran=not diff.failure)}")
     if own := [*words.failed(judged), *words.fresh(diff, diff.own)]:
         lines += _steps(own)
     for container, steps in words.by_container(words.fresh(diff, diff.side_effects)):

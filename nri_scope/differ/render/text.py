@@ -108,7 +108,7 @@ class TextRenderer:
             yield from self._note(f"! {remark}", YELLOW)
         judged = words.judged(diff)
         if judged:
-            yield from self._note(words.verdict(judged), "")
+            yield from self._note(words.verdict(judged, ran=not diff.failure), "")
         for step in (*words.failed(judged), *words.fresh(diff, diff.own)):
             yield from self._step(step)
         for container, steps in words.by_container(words.fresh(diff, diff.side_effects)):

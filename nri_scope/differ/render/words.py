@@ -256,11 +256,16 @@ def failed(steps: Iterable[Step]) -> list[Step]:
     return [step for step in steps if step.applied in (Applied.NO, Applied.DIFFERENTLY)]
 
 
-def verdict(steps: Sequence[Step]) -> str:
-    """How many of the judged steps were applied; "" for no steps."""
+def verdict(steps: Sequence[Step], *, ran: bool = True) -> str:
+    """How many of the judged steps were applied; "" for no steps.
+
+    Where the container never `ran`, they are in its spec and that is all.
+    """
     if not steps:
         return ""
     good = sum(step.applied is Applied.YES for step in steps)
+    if not ran:
+        return f"{good} of {len(steps)} earlier changes are in the spec, which was never run"
     if good < len(steps):
         return f"{good} of {len(steps)} earlier changes were applied"
     return "the earlier change was applied" if good == 1 else f"all {good} earlier changes applied"

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri_scope.differ.live.questions import is_gone, worth_asking
+from nri_scope.differ.live.questions import Starting, is_gone, worth_asking
 from nri_scope.differ.model import Evidence, RoundDiff, Step
 from nri_scope.differ.owner import plugin
 from nri_scope.oci import changes
@@ -67,3 +67,32 @@ def test_who_is_removed_is_not_asked_about() -> None:
     event = an_event(1, subject="ns/pod/app", event="RemoveContainer")
     assert is_gone(event) == event.container_id != ""
     assert is_gone(an_event(1)) == is_gone(None) == ""
+
+
+def _take(starting: Starting, name: str, now: float = 0.0) -> str:
+    return starting.failed(an_event(1, subject="ns/pod/app", event=name), now)
+
+
+def test_a_container_that_ends_instead_of_having_started_is_asked_about() -> None:
+    starting, container = Starting(), an_event(1, subject="ns/pod/app").container_id
+    assert [_take(starting, name) for name in ("StartContainer", "StopContainer")] == [
+        "",
+        container,
+    ]
+    names = ("StartContainer", "PostStartContainer", "StopContainer", "StopContainer")
+    assert [_take(starting, name) for name in names] == [""] * 4
+
+
+def test_a_container_that_does_not_start_is_asked_about_now_and_then() -> None:
+    starting, container = Starting(), an_event(1, subject="ns/pod/app").container_id
+    _take(starting, "PostCreateContainer", 10.0)
+    asked = [bool(starting.due(10.0 + tenth / 10)) for tenth in range(100)]
+    assert sum(asked) == 2
+    _take(starting, "PostCreateContainer", 30.0)
+    assert starting.rest() == {container}
+    _take(starting, "StartContainer", 30.1)
+    assert starting.due(100.0) == set()
+    assert starting.rest() == {container}
+    _take(starting, "PostStartContainer", 30.2)
+    assert starting.rest() == set()
+    assert starting.failed(None, 0.0) == ""
