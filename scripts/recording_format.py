@@ -153,7 +153,8 @@ _FUNCTIONS = """\
 | `x REGEXP y` | whether the RE2 pattern y matches somewhere in x, as `field:~regex` in filters |
 
 The JSON has the field names of the protocol and enums by name; fields that we do not know are \
-under `unknown_fields`. What cannot be read as a message is `{{"malformed": "<hexadecimal>"}}`. \
+under `unknown_fields`. What cannot be read as a message is `{{"malformed": "<hexadecimal>"}}`, \
+and what is of a method, service or kind that we do not know `{{"raw": "<hexadecimal>"}}`. \
 Where there is nothing the result is NULL. `nri-scope sql` has the view `events` too, with what \
 filters see.
 """

@@ -25,7 +25,7 @@ _LISTED = 5
 _EPILOG = """
 \b
 The gutter: who, how that is known (letters, explained below), and what happened:
-  + added, - removed, ~ changed, > moved to another place, ! asked for in vain.
+  + added, - removed, ~ changed, > moved to another place, ! requested but not applied.
 """
 
 
@@ -124,7 +124,7 @@ def _text(
     *,
     markdown: bool,
 ) -> Iterator[str]:
-    """All of a container; or of a path what happened there, and what was asked for in vain."""
+    """All of a container; or of a path what happened there, and what was requested there."""
     from nri_scope.differ import blame
 
     if part is None:

@@ -14,7 +14,7 @@ from nri_scope.cli.output import Output
 from nri_scope.cli.redacted import shown, shown_together
 from nri_scope.differ import Differ
 from nri_scope.differ.compare import compare_recordings
-from nri_scope.differ.reading import rounds
+from nri_scope.differ.reading import differ_of, rounds
 from nri_scope.differ.render import Format, NameOf, renderer
 from nri_scope.differ.render.comparison import comparison
 from nri_scope.differ.render.specdiff import spec_diff
@@ -65,7 +65,7 @@ def one_recording(file: Path, what: str | None, wishes: Wishes) -> bool:
         # What became of changes is told later, perhaps when their container is gone.
         told_later = any(session.role == Role.CRI for session in sessions)
         gaps = recording.gaps()
-        differ = Differ(sessions, keep=told_later, gaps=gaps, follows=lookup.follows_in(recording))
+        differ = differ_of(recording, keep=told_later)
         render = renderer(
             wishes.output_format,
             width=output.width,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nri_scope.nri.subject import is_plugins_call
-from nri_scope.recorder.display import clock, day, duration, runtime, subject
+from nri_scope.recorder.display import clock, day, duration, mark_words, runtime, subject
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import LATE, Event, Gap, Note, Printed, Session
 from nri_scope.recorder.records import deadline_ms
@@ -112,7 +112,7 @@ def _detail(event: Event) -> str:
     """What is out of the ordinary."""
     parts: list[str] = []
     if event.mark:
-        parts.append(safe(event.mark, _MAX_DETAIL))
+        parts.append(safe(mark_words(event.mark), _MAX_DETAIL))
     if event.status == "timeout":
         deadline = deadline_ms(event.timeout_ns)
         limit = f" (deadline {duration(deadline * 1_000_000)})" if deadline else ""

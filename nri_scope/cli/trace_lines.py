@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from google.protobuf.message import Message
 
-from nri_scope.nri.subject import MALFORMED, UNKNOWN, decode_reply, decode_request, is_plugins_call
-from nri_scope.recorder.display import clock, day, duration, subject
+from nri_scope.nri.changes import evictions_in
+from nri_scope.nri.subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
+from nri_scope.oci import manner_of
+from nri_scope.recorder.display import clock, day, duration, mark_words, subject
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Captured, Event
 from nri_scope.recorder.plain import Plain
@@ -121,8 +123,10 @@ class TraceLines:
             if message is not None:
                 arguments.append(request_words(message, self._name_of))
         # A plugin's own calls go the other way.
+        marked = f" ({mark_words(event.mark)})" if event.mark else ""
         arrow = "← " if is_plugins_call(event.method, event.mark) else ""
-        return f"{arrow}{event.event}({', '.join(filter(None, arguments))}) = {self._end(exchange)}"
+        call = f"{event.event}({', '.join(filter(None, arguments))})"
+        return f"{arrow}{call} = {self._end(exchange)}{_eviction(exchange)}{marked}"
 
     def _end(self, exchange: Exchange) -> str:
         """How it ended."""
@@ -141,10 +145,11 @@ class TraceLines:
         if captured is None:
             return "(not shown: too much to be shown in time)"
         if not captured.reply:
-            return _marked(event) or NOTHING
+            return NOTHING
         reply = _reply(event, captured)
         if reply is None:
-            return f"{len(captured.reply)} bytes{f', {_marked(event)}' if event.mark else ''}"
+            malformed = "" if event.mark == UNKNOWN else ", malformed"
+            return f"{len(captured.reply)} bytes{malformed}"
         return reply_words(reply, self._name_of)
 
     def _new_day(self, at_ns: int) -> list[str]:
@@ -168,8 +173,14 @@ class TraceLines:
         return self._names.get(container_id, "")
 
 
-def _marked(event: Event) -> str:
-    return f"request {event.mark}" if event.mark == MALFORMED else event.mark
+def _eviction(exchange: Exchange) -> str:
+    """What comes of the evictions that an exchange asks for; "" for none, or where not known."""
+    event, captured = exchange
+    if captured is None or event.mark or not manner_of(event.runtime).ignores_evictions:
+        return ""
+    request = decode_request(captured.method, captured.request, captured.service).message
+    messages = (request, None if event.status_code else _reply(event, captured))
+    return "; the runtime ignores evictions" if any(map(evictions_in, messages)) else ""
 
 
 def _reply(event: Event, captured: Captured) -> Message | None:

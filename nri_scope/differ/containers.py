@@ -13,9 +13,12 @@ from nri_scope.recorder.model import Event
 
 from . import applied, later
 from .history import History
-from .model import Step
+from .model import Asked, RequestFate, Step
 from .owner import UNKNOWN, Owner
-from .rounds import CREATE, SEEMS, UPDATE, Round
+from .rounds import CREATE, UNDOING, UPDATE, Round
+
+NO_SUCH = "there is no such container, and runtimes drop updates of unknown ones"
+NOT_TOLD = "no event tells of such a container; runtimes drop updates of unknown ones"
 
 
 class Containers:
@@ -25,10 +28,12 @@ class Containers:
         self.histories: dict[str, History] = {}
         self._names: dict[str, str] = {}
         self._pods: dict[str, str] = {}
-        self._shown: dict[str, bytes] = {}
-        """What the newest event showed of a container."""
+        self._shown: dict[str, tuple[bytes, int]] = {}
+        """What the newest event showed of a container, and how many steps were known by then."""
         self._tails: dict[str, Owner] = {}
         """Who may have changed a container unseen, until an event shows it."""
+        self.complete = False
+        """Whether every container that there is was told of."""
         self._doing: dict[str, bool] = {}
         """Containers that were updated a moment ago: whether it takes an event of their own to
         know that the runtime has done it, or just any."""
@@ -66,7 +71,7 @@ class Containers:
             history = History(container.id, self.name_of(container.id), base=spec, spec=spec)
             history.remark("it was there before the recording began")
             self.histories[container.id] = history
-            self._shown[container.id] = later.fingerprint(container)
+            self._shown[container.id] = later.fingerprint(container), 0
         return history
 
     def history(self, container_id: str) -> History:
@@ -77,6 +82,19 @@ class Containers:
             history.remark("what it was made of was not seen")
             self.histories[container_id] = history
         return history
+
+    def target(self, container_id: str) -> History | None:
+        """The history of a container that a plugin wants updated; None where none is known."""
+        history = self.histories.get(container_id)
+        if history is not None or container_id not in self._names:
+            return history
+        return self.history(container_id)
+
+    def absence(self, container_id: str) -> tuple[RequestFate, str]:
+        """What becomes of a request for a container that nothing tells of, and why."""
+        if self.complete and not any(known.startswith(container_id) for known in self._names):
+            return RequestFate.NOT_APPLIED, NO_SUCH
+        return RequestFate.UNKNOWN, NOT_TOLD
 
     def created(self, history: History, at: Event) -> None:
         """It begins, with whoever may yet have had a hand in it as its ``tail``."""
@@ -95,29 +113,42 @@ class Containers:
         """It was updated beside another container's event."""
         self._doing.setdefault(container_id, False)
 
-    def compare(self, container: api.Container, event: Event) -> list[Step]:
-        """What an event shows of it that nothing known explains, which now is known."""
+    def compare(
+        self, container: api.Container, event: Event, manner: oci.Manner
+    ) -> tuple[list[Step], list[Asked]]:
+        """What an event shows of it that nothing known explains, which now is known; and requests
+        of which it shows that nothing came of them.
+        """
         if not later.is_told(container):
-            return []
+            return [], []
         if event.event == UPDATE and self._doing.get(container.id):
             # Another connection may show it as it was before the same update.
-            return []
-        mark = later.fingerprint(container)
-        before = self._shown.get(container.id)
-        self._shown[container.id] = mark
+            return [], []
         history = self.histories.get(container.id)
-        if history is None:
-            self.know(container)
-            return []
-        tail = self._tails.pop(container.id, None)
-        if history.failure.startswith(SEEMS):
+        if history is not None and history.failure:
+            if event.event in UNDOING:
+                # containerd shows a container that it did not create as it was before the chain.
+                return [], []
             # It did not fail, or nothing more would be told of it: an event was lost.
             history.failure = ""
+        # The same as the last time is news where something was done meanwhile.
+        done = 0 if history is None else len(history.steps)
+        mark = later.fingerprint(container), done
+        before = self._shown.get(container.id)
+        self._shown[container.id] = mark
+        if history is None:
+            self.know(container)
+            return [], []
+        if event.event not in UNDOING:
+            history.created = True
+        tail = self._tails.pop(container.id, None)
         if mark == before and tail is None:
-            return []
-        steps, spec = later.drift(history, container, tail, event.id, event.at_ns)
-        history.add(steps, spec)
-        return steps
+            return [], []
+        drift = later.drift(history, container, tail, event, manner)
+        history.asked = [one for one in history.asked if one not in drift.applied]
+        history.add(drift.steps, drift.spec)
+        self._shown[container.id] = mark[0], len(history.steps)
+        return drift.steps, drift.asked
 
     # -- what the runtime has done ----------------------------------------------------------
 

@@ -8,6 +8,7 @@ comes the runtime's own account of the owners, where there is one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -15,15 +16,18 @@ from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.nri import merging
+from nri_scope.nri.merging import NOT_PASSED_ON, Dropped
 from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Change, Json, Spec
 from nri_scope.recorder.model import Event, Role
 
+from . import told
 from .chain import LOWEST, Chain
 from .findings import (
     Findings,
     Wanted,
     evidence_of,
+    manner_of,
     reply_of,
     request_of,
     standing,
@@ -31,14 +35,18 @@ from .findings import (
     value_at,
     version_of,
 )
-from .hidden import BY_CHANCE, IN_VAIN, Hidden, is_back, is_hidden, newest_steps
-from .model import Asked, Claim, Evidence, Step
+from .hidden import BY_CHANCE, Hidden, is_back, is_hidden, newest_steps
+from .model import EVICTION, Asked, Claim, Evidence, RequestFate, Step
 from .owner import BEFORE_ALL, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
 from .owners import Owned
 from .rounds import Station
 
 UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
 """What plugins can set without a runtime naming them as owners, in some version."""
+UNLESS_ITS_OWN = "it has no effect where the value is the runtime's own, and not a plugin's"
+"""Of a removal by a plugin where those before it were not seen."""
+_SWAP = "/linux/resources/memory/swap"
+_ONLY_THE_LIMIT = "/linux/resources/memory/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +82,8 @@ class _Creation:
         self.expected = api.Container()
         """What the next plugin is shown if nobody whom we do not see is asked before it."""
         self.hidden = Hidden({})
-        self.lost: dict[str, tuple[Evidence, Event]] = {}
-        """What plugins asked for and this runtime drops, with who told it."""
+        self.base: Spec = {}
+        """The container before the chain, as far as it was seen."""
         self.before_reply: dict[str, Spec] = {}
         """The container as each plugin whose reply is known found it."""
 
@@ -102,7 +110,7 @@ class _Creation:
                     "looks like the runtime's own"
                 )
         self.id = container.id
-        base = spec = oci.spec_of(container)
+        self.base = base = spec = oci.spec_of(container)
         self.hidden = Hidden(base)
         self.expected = container
         before_this: Station | None = None
@@ -121,10 +129,11 @@ class _Creation:
                 tail = self.chain.between(last, None, or_runtime=True)
             spec = spec if end is None else end
             self._compare(spec, self.owned)
-        else:
-            spec = self._back(spec, base)
-            if last is not None and not self.found.failure and not self._is_replay():
-                tail = self.chain.between(last, None, or_runtime=True)
+        elif last is not None and not self.found.failure and not self._is_replay():
+            tail = self.chain.between(last, None, or_runtime=True)
+        spec = self._back(spec, last)
+        if spec.get("mounts") != base.get("mounts"):
+            spec = oci.sort_mounts(spec)
         return Created(container, self.chain, base, base_owner, spec, self.found, tail)
 
     def _is_replay(self) -> bool:
@@ -133,17 +142,61 @@ class _Creation:
             station.session.role == Role.REPLAY for station in self.stations
         )
 
-    def _back(self, spec: Spec, base: Spec) -> Spec:
-        """What was taken away in vain is there again at the end of the chain."""
-        back: list[Change] = []
-        for path, (evidence, event) in self.lost.items():
-            old = oci.value_at(base, path)
-            if old is oci.ABSENT or oci.value_at(spec, path) is not oci.ABSENT:
+    @property
+    def _sees_all(self) -> bool:
+        """Whether the container is known as it was before all plugins."""
+        return self.owned is not None or self._is_replay()
+
+    def _back(self, spec: Spec, last: Station | None) -> Spec:
+        """Undo what plugins of the chain are shown and the runtime does not apply."""
+        if self.found.failure:
+            return spec
+        reasons: dict[str, tuple[str, Evidence, int]] = {}
+        for one in self.found.asked:
+            if one.container != self.id or one.fate is not RequestFate.NOT_APPLIED:
                 continue
-            change = Change(path, None, old, "added")
-            back.append(change)
-            self.found.steps.append(step(self.id, change, RUNTIME, evidence, event, IN_VAIN))
+            now = oci.value_at(spec, one.path)
+            # Not what a later plugin made of it.
+            if one.path not in (_SWAP, EVICTION) and (now is oci.ABSENT or now == one.value):
+                reasons[one.path] = one.reason, one.evidence, one.event
+        for number in standing(self.found.steps):
+            # What nobody was seen to ask for.
+            made = self.found.steps[number]
+            reason = _never_applied(made.change.path)
+            if reason and last is not None and manner_of(last).adjusts_as_upstream:
+                reasons.setdefault(made.change.path, (reason, made.evidence[0], made.event))
+        back: list[Change] = []
+        for path, (reason, evidence, event) in reasons.items():
+            change = self._undoing(path, spec)
+            if change is not None:
+                back.append(change)
+                self.found.steps.append(
+                    Step(
+                        self.id,
+                        change,
+                        RUNTIME,
+                        (evidence,),
+                        event,
+                        self._time(event),
+                        note=reason,
+                    )
+                )
         return oci.apply(spec, back) if back else spec
+
+    def _undoing(self, path: str, spec: Spec) -> Change | None:
+        """What makes the value at `path` what it was before the chain; None for nothing."""
+        now, first = oci.value_at(spec, path), oci.value_at(self.base, path)
+        if now is oci.ABSENT:
+            return None if first is oci.ABSENT else Change(path, None, first, "added")
+        if first is oci.ABSENT:
+            return Change(path, now, None, "removed")
+        return None if oci.same(now, first) else Change(path, now, first, "changed")
+
+    def _time(self, event: int) -> int:
+        """When an event of this round came."""
+        events = [station.event for station in self.stations]
+        events += [self.owned.event] if self.owned is not None else []
+        return next((one.at_ns for one in events if one.id == event), 0)
 
     def _reach(
         self,
@@ -159,7 +212,7 @@ class _Creation:
         if after is None and self.owned is None:
             return shown
         between = self.chain.between(after, station)
-        for change in oci.changes(spec, shown):
+        for change in changes_of_chain(spec, shown):
             self.found.steps.append(self._unseen(change, between, station.event))
         self.expected = request.container
         return shown
@@ -194,35 +247,74 @@ class _Creation:
         try:
             turn.apply(reply, station.plugin)
         except AdjustmentRefused as error:
-            self._refused(spec, reply.adjust, owner, evidence, error.problem)
+            self._refused(spec, reply.adjust, owner, evidence, event, error.problem)
             return spec
         self.expected = turn.request.container
         shown = oci.spec_of(turn.request.container)
         for path in self.hidden.take(turn.adjustment, shown):
-            asked = Asked(self.id, owner, path, None, BY_CHANCE, evidence)
-            self.found.asked.append(asked)
+            self.found.asked.append(
+                Asked(
+                    self.id,
+                    owner,
+                    path,
+                    None,
+                    BY_CHANCE,
+                    evidence,
+                    event.id,
+                    RequestFate.UNKNOWN,
+                )
+            )
         self.before_reply[station.plugin] = spec
         after = self._with_hidden(shown)
         notes = {one.path: one.reason for one in remarks}
-        for change in oci.changes(spec, after):
+        notes |= self._take_dropped(turn.dropped, reply, spec, owner, evidence, event)
+        for change in changes_of_chain(spec, after):
             note = notes.get(change.path, "")
             self.found.steps.append(step(self.id, change, owner, evidence, event, note))
         for one in remarks:
-            # What is unresolved comes to something; its step has a note.
-            if one.kind != "unresolved":
-                self.found.vain(self.id, owner, evidence, one)
+            # What is resolved or not comes to something; its step has a note.
+            if one.kind not in ("resolved", "unresolved"):
+                self.found.remark(self.id, owner, evidence, event, one)
+        self.found.updates += [
+            Wanted(owner, evidence, event, each, merged=True) for each in reply.update
+        ]
+        self.found.asked += told.evictions(owner, evidence, event, reply.evict, manner_of(station))
+        return after
+
+    def _take_dropped(
+        self,
+        dropped: Iterable[Dropped],
+        reply: api.CreateContainerResponse,
+        spec: Spec,
+        owner: Owner,
+        evidence: Evidence,
+        event: Event,
+    ) -> dict[str, str]:
+        """Keep what merging drops of an adjustment; returns notes for steps, by path.
+
+        The removal of a member reaches the runtime only as the loss of what an earlier plugin had
+        set. So where the value is the runtime's own it stays, and elsewhere it is gone.
+        """
+        notes: dict[str, str] = {}
         wanted = oci.adjust(spec, reply.adjust)
-        for gone in turn.dropped:
+        for gone in dropped:
+            if gone.container_id != self.id or gone.path == EVICTION:
+                continue
+            if gone.reason == NOT_PASSED_ON:
+                if not self._sees_all:
+                    notes[gone.path] = UNLESS_ITS_OWN
+                    continue
+                if oci.value_at(self.base, gone.path) is oci.ABSENT:
+                    continue
             value: Json = value_at(wanted, gone.path)
             if value is None and oci.value_at(spec, gone.path) is oci.ABSENT:
                 value = gone.value
+            elif value is None:
+                value = f"-{oci.split(gone.path)[-1]}"
             self.found.asked.append(
-                Asked(gone.container_id, owner, gone.path, value, gone.reason, evidence)
+                Asked(self.id, owner, gone.path, value, gone.reason, evidence, event.id)
             )
-            if gone.container_id == self.id:
-                self.lost[gone.path] = (evidence, event)
-        self.found.updates += [Wanted(owner, evidence, event, each) for each in reply.update]
-        return after
+        return notes
 
     def _refused(
         self,
@@ -230,12 +322,14 @@ class _Creation:
         adjustment: api.ContainerAdjustment,
         owner: Owner,
         evidence: Evidence,
+        event: Event,
         failure: str,
     ) -> None:
         self.found.fail(failure)
-        for change in oci.changes(spec, oci.adjust(spec, adjustment)):
-            value = change.after
-            self.found.asked.append(Asked(self.id, owner, change.path, value, failure, evidence))
+        for change in changes_of_chain(spec, oci.adjust(spec, adjustment)):
+            self.found.asked.append(
+                Asked(self.id, owner, change.path, change.after, failure, evidence, event.id)
+            )
 
     def _conflicts(self, spec: Spec, stations: tuple[Station, ...]) -> Spec:
         """Take back what a plugin asked for at which the runtime gave up."""
@@ -249,7 +343,15 @@ class _Creation:
         for one in refused:
             change = one.change
             self.found.asked.append(
-                Asked(self.id, one.owner, change.path, change.after, failure, one.evidence[0])
+                Asked(
+                    self.id,
+                    one.owner,
+                    change.path,
+                    change.after,
+                    failure,
+                    one.evidence[0],
+                    one.event,
+                )
             )
         return self.before_reply.get(culprit, spec)
 
@@ -274,13 +376,13 @@ class _Creation:
         final = self._with_hidden(shown)
         rest = self.chain.between(last, None)
         newest = newest_steps(self.found.steps)
-        for change in oci.changes(spec, final):
+        for change in changes_of_chain(spec, final):
             if change.kind == "moved":
                 # The merged adjustment does not keep the order in which plugins did things.
                 continue
-            if is_back(change, base, newest):
-                back = step(self.id, change, RUNTIME, Evidence.VALIDATOR, owned.event, IN_VAIN)
-                self.found.steps.append(back)
+            removal = is_back(change, base, newest)
+            if removal is not None:
+                self._kept(change, removal, owned)
                 continue
             self.found.steps.append(self._by_owner(change, rest, last, owned))
         seen = {(one.path, one.container) for one in self.found.asked}
@@ -288,8 +390,15 @@ class _Creation:
             if (one.path, self.id) not in seen:
                 names = owned.owners_of(self.id, one.path)
                 owner = one_of(*names) if names else rest
-                self.found.vain(self.id, owner, Evidence.VALIDATOR, one)
+                self.found.remark(self.id, owner, Evidence.VALIDATOR, owned.event, one)
         return final
+
+    def _kept(self, change: Change, removal: Step, owned: Owned) -> None:
+        """The runtime keeps a value of its own that a plugin removed."""
+        made = step(self.id, change, RUNTIME, Evidence.VALIDATOR, owned.event, NOT_PASSED_ON)
+        self.found.steps.append(made)
+        if not any(one.path == change.path for one in self.found.asked):
+            self.found.asked.append(not_passed_on(removal, owned.event))
 
     def _by_owner(self, change: Change, rest: Owner, last: Station | None, owned: Owned) -> Step:
         """A change that the merged adjustment shows and no snapshot did."""
@@ -365,6 +474,38 @@ def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
         except AdjustmentRefused as error:
             return station.plugin, error.problem
     return "", ""
+
+
+def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
+    """What differs between two views of a container on its way through the chain.
+
+    Places of mounts are those that they are to have: a runtime sorts all of them when it applies
+    an adjustment with any, whatever the order in which plugins saw them.
+    """
+    if before.get("mounts") == after.get("mounts"):
+        return oci.changes(before, after)
+    return oci.changes(oci.sort_mounts(before), oci.sort_mounts(after))
+
+
+def not_passed_on(removal: Step, event: Event) -> Asked:
+    """What is to be said of a removal that did nothing, as `event` shows."""
+    path = removal.change.path
+    return Asked(
+        removal.container,
+        removal.owner,
+        path,
+        f"-{oci.split(path)[-1]}",
+        NOT_PASSED_ON,
+        removal.evidence[0],
+        event.id,
+    )
+
+
+def _never_applied(path: str) -> str:
+    """Why no adjustment of `path` reaches a container; "" where one does."""
+    if not path.startswith(_ONLY_THE_LIMIT) or path in (_SWAP, f"{_ONLY_THE_LIMIT}limit"):
+        return ""
+    return oci.ONLY_THE_LIMIT
 
 
 def _takes_mount(change: Change) -> bool:

@@ -7,14 +7,24 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.subject import container_of
-from nri_scope.nri.versions import NriVersion
+from nri_scope.recorder.creations import UNKNOWN, CreationFate, Outcome
+from nri_scope.recorder.display import duration
 from nri_scope.recorder.model import Event, Gap, Session
 
 from . import creation, told, updates
 from .chain import Chain
 from .containers import Containers
-from .findings import Findings, Wanted, evidence_of, reply_of, request_of, version_of
+from .findings import (
+    Findings,
+    Wanted,
+    evidence_of,
+    manner_of,
+    reply_of,
+    request_of,
+    version_of,
+)
 from .history import History
 from .model import Evidence, RoundDiff
 from .owner import plugin
@@ -23,8 +33,11 @@ from .rounds import (
     ASIDE,
     CONTAINER_STATUS,
     CREATE,
+    ENDED,
+    SEEMS,
     STOP,
     SYNCHRONIZE,
+    UNDOING,
     UNSOLICITED,
     UPDATE,
     VALIDATE,
@@ -36,6 +49,11 @@ from .spans import spans
 
 TOLD_MAX = 16 << 20
 """Bytes of what may wait for a round to be over."""
+UNDECIDED_MAX = 10_000
+"""Creations that are kept in mind until it is known what became of them."""
+NOT_KNOWN = "whether the container was created is not known"
+UPDATES_OF_FAILED = "the creation that it was asked for with failed"
+UPDATES_OF_OPEN = "what became of the creation that it was asked for with is not known"
 _TOLD_BYTES = 1 << 10
 """For each event that waits."""
 
@@ -56,9 +74,12 @@ class Differ:
         only: Iterable[str] | None = None,
         gaps: Iterable[Gap] = (),
         follows: Callable[[Event], bool] | None = None,
+        outcome: Callable[[Event], Outcome] | None = None,
     ) -> None:
         """``only``: ids of the containers that matter; of all others no more is looked at than
-        what their events did to these. ``gaps`` and ``follows``: see `Rounds`.
+        what their events did to these. ``gaps`` and ``follows``: see `Rounds`. ``outcome`` tells
+        what became of a creation by what was recorded later, see `Creations`; without it each
+        counts as successful of which no event fed tells otherwise.
         """
         self._only = None if only is None else frozenset(only)
         self._containers = Containers()
@@ -75,6 +96,11 @@ class Differ:
         self._told: list[Round] = []
         """What came from beside the chain while a round was open."""
         self._told_bytes = 0
+        self._outcome = outcome
+        self._undecided: dict[str, Round] = {}
+        """Creations of which nothing told yet what became of them, by container."""
+        self._synchronized_with: set[int] = set()
+        """Sessions that were told of all containers."""
 
     @property
     def histories(self) -> dict[str, History]:
@@ -188,7 +214,24 @@ class Differ:
         found = made.found
         if validation is not None:
             found.fail(told.rejection(validation))
-        elif one is not None:
+        outcome = self._outcome_of(whole)
+        if outcome.fate is CreationFate.CREATED:
+            # An unseen plugin in between made room for what looks like a conflict.
+            found.failure = ""
+        elif one is not None and not found.failure and validation is None:
+            found.fail(self._rounds.ended_early(one))
+        wanted = [*found.updates]
+        if owned is not None and not found.failure:
+            wanted += told.updates_of_validation(owned, made.chain)
+        doubt = ""
+        if outcome.fate is CreationFate.FAILED:
+            doubt = "" if found.failure else UPDATES_OF_FAILED
+            found.failure = _confirmed(found.failure, outcome.words)
+        elif outcome.fate is CreationFate.OPEN and not found.failure:
+            doubt = UPDATES_OF_OPEN
+            found.open_ns = outcome.after_ns
+            found.doubt = f"{outcome.words}, {duration(outcome.after_ns)} later: {NOT_KNOWN}"
+        elif one is not None and not found.failure and validation is None:
             self._note_left_open(one, found)
         history = History(
             made.container.id,
@@ -198,19 +241,15 @@ class Differ:
             made.spec,
             [one for one in found.steps if one.container == made.container.id],
             created_event=whole.first.id,
+            created=outcome.fate is CreationFate.CREATED or self._outcome is None,
             failure=found.failure,
             tail=made.tail,
+            doubt=found.doubt,
             remarks=list(found.remarks),
         )
         self._containers.created(history, whole.first)
-        version = version_of(whole.stations[0])
-        wanted = [*found.updates]
-        if owned is not None and not found.failure:
-            wanted += told.updates_of_validation(owned, made.chain)
-        self._beside(wanted, found, version)
-        if one is not None and not found.failure and validation is None:
-            history.failure = self._rounds.ended_early(one)
-            found.fail(history.failure)
+        self._beside(wanted, found, whole.stations[0], doubt=doubt)
+        self._decide_later(whole, outcome)
         if one is None:
             found.note("its way through the chain was not seen")
         return [self._diff(whole, found, made.chain, extra=validation if one else None)]
@@ -225,24 +264,84 @@ class Differ:
     ) -> RoundDiff:
         """What came of a creation for others than the container that was created."""
         found = Findings()
-        found.fail(creation.conflict(stations))
+        outcome = self._outcome_of(whole)
+        if outcome.fate is not CreationFate.CREATED:
+            found.fail(creation.conflict(stations))
+            if not found.failure and owned is None:
+                found.fail(self._rounds.ended_early(whole))
         wanted = told.updates_of_replies(stations)
         if owned is not None:
             wanted += told.updates_of_validation(owned, Chain.of(stations, owned.plugins))
-        self._beside(wanted, found, version_of(whole.stations[0]))
+        doubts = {CreationFate.FAILED: UPDATES_OF_FAILED, CreationFate.OPEN: UPDATES_OF_OPEN}
+        self._beside(wanted, found, whole.stations[0], doubt=doubts.get(outcome.fate, ""))
         return self._plain(whole, found)
 
     def _beside(
         self,
         wanted: Iterable[Wanted],
         found: Findings,
-        version: NriVersion | None,
+        station: Station,
         failed: Iterable[str] = (),
+        doubt: str = "",
     ) -> None:
         """Do what plugins want of containers beside the one that an event is about."""
         if self._only is not None:
             wanted = [one for one in wanted if one.update.container_id in self._only]
-        updates.beside(wanted, found, self._containers.history, version=version, failed=failed)
+        self._containers.complete = self._tells_all()
+        updates.beside(
+            wanted,
+            found,
+            self._containers,
+            manner_of(station),
+            version=version_of(station),
+            failed=failed,
+            doubt=doubt,
+        )
+
+    def _tells_all(self) -> bool:
+        """Whether every container that there is was told of: at first, or when it was created."""
+        if self._only is not None or self._rounds.gaps:
+            return False
+        bit = NriEvent.CreateContainer.bit
+        sessions = (self._rounds.sessions.get(number) for number in self._synchronized_with)
+        return any(one is not None and (not one.mask or one.mask & bit) for one in sessions)
+
+    # -- what became of creations -------------------------------------------------------------
+
+    def _outcome_of(self, one: Round) -> Outcome:
+        """What later events tell of it, or will have told once they are recorded."""
+        return UNKNOWN if self._outcome is None else self._outcome(one.first)
+
+    def _decide_later(self, one: Round, outcome: Outcome) -> None:
+        container = one.first.container_id
+        self._undecided.pop(container, None)
+        if outcome.fate is CreationFate.UNKNOWN and self._outcome is not None:
+            self._undecided[container] = one
+            if len(self._undecided) > UNDECIDED_MAX:
+                del self._undecided[next(iter(self._undecided))]
+
+    def _decide(self, one: Round, found: Findings) -> None:
+        """What became of a creation that was still under way, now that its container ends."""
+        if one.name in UNDOING:
+            candidates = [one.first.container_id]
+        elif one.name in ("StopPodSandbox", "RemovePodSandbox"):
+            pod = one.first.pod_id
+            candidates = [key for key, each in self._undecided.items() if each.first.pod_id == pod]
+        else:
+            return
+        for container in candidates:
+            creating = self._undecided.pop(container, None)
+            outcome = UNKNOWN if creating is None else self._outcome_of(creating)
+            history = self.histories.get(container)
+            if creating is None or outcome.fate is not CreationFate.FAILED or history is None:
+                continue
+            words = outcome.words
+            if not history.failure:
+                found.note(
+                    f"the creation of {self.name_of(container)} (event {creating.first.id}) "
+                    f"failed: {words}"
+                )
+            history.failure = _confirmed(history.failure, words)
 
     def _other(self, one: Round) -> RoundDiff | None:
         match one.name:
@@ -255,6 +354,7 @@ class Differ:
             case _ if one.name == SYNCHRONIZE:
                 return self._synchronized(one)
         found = Findings()
+        self._decide(one, found)
         if self._only is None or one.first.container_id in self._only:
             self._look_at(one, found)
         if one.name == UPDATE:
@@ -266,10 +366,11 @@ class Differ:
             self._containers.updated(history, seen.steps, spec, tail)
             _join(found, seen)
             self._note_left_open(one, found)
-            self._beside(seen.updates, found, version_of(one.stations[0]))
+            self._beside(seen.updates, found, one.stations[0])
+            found.asked += told.evictions_of_replies(one.stations)
         elif one.name == STOP:
             wanted = told.updates_of_replies(one.stations)
-            self._beside(wanted, found, version_of(one.stations[0]))
+            self._beside(wanted, found, one.stations[0])
         elif one.stopped_at is not None:
             at = one.stopped_at
             found.fail(f"{at.plugin} answered: {at.event.status_message or 'an error'}")
@@ -283,7 +384,12 @@ class Differ:
         request = request_of(station)
         container = None if request is None else container_of(station.event.method, request)
         if container is not None:
-            found.steps += self._containers.compare(container, station.event)
+            self._compare(container, station, found)
+
+    def _compare(self, container: api.Container, station: Station, found: Findings) -> None:
+        steps, asked = self._containers.compare(container, station.event, manner_of(station))
+        found.steps += steps
+        found.asked += asked
 
     def _out_of_turn(self, one: Round) -> RoundDiff:
         found = Findings()
@@ -296,7 +402,10 @@ class Differ:
             wanted = [Wanted(owner, evidence, station.event, each) for each in request.update]
             if reply is None:
                 found.fail(station.event.status_message or "the runtime answered with an error")
-            self._beside(wanted, found, version_of(station), failed)
+            self._beside(wanted, found, station, failed)
+            found.asked += told.evictions(
+                owner, evidence, station.event, request.evict, manner_of(station)
+            )
         return self._plain(one, found)
 
     def _synchronized(self, one: Round) -> RoundDiff:
@@ -309,11 +418,12 @@ class Differ:
             for container in request.containers:
                 if container.id in self.histories:
                     # Known from before: somebody may have changed it while nobody looked.
-                    found.steps += self._containers.compare(container, station.event)
+                    self._compare(container, station, found)
                 else:
                     self.know(container)
-        wanted = told.updates_of_replies(one.stations)
-        self._beside(wanted, found, version_of(station))
+            self._synchronized_with.add(station.session.id)
+        wanted = told.updates_of_replies(one.stations, merged=False)
+        self._beside(wanted, found, station)
         return self._plain(one, found)
 
     def _status(self, one: Round) -> RoundDiff | None:
@@ -343,7 +453,7 @@ class Differ:
                     self._containers.touched(step.container)
         for asked in found.asked:
             history = self.histories.get(asked.container)
-            if history is not None:
+            if history is not None and asked not in history.asked:
                 history.asked.append(asked)
         missed = self._rounds.missed_by(one)
         stations = (*one.stations, *(extra.stations if extra else ()))
@@ -361,8 +471,17 @@ class Differ:
             asked=tuple(found.asked),
             spans=spans(one, chain),
             failure=found.failure,
+            doubt=found.doubt,
+            open_ns=found.open_ns,
             remarks=tuple(found.remarks),
         )
+
+
+def _confirmed(failure: str, words: str) -> str:
+    """A failure that what followed shows, beside what was known of it in the chain."""
+    if failure.startswith(SEEMS):
+        failure = f"{ENDED}{failure.removeprefix(SEEMS)}"
+    return "; ".join(filter(None, (failure, words)))
 
 
 def _owned(validation: Round) -> Owned | None:

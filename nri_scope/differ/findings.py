@@ -15,7 +15,7 @@ from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Change, Json, Spec
 from nri_scope.recorder.model import Event, Role
 
-from .model import Asked, Evidence, Step
+from .model import Asked, Evidence, RequestFate, Step
 from .owner import Owner, one_of
 from .owners import Owned
 from .rounds import Station
@@ -29,6 +29,8 @@ class Wanted:
     evidence: Evidence
     event: Event
     update: api.ContainerUpdate
+    merged: bool = False
+    """Whether it was in a reply to an event, which NRI merges: that drops pids and device rules."""
     owned: Owned | None = None
     """The runtime's own account of who asked for which part of it."""
 
@@ -48,6 +50,8 @@ class Findings:
     updates: list[Wanted] = field(default_factory=list)
     """Of other containers, to be done unless the round failed."""
     failure: str = ""
+    doubt: str = ""
+    open_ns: int = 0
 
     def note(self, remark: str) -> None:
         """Say it once."""
@@ -58,9 +62,27 @@ class Findings:
         """Keep the first failure: what came of it is told by others."""
         self.failure = self.failure or failure
 
-    def vain(self, container: str, owner: Owner, evidence: Evidence, one: oci.Remark) -> None:
-        """Something that was asked for comes to nothing, or not to what it says."""
-        self.asked.append(Asked(container, owner, one.path, one.value, one.reason, evidence))
+    def ask(self, one: Asked) -> None:
+        """Keep a request, unless another source told it already."""
+        for known in self.asked:
+            if (known.container, known.path, known.value) == (one.container, one.path, one.value):
+                return
+        self.asked.append(one)
+
+    def remark(
+        self, container: str, owner: Owner, evidence: Evidence, event: Event, one: oci.Remark
+    ) -> None:
+        """Keep a request of which the runtime makes nothing, or not what it says."""
+        fate = _FATES[one.kind]
+        self.ask(Asked(container, owner, one.path, one.value, one.reason, evidence, event.id, fate))
+
+
+_FATES: dict[oci.RemarkKind, RequestFate] = {
+    "dropped": RequestFate.NOT_APPLIED,
+    "refused": RequestFate.NOT_APPLIED,
+    "resolved": RequestFate.RESOLVED,
+    "unresolved": RequestFate.UNKNOWN,
+}
 
 
 def step(
@@ -97,6 +119,11 @@ def _decode(kind: type[Message], content: bytes) -> Message | None:
         return kind.FromString(content)
     except DecodeError:
         return None
+
+
+def manner_of(station: Station) -> oci.Manner:
+    """What the runtime of a connection does where runtimes differ."""
+    return oci.manner_of(station.session.runtime_name)
 
 
 def version_of(station: Station) -> NriVersion | None:

@@ -23,8 +23,6 @@ MAPS = ("/annotations", "/linux/sysctl", "/linux/netDevices")
 
 
 BY_CHANCE = "the runtime takes this removal and another plugin's value in random order"
-IN_VAIN = "runtimes do not pass on the removal of what no plugin had set"
-"""Of environment variables and devices, which later plugins are shown as gone all the same."""
 
 
 def newest_steps(steps: Iterable[Step]) -> dict[str, Step]:
@@ -32,16 +30,16 @@ def newest_steps(steps: Iterable[Step]) -> dict[str, Step]:
     return {one.change.path: one for one in steps}
 
 
-def is_back(change: Change, base: Spec, newest: Mapping[str, Step]) -> bool:
-    """Whether something is there again, as the container began with it, after its removal.
+def is_back(change: Change, base: Spec, newest: Mapping[str, Step]) -> Step | None:
+    """The removal after which something is there again as the container began with it.
 
-    `newest`: see `newest_steps`.
+    None where it is no such thing. `newest`: see `newest_steps`.
     """
     step = newest.get(change.path)
     if change.kind != "added" or step is None or step.change.kind != "removed":
-        return False
+        return None
     old = oci.value_at(base, change.path)
-    return old is not ABSENT and oci.same(old, change.after)
+    return step if old is not ABSENT and oci.same(old, change.after) else None
 
 
 def is_hidden(change: Change) -> bool:

@@ -27,9 +27,11 @@ class History:
     steps: list[Step] = field(default_factory=list)
     """In order."""
     asked: list[Asked] = field(default_factory=list)
-    """What plugins asked for in vain."""
+    """What plugins asked for and was not simply carried out."""
     created_event: int = 0
     """The first event of its creation; 0: it was there before, or its creation was not seen."""
+    created: bool = True
+    """Whether it is known to have been created, rather than that this was asked for."""
     failure: str = ""
     """Why its creation failed; "" where it is not known to have failed."""
     tail: Owner = RUNTIME
@@ -39,8 +41,18 @@ class History:
     """The whole spec that was really used, where the CRI told it."""
     real_event: int = 0
     """The event by which the CRI told."""
+    doubt: str = ""
+    """Why it is not known whether it was created; "" where that is known, or not asked."""
     remarks: list[str] = field(default_factory=list)
     """What limits the evidence, in words."""
+
+    @property
+    def beginning(self) -> str:
+        """Which event it begins with, in words; "" where that was not seen."""
+        if not self.created_event:
+            return ""
+        known = self.created and not self.failure and not self.doubt
+        return f"{'created by' if known else 'CreateContainer:'} event {self.created_event}"
 
     def add(self, steps: list[Step], spec: Spec) -> None:
         """Steps that led to `spec`."""

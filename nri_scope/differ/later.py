@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Change, Spec
+from nri_scope.nri.merging import NOT_PASSED_ON
+from nri_scope.oci import ABSENT, Change, Spec
+from nri_scope.recorder.model import Event
 
-from .hidden import IN_VAIN, is_back, is_hidden, newest_steps
+from .creation import changes_of_chain, not_passed_on
+from .hidden import is_back, is_hidden, newest_steps
 from .history import History
-from .model import Evidence, Step
-from .owner import Owner, Who
+from .model import Asked, Evidence, RequestFate, Step
+from .owner import RUNTIME, Owner, Who
 
 _State = Literal[
     "labels",
@@ -55,7 +59,26 @@ ANYBODY = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
 NOT_SEEN = "nobody was seen asking for it: out of turn, or beside another event"
 NOT_SHOWN = "what plugins do here is shown to no connection of the chain"
 
+_REMOVALS_NOT_PASSED_ON = ("/process/env/", "/linux/devices/")
+"""Where NRI drops the removal of what no plugin had set."""
+_OF_CDI = (
+    "/process/env/",
+    "/linux/devices/",
+    "/linux/resources/devices/",
+    "/linux/netDevices/",
+    "/linux/intelRdt",
+    "/mounts/",
+    "/hooks/",
+)
+"""What a CDI device can bring along (CDI's containerEdits)."""
+_UPDATES_TOLD = (
+    "/linux/resources/cpu/",
+    "/linux/resources/memory/limit",
+    "/linux/resources/memory/swap",
+)
+"""What CRI-O's later events show of an update."""
 _Device: TypeAlias = tuple[str, str, str]
+_Devices: TypeAlias = "dict[_Device, list[tuple[Owner, str]]]"
 _RULES, _DEVICES = "/linux/resources/devices/", "/linux/devices/"
 _LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
 _UPDATABLE = (
@@ -87,32 +110,113 @@ def is_told(container: api.Container) -> bool:
     return bool(container.args or container.env or container.mounts or container.HasField("linux"))
 
 
+@dataclass(slots=True)
+class Drift:
+    """What an event shows of a container, beside what is known of it."""
+
+    steps: list[Step] = field(default_factory=list)
+    spec: Spec = field(default_factory=dict)
+    """The container as it is known now."""
+    asked: list[Asked] = field(default_factory=list)
+    """Requests of which this event shows that nothing came of them."""
+    applied: list[Asked] = field(default_factory=list)
+    """Requests, taken for something else until now, of which it shows that they were applied."""
+
+
 def drift(
-    history: History, container: api.Container, tail: Owner | None, event: int, at_ns: int
-) -> tuple[list[Step], Spec]:
-    """Steps from what is known of a container to how an event shows it, and the spec then.
+    history: History,
+    container: api.Container,
+    tail: Owner | None,
+    event: Event,
+    manner: oci.Manner,
+) -> Drift:
+    """What leads from what is known of a container to how `event` shows it.
 
     `tail` is who may have had the last word in the event before; None where that was all seen.
     """
     shown = dict(oci.spec_of(container))
     for path in _MAY_BE_LEFT_OUT:
         _carry_over(history.spec, shown, path)
-    known, now = history.spec, shown
-    if known.get("mounts") != shown.get("mounts"):
-        # The first mount that a plugin adds has the runtime sort them all.
-        known, now = oci.sort_mounts(known), oci.sort_mounts(shown)
-    steps: list[Step] = []
-    found = oci.changes(known, now)
-    has_rules = any(change.path.startswith(_RULES) for change in found)
-    devices = _devices(history.steps) if has_rules else {}
+    found = changes_of_chain(history.spec, shown)
     newest = newest_steps(history.steps) if found else {}
+    untold = [one for one in found if _is_no_news(one, history, newest, manner)]
+    if untold:
+        shown = dict(oci.apply(shown, [_inverse(one) for one in reversed(untold)]))
+        found = changes_of_chain(history.spec, shown)
+    if shown.get("mounts") != history.spec.get("mounts"):
+        shown = oci.sort_mounts(shown)
+    drifted = Drift(spec=shown)
+    has_rules = any(change.path.startswith(_RULES) for change in found)
+    devices = _devices(history) if has_rules else {}
     for change in found:
-        ruled = _for_device(devices, change) if change.path.startswith(_RULES) else None
-        by, why = ruled or _by(tail, change, now, found)
-        if not why and is_back(change, history.base, newest):
-            why = IN_VAIN
-        steps.append(Step(history.id, change, by, (Evidence.EVENTS,), event, at_ns, note=why))
-    return steps, shown
+        made = Step(history.id, change, ANYBODY, (Evidence.EVENTS,), event.id, event.at_ns)
+        asked = _asked_for(change, history.asked)
+        removal = is_back(change, history.base, newest)
+        if asked is not None:
+            drifted.applied.append(asked)
+            why = f"asked for in event {asked.event}; this event shows that it was applied"
+            evidence = (asked.evidence, Evidence.EVENTS)
+            made = replace(made, owner=asked.owner, evidence=evidence, note=why)
+        elif removal is not None and change.path.startswith(_REMOVALS_NOT_PASSED_ON):
+            drifted.asked.append(not_passed_on(removal, event))
+            made = replace(made, owner=RUNTIME, note=NOT_PASSED_ON)
+        else:
+            ruled = _for_device(devices, change) if change.path.startswith(_RULES) else None
+            by, why = ruled or _by(tail, change, shown, found)
+            why = why or _of_cdi(history, change, tail)
+            made = replace(made, owner=by, note=why)
+        drifted.steps.append(made)
+    return drifted
+
+
+def _is_no_news(
+    change: Change, history: History, newest: Mapping[str, Step], manner: oci.Manner
+) -> bool:
+    """Whether this runtime shows a value that it had once, whatever became of it."""
+    path = change.path
+    if path.startswith("/annotations/") and manner.repeats_requested_annotations:
+        first = oci.value_at(history.base, path)
+        return first is not ABSENT and oci.same(first, change.after)
+    if manner.tells_all_updates or path.startswith(_UPDATES_TOLD):
+        return False
+    step = newest.get(path)
+    if step is None or step.event == history.created_event:
+        return False
+    return step.change.before == change.after and step.change.after == change.before
+
+
+def _inverse(change: Change) -> Change:
+    kinds: dict[oci.Kind, oci.Kind] = {"added": "removed", "removed": "added"}
+    return Change(
+        change.path, change.after, change.before, kinds.get(change.kind, change.kind), None
+    )
+
+
+def _asked_for(change: Change, asked: Iterable[Asked]) -> Asked | None:
+    """The newest request, not known to have been carried out, that is just this change."""
+    found: Asked | None = None
+    for one in asked:
+        if one.path != change.path or one.fate is RequestFate.RESOLVED:
+            continue
+        if change.kind == "removed":
+            is_it = one.value == f"-{oci.split(change.path)[-1]}"
+        else:
+            is_it = one.value is not None and oci.same(one.value, change.after)
+        if is_it:
+            found = one
+    return found
+
+
+def _of_cdi(history: History, change: Change, tail: Owner | None) -> str:
+    """What may have brought along something that came with the creation; "" for nothing."""
+    names = [
+        str(one.value)
+        for one in history.asked
+        if one.fate is RequestFate.RESOLVED and one.path.startswith("/cdiDevices/")
+    ]
+    if not names or tail is None or change.kind != "added" or not change.path.startswith(_OF_CDI):
+        return ""
+    return f"it may come with the CDI device {', '.join(dict.fromkeys(names))}"
 
 
 def _by(
@@ -132,27 +236,36 @@ def _by(
     return (ANYBODY, NOT_SEEN) if change.path.startswith(_UPDATABLE) else (tail, "")
 
 
-def _for_device(devices: Mapping[_Device, Step], change: Change) -> tuple[Owner, str] | None:
+def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:
     """Who had a device added for which the runtime then adds a rule to the cgroup's list.
 
-    Every runtime does, by upstream's generator: the rule follows from the device.
+    Every runtime does, by upstream's generator: one rule follows from each device, in their order.
     """
     rule = change.after
     if change.kind != "added" or not isinstance(rule, dict):
         return None
-    step = devices.get(_device(rule))
-    if step is None or not isinstance(step.change.after, dict):
+    mine = devices.get(_device(rule))
+    if not mine:
         return None
-    return step.owner, f"the runtime's rule for the device {step.change.after.get('path')}"
+    owner, path = mine.pop(0)
+    return owner, f"the runtime's rule for the device {path}"
 
 
-def _devices(steps: Iterable[Step]) -> dict[_Device, Step]:
-    """The newest step that set a device, by what a rule for it has of it."""
-    return {
-        _device(step.change.after): step
-        for step in steps
-        if step.change.path.startswith(_DEVICES) and isinstance(step.change.after, dict)
-    }
+def _devices(history: History) -> _Devices:
+    """The devices that steps set, in order, by what a rule for one has of it."""
+    newest: dict[str, Owner] = {}
+    for step in history.steps:
+        if step.change.path.startswith(_DEVICES) and step.change.kind in ("added", "changed"):
+            # A device that was replaced is told by its fields.
+            place = "/".join(step.change.path.split("/")[:4])
+            newest.pop(place, None)
+            newest[place] = step.owner
+    found: _Devices = {}
+    for place, owner in newest.items():
+        device = oci.value_at(history.spec, place)
+        if isinstance(device, dict):
+            found.setdefault(_device(device), []).append((owner, str(device.get("path"))))
+    return found
 
 
 def _device(device: Spec) -> _Device:

@@ -92,16 +92,36 @@ class Step:
     """What else to know: why the runtime takes no notice of it, and the like; "" for nothing."""
 
 
+class RequestFate(StrEnum):
+    """What became of a request that is not simply carried out."""
+
+    NOT_APPLIED = "not applied"
+    RESOLVED = "resolved by the runtime"
+    """The runtime replaced it by what the node's configuration says that it means."""
+    UNKNOWN = "unknown"
+    """Nothing tells whether it was applied."""
+
+
 class Asked(NamedTuple):
-    """Something that a plugin asked for and that comes to nothing, or to something else."""
+    """Something that a plugin asked for and that is not simply carried out."""
 
     container: str
     """The id of the container that it was asked for."""
     owner: Owner
     path: str
+    """``/evict`` for an eviction; "" for an update as a whole."""
     value: Json
+    """``-KEY`` for the removal of a member; of an eviction the reason that was given."""
     reason: str
+    """Why nothing, or something else, came of it."""
     evidence: Evidence
+    event: int
+    """The event whose reply, or whose effect, shows it."""
+    fate: RequestFate = RequestFate.NOT_APPLIED
+
+
+EVICTION = "/evict"
+"""In the place of a path, where a plugin asked for a container to be evicted."""
 
 
 class Span(NamedTuple):
@@ -144,11 +164,15 @@ class RoundDiff:
     steps: tuple[Step, ...]
     """In the order in which they happened: the container's own and, as side effects, of others."""
     asked: tuple[Asked, ...]
-    """What plugins asked for in vain."""
+    """What plugins asked for and was not simply carried out."""
     spans: tuple[Span, ...]
     failure: str
     """Why it came to nothing, in the runtime's or the plugin's words, or in ours; "" if not known
     to have failed."""
+    doubt: str = ""
+    """Why it is not known whether it came to anything; "" where that is known, or not asked."""
+    open_ns: int = 0
+    """With a doubt: for how long it was waited for."""
     remarks: tuple[str, ...] = ()
     """What limits the evidence, in words: "nobody saw what plugins before 50 did"."""
 

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.recorder import lookup
+from nri_scope.recorder.creations import Creations
 from nri_scope.recorder.model import Container, Event, Role
 from nri_scope.recorder.reader import Recording
 
@@ -33,11 +34,11 @@ def rounds(
     RecordingError.
     """
     sessions = recording.sessions()
-    differ = differ or Differ(sessions, gaps=recording.gaps(), follows=lookup.follows_in(recording))
+    differ = differ or differ_of(recording)
     found = _fed(differ, recording.exchanges())
     if any(session.role == Role.CRI for session in sessions):
         # What the CRI tells comes after the changes that it is about.
-        found = _with_outcome(list(found), differ)
+        found = with_outcome(list(found), differ)
     if thing is None:
         yield from found
         return
@@ -48,18 +49,35 @@ def rounds(
             yield part
 
 
+def differ_of(recording: Recording, *, keep: bool = True) -> Differ:
+    """A differ for all events of a recording. Raises RecordingError."""
+    return Differ(
+        recording.sessions(),
+        keep=keep,
+        gaps=recording.gaps(),
+        follows=lookup.follows_in(recording),
+        outcome=Creations(recording).outcome,
+    )
+
+
+def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Differ:
+    """A differ for the events that matter for some containers. Raises RecordingError."""
+    return Differ(
+        recording.sessions(),
+        only=[one.id for one in containers],
+        gaps=recording.gaps(),
+        # Among the events of a few containers none follows another.
+        follows=lambda event: lookup.follows(recording, event),
+        outcome=Creations(recording).outcome,
+    )
+
+
 def blame(recording: Recording, container: Container) -> History:
     """One container's history.
 
     Raises RecordingError, and UsageError where nothing of it is known.
     """
-    differ = Differ(
-        recording.sessions(),
-        only=(container.id,),
-        gaps=recording.gaps(),
-        # Among the events of one container none follows another.
-        follows=lambda event: lookup.follows(recording, event),
-    )
+    differ = differ_of_some(recording, [container])
     for _ in _fed(differ, recording.exchanges(among=_events(recording, container, differ))):
         pass
     history = differ.histories.get(container.id)
@@ -73,9 +91,7 @@ def blame(recording: Recording, container: Container) -> History:
 
 def histories(recording: Recording) -> dict[str, History]:
     """Every container's history, by its id. Raises RecordingError."""
-    differ = Differ(
-        recording.sessions(), gaps=recording.gaps(), follows=lookup.follows_in(recording)
-    )
+    differ = differ_of(recording)
     with _rarely_collected():
         for _ in _fed(differ, recording.exchanges()):
             pass
@@ -119,7 +135,7 @@ def _existed(recording: Recording, one: Container, differ: Differ, *, before: in
         differ.know(api.Container.FromString(told.content), lookup.container_name(one))
 
 
-def _with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> Iterator[RoundDiff]:
+def with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> Iterator[RoundDiff]:
     """The rounds with what became of their changes, in place of when that was asked."""
     judged = {
         _key(step): step

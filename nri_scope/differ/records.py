@@ -46,14 +46,16 @@ def step_record(step: Step, name_of: NameOf) -> dict[str, Plain]:
 
 
 def asked_record(one: Asked, name_of: NameOf) -> dict[str, Plain]:
-    """What was asked for in vain."""
+    """A request that was not simply carried out."""
     return {
         "container": name_of(one.container) if one.container else "",
         "container_id": one.container,
         **_by(one.owner),
         "path": one.path,
         "value": shallow(one.value),
+        "fate": str(one.fate),
         "reason": one.reason,
+        "event": one.event,
         "evidence": str(one.evidence),
     }
 

@@ -28,9 +28,13 @@ VALIDATE = "ValidateContainerAdjustment"
 SYNCHRONIZE = "Synchronize"
 UNSOLICITED = "UpdateContainers"
 CONTAINER_STATUS = "ContainerStatus"
+UNDOING = frozenset({STOP, "RemoveContainer"})
+"""What containerd also tells of a container whose creation it undoes."""
 
 _BITS = {event.name: event.bit for event in NriEvent}
 SEEMS = "the chain seems to have ended"
+ENDED = "the chain ended"
+"""The same, where what followed shows that the event came to nothing."""
 ROUND_MAX = 256 << 20
 """Bytes of one round's messages: sixteen probes at a runtime's largest come to a quarter of it."""
 MISSED_MAX = 100

@@ -6,17 +6,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Protocol, cast
 
+from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.oci import Spec
+from nri_scope.recorder.model import Event
 
 from .chain import Chain
-from .findings import Wanted, evidence_of, reply_of
-from .model import Evidence
-from .owner import plugin
+from .findings import Wanted, evidence_of, manner_of, reply_of
+from .model import EVICTION, Asked, Evidence, RequestFate
+from .owner import Owner, plugin
 from .owners import Owned
 from .rounds import Round, Station
+
+EVICTIONS_MAX = 5_000
+"""Evictions in one message that are looked at: far more than a node has containers."""
 
 
 class _WithUpdates(Protocol):
@@ -24,10 +30,18 @@ class _WithUpdates(Protocol):
     def update(self) -> Sequence[api.ContainerUpdate]: ...
 
 
-def updates_of_replies(stations: Iterable[Station]) -> list[Wanted]:
-    """The updates that plugins asked for in replies that have nothing else."""
+class _WithEvictions(Protocol):
+    @property
+    def evict(self) -> Sequence[api.ContainerEviction]: ...
+
+
+def updates_of_replies(stations: Iterable[Station], *, merged: bool = True) -> list[Wanted]:
+    """The updates that plugins asked for in replies that have nothing else.
+
+    `merged`: whether NRI merges them, as it does with all but those of Synchronize.
+    """
     return [
-        Wanted(plugin(station.plugin), evidence_of(station), station.event, update)
+        Wanted(plugin(station.plugin), evidence_of(station), station.event, update, merged)
         for station in stations
         if (reply := reply_of(station)) is not None and hasattr(reply, "update")
         for update in cast("_WithUpdates", reply).update
@@ -38,8 +52,41 @@ def updates_of_validation(owned: Owned, chain: Chain) -> list[Wanted]:
     """The updates of other containers that validators were told of, merged."""
     anybody = chain.between(None, None)
     return [
-        Wanted(anybody, Evidence.VALIDATOR, owned.event, update, owned)
+        Wanted(anybody, Evidence.VALIDATOR, owned.event, update, owned=owned)
         for update in owned.request.update
+    ]
+
+
+def evictions(
+    owner: Owner,
+    evidence: Evidence,
+    event: Event,
+    wanted: Iterable[api.ContainerEviction],
+    manner: oci.Manner,
+) -> list[Asked]:
+    """The containers that a plugin asked the runtime to evict."""
+    ignored = manner.ignores_evictions
+    reason = "the runtime ignores evictions" if ignored else "evictions were not tried on it"
+    fate = RequestFate.NOT_APPLIED if ignored else RequestFate.UNKNOWN
+    return [
+        Asked(one.container_id, owner, EVICTION, one.reason, reason, evidence, event.id, fate)
+        for one in islice(wanted, EVICTIONS_MAX)
+    ]
+
+
+def evictions_of_replies(stations: Iterable[Station]) -> list[Asked]:
+    """The evictions that plugins asked for in their replies."""
+    return [
+        asked
+        for station in stations
+        if (reply := reply_of(station)) is not None and hasattr(reply, "evict")
+        for asked in evictions(
+            plugin(station.plugin),
+            evidence_of(station),
+            station.event,
+            cast("_WithEvictions", reply).evict,
+            manner_of(station),
+        )
     ]
 
 

@@ -3,26 +3,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
-from typing import cast
+from typing import Protocol, cast
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.nri import merging
+from nri_scope.nri.merging import Dropped
 from nri_scope.nri.versions import NriVersion
-from nri_scope.oci import Spec
+from nri_scope.oci import Json, Spec
+from nri_scope.recorder.model import Event
 
 from .chain import LOWEST, Chain
-from .findings import Findings, Wanted, evidence_of, reply_of, request_of, step, version_of
+from .findings import (
+    Findings,
+    Wanted,
+    evidence_of,
+    manner_of,
+    reply_of,
+    request_of,
+    step,
+    version_of,
+)
 from .history import History
-from .model import Asked, Evidence, Step
+from .model import EVICTION, Asked, Evidence, RequestFate, Step
 from .owner import ASKED_BEFORE_ALL, Owner, Who, plugin
 from .rounds import Round, Station
 
 UPDATES_MAX = 5_000
 """Updates of other containers that are looked at in one round: far more than a node has."""
+_FAILED = "the runtime says that it failed"
 
 
 def updating(one: Round, chain: Chain, before: Spec, *, failure: str = "") -> tuple[Findings, Spec]:
@@ -41,6 +53,7 @@ class _Updating:
         self.before = before
         self.found = Findings()
         self.id = one.first.container_id
+        self.path = manner_of(one.stations[0]).own_updates
 
     def look(self, failure: str) -> tuple[Findings, Spec]:
         spec, after = self.before, None
@@ -50,15 +63,15 @@ class _Updating:
             if request is None:
                 continue
             owner, evidence = self._who(after, station)
-            shown = oci.update(self.before, request.linux_resources)
+            shown = oci.update(self.before, request.linux_resources, self.path)
             for change in oci.changes(spec, shown):
                 made = step(self.id, change, owner, evidence, station.event)
                 self.found.steps.append(made)
-            remarks = oci.remarks(request.linux_resources)
+            remarks = oci.remarks(request.linux_resources, path=self.path)
             if after is not None:
                 for remark in remarks:
                     if _key(remark) not in known:
-                        self.found.vain(self.id, owner, evidence, remark)
+                        self.found.remark(self.id, owner, evidence, station.event, remark)
             known |= {_key(remark) for remark in remarks}
             spec = self._reply(shown, station, request, known)
             after = station
@@ -99,31 +112,29 @@ class _Updating:
         except AdjustmentRefused as error:
             self.found.fail(error.problem)
             return spec
-        after = oci.update(self.before, turn.resources)
+        after = oci.update(self.before, turn.resources, self.path)
         for change in oci.changes(spec, after):
             self.found.steps.append(step(self.id, change, owner, evidence, event))
+        told: set[str] = set()
         for each in reply.update:
             if each.container_id != self.id:
-                self.found.updates.append(Wanted(owner, evidence, event, each))
+                self.found.updates.append(Wanted(owner, evidence, event, each, merged=True))
                 continue
-            for remark in oci.remarks(each):
-                self.found.vain(self.id, owner, evidence, remark)
+            for remark in oci.remarks(each, path=self.path):
+                self.found.remark(self.id, owner, evidence, event, remark)
                 known.add(_key(remark))
-        for gone in turn.dropped:
-            self.found.asked.append(
-                Asked(gone.container_id, owner, gone.path, gone.value, gone.reason, evidence)
-            )
+                told.add(remark.path)
+        self.found.asked += (
+            _asked(gone, owner, evidence, event)
+            for gone in turn.dropped
+            if gone.container_id == self.id and gone.path not in (*told, EVICTION)
+        )
         return after
 
     def _undo(self) -> None:
         """The runtime gave up: nothing of it was done."""
-        found = self.found
-        for one in found.steps:
-            change = one.change
-            found.asked.append(
-                Asked(self.id, one.owner, change.path, change.after, found.failure, one.evidence[0])
-            )
-        found.steps = []
+        self.found.asked += _not_done(self.found.steps, self.found.failure)
+        self.found.steps = []
 
 
 def _refusal(stations: Iterable[Station]) -> str:
@@ -150,18 +161,33 @@ def _key(remark: oci.Remark) -> oci.Remark:
     return remark._replace(value=str(remark.value))
 
 
+class Targets(Protocol):
+    """Finds the containers that plugins want to be updated."""
+
+    def target(self, container_id: str) -> History | None:
+        """The container's history; None where nothing tells of such a container."""
+        ...
+
+    def absence(self, container_id: str) -> tuple[RequestFate, str]:
+        """What becomes of a request for a container that nothing tells of, and why."""
+        ...
+
+
 def beside(
     wanted: Iterable[Wanted],
     found: Findings,
-    history_of: Callable[[str], History],
+    targets: Targets,
+    manner: oci.Manner,
     *,
     version: NriVersion | None,
     failed: Iterable[str] = (),
+    doubt: str = "",
 ) -> None:
-    """Updates that plugins asked for beside what an event is about, or out of turn.
+    """Take in updates that plugins asked for beside what an event is about, or unsolicited.
 
     They become steps of these containers, in `found` and in the histories, unless the round failed
-    or the runtime says so of a container (`failed`: ids).
+    or the runtime says so of a container (`failed`: ids). With `doubt`, which says why, it is not
+    known whether they were carried out.
     """
     not_done = frozenset(failed)
     updates = iter(wanted)
@@ -169,23 +195,30 @@ def beside(
         target = one.update.container_id
         if not target:
             continue
-        history = history_of(target)
-        kept, dropped = merging.unsolicited([one.update], str(one.owner), version=version)
-        after = oci.update(history.spec, kept[0])
+        history = targets.target(target)
+        if history is None:
+            fate, reason = targets.absence(target)
+            if target in not_done:
+                fate, reason = RequestFate.NOT_APPLIED, _FAILED
+            found.ask(Asked(target, one.owner, "", None, reason, one.evidence, one.event.id, fate))
+            continue
+        kept, dropped = _merged(one, version)
+        path = manner.other_updates
+        after = oci.update(history.spec, kept, path)
         steps = [
             step(target, change, one.owner_of(change.path), one.evidence, one.event)
             for change in oci.changes(history.spec, after)
         ]
-        failure = found.failure or ("the runtime says that it failed" if target in not_done else "")
-        if failure:
-            found.asked += _in_vain(steps, failure)
+        failure = found.failure or (_FAILED if target in not_done else "")
+        if failure or doubt:
+            fate = RequestFate.UNKNOWN if doubt else RequestFate.NOT_APPLIED
+            for asked in _not_done(steps, doubt or failure, fate):
+                found.ask(asked)
             continue
         for gone in dropped:
-            found.asked.append(
-                Asked(target, one.owner, gone.path, gone.value, gone.reason, one.evidence)
-            )
-        for remark in oci.remarks(kept[0]):
-            found.vain(target, one.owner_of(remark.path), one.evidence, remark)
+            found.ask(_asked(gone, one.owner, one.evidence, one.event))
+        for remark in oci.remarks(kept, path=path):
+            found.remark(target, one.owner_of(remark.path), one.evidence, one.event, remark)
         found.steps += steps
         history.add(steps, after)
     left_out = sum(1 for _ in updates)
@@ -193,8 +226,37 @@ def beside(
         found.note(f"{left_out:,} more updates of other containers are left out")
 
 
-def _in_vain(steps: Iterable[Step], failure: str) -> list[Asked]:
+def _merged(one: Wanted, version: NriVersion | None) -> tuple[api.ContainerUpdate, list[Dropped]]:
+    """What NRI hands to the runtime of an update, and what it drops."""
+    if not one.merged:
+        kept, dropped = merging.unsolicited([one.update], str(one.owner), version=version)
+        return kept[0], dropped
+    turn = merging.Stopping(api.StopContainerRequest(), version=version)
+    turn.apply(api.StopContainerResponse(update=[one.update]), str(one.owner))
+    return turn.updates[0], turn.dropped
+
+
+def _asked(gone: Dropped, owner: Owner, evidence: Evidence, event: Event) -> Asked:
+    """A request that merging drops."""
+    number = gone.value.removeprefix("-").isdecimal() and gone.value.isascii()
+    value: Json = int(gone.value) if number else gone.value
+    return Asked(gone.container_id, owner, gone.path, value, gone.reason, evidence, event.id)
+
+
+def _not_done(
+    steps: Iterable[Step], reason: str, fate: RequestFate = RequestFate.NOT_APPLIED
+) -> list[Asked]:
+    """Changes that were asked for, and did not come or are not known to have come."""
     return [
-        Asked(one.container, one.owner, one.change.path, one.change.after, failure, one.evidence[0])
+        Asked(
+            one.container,
+            one.owner,
+            one.change.path,
+            one.change.after,
+            reason,
+            one.evidence[0],
+            one.event,
+            fate,
+        )
         for one in steps
     ]

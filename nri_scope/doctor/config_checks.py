@@ -11,7 +11,7 @@ from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUE
 from nri_scope.nri.semver import SortKey, sort_key
 from nri_scope.nri.versions import infer, runtime_title
 
-from .check import Check, fail, ok, unknown, warn
+from .check import Check, Status, fail, ok, unknown, warn
 from .duration import parse_go_duration
 from .processes import RuntimeProcess
 from .registration import Registration
@@ -56,15 +56,27 @@ def default_enabled(runtime: str, version: str) -> bool | None:
 def check_installation(installation: Installation) -> list[Check]:
     """Everything about one runtime's configuration."""
     prefix = installation.config.runtime
-    return [
-        *_version(f"{prefix}-version", installation),
-        *_files(prefix, installation),
+    settings = [
         *_enabled(f"{prefix}-enabled", installation),
         *_connections(f"{prefix}-connections", installation),
         *_timeouts(f"{prefix}-timeouts", installation),
+    ]
+    if installation.config.unreadable and installation.registration is None:
+        because = "unless a file that could not be read says otherwise"
+        settings = [_doubted(check, because) for check in settings]
+    return [
+        *_version(f"{prefix}-version", installation),
+        *_files(prefix, installation),
+        *settings,
         *_misplaced(f"{prefix}-keys", installation.config),
         *_restart(f"{prefix}-restart", installation),
     ]
+
+
+def _doubted(check: Check, because: str) -> Check:
+    if check.status is Status.UNKNOWN:
+        return check
+    return unknown(check.name, f"{check.detail} ({because})", "run doctor as root")
 
 
 def _key(version: str) -> SortKey:
@@ -87,15 +99,20 @@ def _files(prefix: str, installation: Installation) -> Iterator[Check]:
     for path, why in config.unreadable:
         yield unknown(f"{prefix}-config", f"{path}: {why}", "run doctor as root")
     for problem in config.problems:
-        make = fail if problem.fatal else warn
-        yield make(f"{prefix}-config", f"{problem.file}: {problem.text}", problem.fix)
+        make, text = fail if problem.fatal else warn, f"{problem.file}: {problem.text}"
+        process = installation.process
+        if process and process.started_at and 0 < problem.changed_at < process.started_at:
+            # Its own parser may accept what ours refuses.
+            make, text = warn, f"{text}; but process {process.pid} has started since"
+        yield make(f"{prefix}-config", text, problem.fix)
     if config.files:
         yield ok(f"{prefix}-config", f"{installation.title} reads {', '.join(config.files)}")
     elif config.missing and not config.unreadable and not config.problems:
         text = f"{installation.title} runs on its defaults: there is no {config.missing}"
         yield ok(f"{prefix}-config", text)
     for orphan in config.orphans:
-        text = f"{orphan} speaks of NRI, but {runtime_title(config.runtime)} does not read it"
+        keys = f"{', '.join(orphan.keys)} in {orphan.table}"
+        text = f"{orphan.file} sets {keys}, but {runtime_title(config.runtime)} does not read it"
         yield warn(f"{prefix}-drop-ins", text, _adopt(config))
 
 
@@ -229,7 +246,8 @@ def _misplaced(name: str, config: NriConfig) -> Iterator[Check]:
         if item.right:
             yield warn(name, f"{where} has no effect there", f"move it to {item.right}")
         else:
-            yield warn(name, f"{where} is no setting of NRI and has no effect", "remove it")
+            text = f"{where} is no setting of NRI that is known; runtimes ignore unknown ones"
+            yield warn(name, text, "check its spelling, or remove it")
 
 
 def _restart(name: str, installation: Installation) -> Iterator[Check]:

@@ -25,10 +25,9 @@ from .settings import (
     Table,
     TomlFile,
     read_toml,
-    speaks_of_nri,
     subtable,
 )
-from .toml_keys import NriKeys, misplaced, overlay
+from .toml_keys import NriKeys, misplaced, orphans, overlay
 
 DEFAULT_CONFIG = "/etc/containerd/config.toml"
 NRI_PLUGIN = "io.containerd.nri.v1.nri"
@@ -68,9 +67,9 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
     problems: list[Problem] = []
     missing = ""
     seen = set()
-    pending = deque([path])
+    pending = deque([(path, path)])
     while pending and len(files) < FILES_MAX:
-        file_path = pending.popleft()
+        file_path, importer = pending.popleft()
         if file_path in seen:
             continue
         seen.add(file_path)
@@ -81,13 +80,14 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
                 missing = path
             else:
                 text = f"it imports {file_path}, which does not exist: containerd does not start"
-                problems.append(Problem(path, text, True, "create that file or drop the import"))
+                fix = "create that file or drop the import"
+                problems.append(Problem(importer, text, True, fix))
             continue
         files.append(file)
         if file.broken:
             text = f"containerd does not start with it: {file.broken}"
-            problems.append(Problem(file_path, text, True, "correct the file"))
-        pending.extend(_imports(host, file))
+            problems.append(Problem(file_path, text, True, "correct the file", file.changed_at))
+        pending.extend((item, file_path) for item in _imports(host, file))
 
     config = NriConfig(
         "containerd",
@@ -107,11 +107,14 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
             # 1.x takes a plugin's whole table from a later file, 2.x key by key.
             config = overlay(config, file.path, table, right, _KEYS, replaces=major < 2)
             config = _disabled_plugin(config, file, right[-1])
+    beside = _beside(host, path, seen)
     return replace(
         config,
         problems=tuple(problems),
         misplaced=tuple(found),
-        orphans=_orphans(host, path, seen),
+        orphans=tuple(
+            orphans(host, config, beside, lambda table: _right_place(table, major), _KEYS)
+        ),
     )
 
 
@@ -156,11 +159,11 @@ def _telling(path: tuple[str, ...]) -> frozenset[str]:
     return _KEYS.all if path and _NRI_WORD.search(path[-1]) else _DISTINCTIVE
 
 
-def _orphans(host: Host, path: str, read: set[str]) -> tuple[str, ...]:
+def _beside(host: Host, path: str, read: set[str]) -> list[str]:
+    """Files in the usual folder of imports that are not imported."""
     folder = f"{PurePosixPath(path).parent}/conf.d"
     try:
         names = host.names(folder)
     except OSError:
-        return ()
-    files = (f"{folder}/{name}" for name in names)
-    return tuple(file for file in files if file not in read and speaks_of_nri(host, file))
+        return []
+    return [file for file in (f"{folder}/{name}" for name in names) if file not in read]

@@ -9,7 +9,6 @@ that cannot be read or parsed keeps CRI-O from starting.
 
 from __future__ import annotations
 
-import re
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,11 +21,11 @@ from .settings import (
     NriConfig,
     Problem,
     TomlFile,
+    is_backup,
     read_toml,
-    speaks_of_nri,
     subtable,
 )
-from .toml_keys import NriKeys, misplaced, overlay
+from .toml_keys import NriKeys, misplaced, orphans, overlay
 
 DEFAULT_CONFIG = "/etc/crio/crio.conf"
 DEFAULT_DROP_INS = "/etc/crio/crio.conf.d"
@@ -45,11 +44,6 @@ _KEYS = NriKeys(
     others=frozenset({"nri_config_file", "default_validator"}),
 )
 _DISTINCTIVE = _KEYS.all - {"default_validator"}
-_BACKUP = re.compile(
-    r"~$|^#.*#$|^\.|\.(bak|old|orig|save|saved|disabled|off|swp|tmp|rpmnew|rpmsave|rpmorig|"
-    r"dpkg-(old|new|dist|tmp)|ucf-(old|dist))$",
-    re.IGNORECASE,
-)
 
 
 def config_paths(arguments: tuple[str, ...]) -> tuple[str, str]:
@@ -90,27 +84,38 @@ def read_crio(
     for file in files:
         if file.broken:
             text = f"CRI-O does not start with it: {file.broken}"
-            problems.append(Problem(file.path, text, True, "correct or remove the file"))
-        elif file.path in dropped and _BACKUP.search(PurePosixPath(file.path).name):
+            problems.append(
+                Problem(file.path, text, True, "correct or remove the file", file.changed_at)
+            )
+        elif file.table and file.path in dropped and is_backup(file.path):
             text = "looks like a backup, but CRI-O reads every file in its drop-in folder"
             fix = f"move it out of {drop_ins}"
             problems.append(Problem(file.path, text, False, fix))
         if file.table is not None:
             found += misplaced(file, _RIGHT, _KEYS, lambda path: _DISTINCTIVE)
             config = overlay(config, file.path, subtable(file.table, *_RIGHT), _RIGHT, _KEYS)
-    return replace(
+    config = replace(
         _command_line(config, arguments),
         files=tuple(file.path for file in files if file.table is not None),
         unreadable=tuple((file.path, file.denied) for file in files if file.denied),
         changed_at=max((file.changed_at for file in files), default=0.0),
         problems=tuple(problems),
         misplaced=tuple(found),
-        orphans=_orphans(host, path, drop_ins),
+    )
+    beside = _beside(host, path, drop_ins)
+    return replace(
+        config, orphans=tuple(orphans(host, config, beside, lambda table: _RIGHT, _KEYS))
     )
 
 
 def _walk(host: Host, folder: str, depth: int = 0) -> Iterator[str]:
-    """Files below ``folder`` in the order of Go's filepath.Walk, which follows no links."""
+    """Files below ``folder`` in the order of Go's filepath.Walk, which follows no links.
+
+    Not even one in the place of ``folder``: that is one more file, which cannot be read.
+    """
+    if depth == 0 and _is_link(host, folder):
+        yield folder
+        return
     try:
         names = host.names(folder)
     except OSError:
@@ -128,6 +133,14 @@ def _walk(host: Host, folder: str, depth: int = 0) -> Iterator[str]:
             yield path
 
 
+def _is_link(host: Host, path: str) -> bool:
+    parent, _, name = path.rstrip("/").rpartition("/")
+    try:
+        return stat.S_ISLNK(host.resolve(parent).joinpath(name).lstat().st_mode)
+    except OSError:
+        return False
+
+
 def _command_line(config: NriConfig, arguments: tuple[str, ...]) -> NriConfig:
     table: dict[str, object] = {}
     for key in _KEYS.all:
@@ -143,10 +156,9 @@ def _command_line(config: NriConfig, arguments: tuple[str, ...]) -> NriConfig:
     return overlay(config, "the command line", table, _RIGHT, _KEYS)
 
 
-def _orphans(host: Host, path: str, drop_ins: str) -> tuple[str, ...]:
-    """Files about NRI beside the main file or in folders that look like the drop-in folder."""
+def _beside(host: Host, path: str, drop_ins: str) -> Iterator[str]:
+    """Yield files beside the main file and in folders that look like the drop-in folder."""
     base = str(PurePosixPath(path).parent)
-    found = []
     for folder in (base, f"{base}/conf.d", f"{base}/crio.d", f"{base}/config.d"):
         if folder == drop_ins:
             continue
@@ -154,9 +166,4 @@ def _orphans(host: Host, path: str, drop_ins: str) -> tuple[str, ...]:
             names = host.names(folder)
         except OSError:
             continue
-        found += [
-            file
-            for file in (f"{folder}/{name}" for name in names)
-            if file != path and speaks_of_nri(host, file)
-        ]
-    return tuple(found)
+        yield from (f"{folder}/{name}" for name in names if f"{folder}/{name}" != path)

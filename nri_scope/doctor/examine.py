@@ -23,7 +23,7 @@ from .check import Check, Status, softened, unknown, warn
 from .config_checks import Installation, check_installation, default_enabled
 from .host import Host
 from .plugins import check_plugins, look_at_plugins
-from .processes import RuntimeProcess, running_runtimes
+from .processes import running_runtimes
 from .program import ProgramVersion, program_version
 from .registration import Registration, check_registration, register
 from .settings import NriConfig, path_of
@@ -56,7 +56,7 @@ def examine(
     if found is None:
         checks.append(unknown("runtime", _HANGS.format("/proc and /etc")))
     elif not installations:
-        text = "no containerd, CRI-O or iSulad runs or is configured here"
+        text = "no containerd, CRI-O or iSulad was found: no process that we see, no configuration"
         checks.append(warn("runtime", text, "run this on the node itself, as root"))
 
     listener, registration = _socket(host, path, checks)
@@ -141,6 +141,8 @@ def _configured_socket(installations: Iterable[Installation]) -> str:
 
 def _may_be_on(item: Installation) -> bool:
     setting = item.config.enabled
+    if item.config.unreadable:
+        return True
     if setting is None:
         return default_enabled(item.config.runtime, item.version) is not False
     return setting.value is True
@@ -211,9 +213,8 @@ def _concerned(item: Installation, installations: Iterable[Installation]) -> boo
 def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
     checks: list[Check] = []
     seen = set()
-    for config, process in [(item.config, item.process) for item in installations] or [
-        (NriConfig("", ()), None)
-    ]:
+    for item in list(installations) or [Installation(NriConfig("", ()), "", None)]:
+        config = item.config
         path = path_of(config.plugin_path, DEFAULT_PLUGIN_PATH)
         config_path = path_of(config.plugin_config_path, DEFAULT_PLUGIN_CONFIG_PATH)
         # Whose configuration we may not read can have its plugins anywhere.
@@ -221,7 +222,11 @@ def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
         if (path, config_path, guessed_for) in seen:
             continue
         seen.add((path, config_path, guessed_for))
-        findings = _plugin_folder(host, path, config_path, process, config.runtime)
+        # What is off starts nothing, and nothing in the folder keeps it from starting.
+        off = bool(config.runtime) and item.registration is None and not _may_be_on(item)
+        findings = _plugin_folder(host, path, config_path, item, off)
+        if off:
+            findings = softened(findings, "once NRI is on")
         checks += _guessed(findings, path, guessed_for) if guessed_for else findings
     return checks
 
@@ -245,13 +250,10 @@ def _guessed(findings: Iterable[Check], path: str, runtime: str) -> list[Check]:
 
 
 def _plugin_folder(
-    host: Host, path: str, config_path: str, process: RuntimeProcess | None, runtime: str
+    host: Host, path: str, config_path: str, item: Installation, off: bool
 ) -> list[Check]:
     folder = _bounded(lambda: look_at_plugins(host, path, config_path))
     if folder is None:
         return [unknown("plugins", _HANGS.format(path))]
-    return check_plugins(
-        folder,
-        started_at=process.started_at if process else None,
-        one_stops_all=runtime != "isulad",
-    )
+    started_at = item.process.started_at if item.process else None
+    return check_plugins(folder, runtime=item.config.runtime, started_at=started_at, off=off)

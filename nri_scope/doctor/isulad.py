@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""iSulad's configuration of NRI: some keys in the top level of its JSON file, off by default."""
+"""iSulad's configuration of NRI: some keys in the top level of its JSON file, off by default.
+
+The keys are those of a built iSulad, all with hyphens; its documentation has underscores. The
+socket's path cannot be configured.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
         "isulad",
         files=(),
         enable_key='"nri-support": true',
-        connections_key='"disable_connections": false',
+        connections_key='"disable-connections": false',
     )
     try:
         changed_at = host.status(path).st_mtime
@@ -51,11 +55,10 @@ def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
         files=(path,),
         changed_at=changed_at,
         enabled=setting("nri-support"),
-        connections=setting("disable_connections", negated=True),
-        # Its documentation and its code disagree about this key's name.
-        socket_path=setting("nri_socket_path", "socket_path"),
-        plugin_path=setting("plugin_path"),
-        plugin_config_path=setting("plugin_config_path"),
-        registration_timeout=setting("plugin_registration_timeout"),
-        request_timeout=setting("plugin_request_timeout"),
+        connections=setting("disable-connections", negated=True),
+        plugin_path=setting("plugin-path"),
+        plugin_config_path=setting("plugin-config-path"),
+        registration_timeout=setting("plugin-registration-timeout"),
+        # The second is what a version that was built and tried reads.
+        request_timeout=setting("plugin-request-timeout", "plugin-requst-timeout"),
     )

@@ -35,6 +35,8 @@ class Problem:
     fatal: bool
     """The runtime does not start with it."""
     fix: str
+    changed_at: float = 0.0
+    """When a file that our parser refuses was last changed; 0 for anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,15 @@ class Misplaced:
     key: str
     right: str
     """Where it belongs; "" for a key that exists nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A file that sets something about NRI and is not part of the configuration."""
+
+    file: str
+    table: str
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +73,7 @@ class NriConfig:
     """Files that we may not read, and why: what they say is unknown."""
     problems: tuple[Problem, ...] = ()
     misplaced: tuple[Misplaced, ...] = ()
-    orphans: tuple[str, ...] = ()
-    """Files that speak of NRI and are not part of the configuration."""
+    orphans: tuple[Orphan, ...] = ()
     changed_at: float = 0.0
     """Newest modification time among ``files``, in seconds since the epoch."""
     enabled: Setting | None = None
@@ -139,16 +149,13 @@ def table_name(path: tuple[str, ...]) -> str:
     return f"[{'.'.join(parts)}]" if path else "the top level"
 
 
-def speaks_of_nri(host: Host, path: str) -> bool:
-    """Whether a file that is not part of the configuration sets something about NRI."""
-    try:
-        content = host.read(path)
-    except OSError:
-        return False
-    return any(
-        _NRI_WORD.search(line) and not line.lstrip().startswith(b"#")
-        for line in content.splitlines()
-    )
+def is_backup(path: str) -> bool:
+    """Tell whether a file's name is one of editors' and package managers' copies."""
+    return _BACKUP.search(path.rpartition("/")[2]) is not None
 
 
-_NRI_WORD = re.compile(rb"(?<![A-Za-z])nri(?![A-Za-z])", re.IGNORECASE)
+_BACKUP = re.compile(
+    r"~$|^#.*#$|^\.|\.(bak|old|orig|save|saved|disabled|off|swp|tmp|rpmnew|rpmsave|rpmorig|"
+    r"dpkg-(old|new|dist|tmp)|ucf-(old|dist))$",
+    re.IGNORECASE,
+)

@@ -182,8 +182,8 @@ def check_listener(path: str, listener: Listener) -> list[Check]:
     if not listener.pid:
         return [unknown("listener", "a process that is not visible from here listens")]
     who = f"{listener.name or 'a process that we must not see'} (process {listener.pid})"
-    if listener.pid == 1:
-        return [ok("listener", f"{who} has opened the socket for the runtime")]
+    if listener.pid == 1 and listener.name not in RUNTIMES:
+        return [ok("listener", f"{who} listens, a service manager as a rule")]
     if listener.name and listener.name not in RUNTIMES:
         text = f"{who} listens, which is none of {', '.join(RUNTIMES)}"
         return [warn("listener", text, "make sure that this is meant to be a container runtime")]

@@ -3,10 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from .settings import Misplaced, NriConfig, Setting, Table, TomlFile, table_name, tables
+from .host import Host
+from .settings import (
+    Misplaced,
+    NriConfig,
+    Orphan,
+    Setting,
+    Table,
+    TomlFile,
+    is_backup,
+    read_toml,
+    subtable,
+    table_name,
+    tables,
+)
 
 TablePath = tuple[str, ...]
 
@@ -58,6 +71,8 @@ def overlay(
     """
     if not table:
         return config
+    # The Go packages that read these files take a key in any case.
+    table = {key.lower(): value for key, value in table.items()} | dict(table)
 
     def setting(key: str, before: Setting | None, *, negated: bool = False) -> Setting | None:
         if key not in table:
@@ -94,7 +109,9 @@ def misplaced(
     for path, table in tables(file.table or {}):
         if path == right:
             found += [
-                Misplaced(file.path, right_name, key, "") for key in table if key not in keys.all
+                Misplaced(file.path, right_name, key, "")
+                for key in table
+                if key.lower() not in keys.all
             ]
         elif path[: len(right)] != right:
             found += [
@@ -103,3 +120,42 @@ def misplaced(
                 if key in telling(path)
             ]
     return found
+
+
+def orphans(
+    host: Host,
+    config: NriConfig,
+    paths: Iterable[str],
+    right: Callable[[Table], TablePath],
+    keys: NriKeys,
+) -> Iterator[Orphan]:
+    """Yield the files among ``paths`` that look like a part of ``config`` in the wrong place.
+
+    Such a file has a name and a table as such parts have, and settings of NRI that do not hold:
+    backups, and copies that would change nothing, are no mistake.
+    """
+    for path in paths:
+        if not path.endswith((".conf", ".toml")) or is_backup(path):
+            continue
+        try:
+            file = read_toml(host, path)
+        except FileNotFoundError:
+            continue
+        place = right(file.table or {})
+        table = subtable(file.table or {}, *place)
+        known = tuple(key for key in table if key.lower() in keys.all)
+        if known and _values(overlay(config, path, table, place, keys)) != _values(config):
+            yield Orphan(path, table_name(place), known)
+
+
+def _values(config: NriConfig) -> list[object]:
+    settings = (
+        config.enabled,
+        config.connections,
+        config.socket_path,
+        config.plugin_path,
+        config.plugin_config_path,
+        config.registration_timeout,
+        config.request_timeout,
+    )
+    return [setting.value if setting is not None else None for setting in settings]

@@ -146,6 +146,26 @@ def updates_in(
     return ()
 
 
+def targets_of(method: str, request: Message | None, reply: Message | None) -> set[str]:
+    """The ids of the containers that plugins ask to update or to evict in this exchange.
+
+    Arguments as of `changes_of`.
+    """
+    found = {update.container_id for update in updates_in(method, request, reply)}
+    found |= {one.container_id for message in (request, reply) for one in evictions_in(message)}
+    return found - {""}
+
+
+def evictions_in(message: Message | None) -> Iterable[api.ContainerEviction]:
+    """The evictions that a plugin asks for, in a request or a reply of its own."""
+    if isinstance(
+        message,
+        api.UpdateContainersRequest | api.CreateContainerResponse | api.UpdateContainerResponse,
+    ):
+        return message.evict
+    return ()
+
+
 _REPLIES_WITH_UPDATES = frozenset(
     {"Synchronize", "CreateContainer", "UpdateContainer", "StopContainer"}
 )

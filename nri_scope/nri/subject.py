@@ -68,6 +68,21 @@ def decode_request(method: str, payload: bytes, service: str = "") -> Decoded:
     return Decoded(method, event_name(method, message), message, pod, container, "")
 
 
+def kind_of_request(method: str, mark: str) -> type[Message] | None:
+    """Return the class of a request's message; None where method or service are unknown.
+
+    `mark` as of `Decoded`: a method of another service may have the same name.
+    """
+    known = None if mark == UNKNOWN else METHODS.get(method)
+    return known.request if known else None
+
+
+def kind_of_reply(method: str, mark: str) -> type[Message] | None:
+    """Return the class of a reply's message, as `kind_of_request` does of the request's."""
+    known = None if mark == UNKNOWN else METHODS.get(method)
+    return known.reply if known else None
+
+
 def is_plugins_call(method: str, mark: str) -> bool:
     """Whether it was the plugin that called the runtime (RegisterPlugin, UpdateContainers).
 

@@ -13,28 +13,33 @@ from .applying import apply
 from .container import spec_of
 from .differences import Change, Kind, changes, same
 from .lines import Form, Line, walk
+from .manner import Manner, UpdatePath, manner_of
 from .paths import pointer, split
 from .places import labels_at, namesakes, value_at
 from .reading import read_spec
-from .remarks import Remark, RemarkKind, remarks
+from .remarks import ONLY_THE_LIMIT, Remark, RemarkKind, remarks
 from .spec import ABSENT, Absent, Json, Spec
 from .updating import update
 
 __all__ = [
     "ABSENT",
+    "ONLY_THE_LIMIT",
     "Absent",
     "Change",
     "Form",
     "Json",
     "Kind",
     "Line",
+    "Manner",
     "Remark",
     "RemarkKind",
     "Spec",
+    "UpdatePath",
     "adjust",
     "apply",
     "changes",
     "labels_at",
+    "manner_of",
     "namesakes",
     "pointer",
     "read_spec",

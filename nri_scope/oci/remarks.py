@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from nri_scope._gen.nri import api_pb2 as api
 
 from .adjustment import marked
+from .manner import UpdatePath
 from .paths import pointer
 from .resources import CPU, MEMORY
 from .spec import Json, Spec, text_at
 from .values import device_rule, net_device, rlimit
 
-RemarkKind: TypeAlias = Literal["dropped", "unresolved", "refused"]
+RemarkKind: TypeAlias = Literal["dropped", "resolved", "unresolved", "refused"]
 
 
 class Remark(NamedTuple):
@@ -24,33 +25,45 @@ class Remark(NamedTuple):
     value: Json
     """What was asked for."""
     kind: RemarkKind
-    """Dropped: the runtime takes no notice of it. Unresolved: what comes of it depends on the node,
-    on the OCI runtime or on chance.
-    Refused: the runtime fails to create the container."""
+    """Dropped: the runtime takes no notice of it. Resolved: the runtime replaces it by what the
+    node's configuration says it means. Unresolved: whether it is applied depends on the node, on
+    the runtime or on chance. Refused: the runtime fails to create the container."""
     reason: str
 
 
 NAMESPACES = frozenset({"cgroup", "ipc", "mount", "network", "pid", "time", "user", "uts"})
 """The types that the generator accepts; its error for another: ``unrecognized namespace "x"``."""
 
+ONLY_THE_LIMIT = "of all memory settings only the limit is applied"
+"""Of adjustments: what upstream's generator does (pkg/runtime-tools/generate)."""
+
 _RESOURCES = "/linux/resources"
 _NO_CRI_FIELD = "an update goes through the CRI, which has no such field"
+_NOT_HANDED_ON = "the runtime does not hand it to the OCI runtime"
+_OCI_RUNTIME = "it is handed to the OCI runtime, and not every one applies it"
+_UNKNOWN = "it is not known whether this runtime applies it"
 _ZERO = "0 leaves it as it is"
+_REASONS: dict[UpdatePath, tuple[RemarkKind, str]] = {
+    UpdatePath.CRI: ("dropped", _NO_CRI_FIELD),
+    UpdatePath.OCI_RUNTIME: ("unresolved", _OCI_RUNTIME),
+    UpdatePath.UNKNOWN: ("unresolved", _UNKNOWN),
+}
 
 
 def remarks(
     change: api.ContainerAdjustment | api.ContainerUpdate | api.LinuxResources,
     spec: Spec | None = None,
+    path: UpdatePath = UpdatePath.CRI,
 ) -> tuple[Remark, ...]:
-    """What containerd and CRI-O do with parts of `change` that its result does not show.
+    """What runtimes do with parts of `change` that its result does not show.
 
     A merged adjustment, an update or the resources of one; facts as in `adjust` and `update`. With
-    the `spec` that it is for, also what clashes with that.
+    the `spec` that it is for, also what clashes with that. `path` is the way that an update takes.
     """
     if isinstance(change, api.ContainerAdjustment):
         return (*_of_adjustment(change), *_second_rlimits(change, spec or {}))
     resources = change.linux.resources if isinstance(change, api.ContainerUpdate) else change
-    return tuple(_of_update(resources))
+    return tuple(_of_update(resources, path))
 
 
 def _of_adjustment(message: api.ContainerAdjustment) -> Iterator[Remark]:
@@ -70,8 +83,8 @@ def _of_adjustment(message: api.ContainerAdjustment) -> Iterator[Remark]:
             path = f"{pointer('/mounts', mount.destination)}/options"
             yield Remark(path, wanted[-1], "unresolved", reason)
     for device in message.CDI_devices:
-        reason = "only the node's CDI files tell what the device brings along"
-        yield Remark(pointer("/cdiDevices", device.name), device.name, "unresolved", reason)
+        reason = "it is injected as the node's CDI files say"
+        yield Remark(pointer("/cdiDevices", device.name), device.name, "resolved", reason)
     if linux.seccomp_policy.HasField("default_errno"):
         errno = linux.seccomp_policy.default_errno.value
         reason = "the runtime does not copy it"
@@ -108,41 +121,56 @@ def _by_chance(path: str, keys: Mapping[str, Json]) -> Iterator[Remark]:
 
 
 def _of_adjusted_resources(message: api.LinuxResources) -> Iterator[Remark]:
-    yield from _of_memory(message.memory, "of all memory settings only the limit is applied")
+    yield from _of_memory(message.memory, ONLY_THE_LIMIT)
     if message.HasField("pids") and message.pids.limit < 0:
         reason = "means unlimited, and leaves a limit that is there already"
         yield Remark(f"{_RESOURCES}/pids/limit", message.pids.limit, "dropped", reason)
     if message.blockio_class.value:
         name = message.blockio_class.value
-        reason = "only the node's configuration tells what the class means"
-        yield Remark(f"{_RESOURCES}/blockIO", name, "unresolved", reason)
+        reason = "it is applied as the node's configuration says what the class means"
+        yield Remark(f"{_RESOURCES}/blockIO", name, "resolved", reason)
 
 
-def _of_update(message: api.LinuxResources) -> Iterator[Remark]:
-    yield from _of_memory(message.memory, _NO_CRI_FIELD)
+def _of_update(message: api.LinuxResources, way: UpdatePath) -> Iterator[Remark]:
+    kind, reason = _REASONS[way]
+    direct = way is UpdatePath.OCI_RUNTIME
+    yield from _of_memory(message.memory, reason, kind, ("reservation", "swap") if direct else ())
     for field, value in message.cpu.ListFields():
         path = f"{_RESOURCES}/cpu/{CPU.get(field.name, field.name)}"
         if field.name.startswith("realtime_"):
-            yield Remark(path, value.value, "dropped", _NO_CRI_FIELD)
+            yield Remark(path, value.value, kind, reason)
         elif not isinstance(value, str) and not value.value:
             yield Remark(path, 0, "dropped", _ZERO)
     if message.HasField("pids"):
         path = f"{_RESOURCES}/pids/limit"
-        yield Remark(path, message.pids.limit, "dropped", _NO_CRI_FIELD)
+        if not direct:
+            yield Remark(path, message.pids.limit, kind, reason)
+        elif message.pids.limit <= 0:
+            yield Remark(path, message.pids.limit, "dropped", _NOT_HANDED_ON)
+    # NRI's own conversion for the OCI runtime leaves the classes out (LinuxResources.ToOCI).
+    of_class: tuple[RemarkKind, str] = ("dropped", _NOT_HANDED_ON) if direct else (kind, reason)
     if message.HasField("blockio_class"):
-        path = f"{_RESOURCES}/blockIO"
-        yield Remark(path, message.blockio_class.value, "dropped", _NO_CRI_FIELD)
+        yield Remark(f"{_RESOURCES}/blockIO", message.blockio_class.value, *of_class)
     if message.HasField("rdt_class"):
-        yield Remark("/linux/intelRdt/closID", message.rdt_class.value, "dropped", _NO_CRI_FIELD)
+        yield Remark("/linux/intelRdt/closID", message.rdt_class.value, *of_class)
+    if direct:
+        for limit in message.hugepage_limits:
+            path = pointer(f"{_RESOURCES}/hugepageLimits", limit.page_size)
+            yield Remark(path, limit.limit, kind, reason)
     if message.devices:
         rules: list[Json] = [device_rule(rule) for rule in message.devices]
-        yield Remark(f"{_RESOURCES}/devices", rules, "dropped", _NO_CRI_FIELD)
+        yield Remark(f"{_RESOURCES}/devices", rules, kind, reason)
 
 
-def _of_memory(message: api.LinuxMemory, reason: str) -> Iterator[Remark]:
+def _of_memory(
+    message: api.LinuxMemory,
+    reason: str,
+    kind: RemarkKind = "dropped",
+    applied: Collection[str] = (),
+) -> Iterator[Remark]:
     for field, value in message.ListFields():
         path = f"{_RESOURCES}/memory/{MEMORY.get(field.name, field.name)}"
-        if field.name != "limit":
-            yield Remark(path, value.value, "dropped", reason)
+        if field.name != "limit" and field.name not in applied:
+            yield Remark(path, value.value, kind, reason)
         elif not value.value:
             yield Remark(path, 0, "dropped", _ZERO)

@@ -93,14 +93,48 @@ def adjust_resources(linux: Spec, message: api.LinuxResources) -> None:
     settle(linux, "resources", before)
 
 
-def update_resources(linux: Spec, message: api.LinuxResources) -> None:
+def update_resources(linux: Spec, message: api.LinuxResources, *, sets_swap: bool = True) -> None:
     """Apply an update's resources to ``/linux``, itself a copy already.
 
-    As containerd and CRI-O do, which turn the update into the CRI's LinuxContainerResources: that
-    has no other fields than these, and takes 0 and "" for "leave it as it is".
+    As containerd and CRI-O do where they turn the update into the CRI's LinuxContainerResources:
+    that has no other fields than these, and takes 0 and "" for "leave it as it is". Without
+    `sets_swap` the swap limit does not follow the memory limit.
     """
     before = dict(linux)
     parts = section(linux, "resources")
+    _update_cpu(parts, message)
+    memory = parts.get("memory")
+    # A limit without one for swap: this node cannot limit swap.
+    swapless = isinstance(memory, dict) and "limit" in memory and "swap" not in memory
+    _limit_memory(parts, message.memory.limit.value, swap=sets_swap and not swapless)
+    _set_hugepages_and_unified(parts, message)
+    settle(linux, "resources", before)
+
+
+def update_by_oci_runtime(linux: Spec, message: api.LinuxResources) -> None:
+    """Apply an update's resources to ``/linux``, itself a copy already, as ``runc update`` does.
+
+    runc takes 0 and "" for "leave it as it is", too, and of memory the limit, the reservation and
+    the swap limit, each for itself (runc-update(8); pids and the reservation tried on CRI-O 1.37).
+    """
+    before = dict(linux)
+    parts = section(linux, "resources")
+    _update_cpu(parts, message)
+    memory: Spec = {
+        MEMORY[field.name]: each.value
+        for field, each in message.memory.ListFields()
+        if field.name in ("limit", "reservation", "swap") and each.value
+    }
+    if memory:
+        section(parts, "memory").update(memory)
+    if message.pids.limit > 0:
+        section(parts, "pids")["limit"] = message.pids.limit
+    if message.unified:
+        section(parts, "unified").update(texts(message.unified))
+    settle(linux, "resources", before)
+
+
+def _update_cpu(parts: Spec, message: api.LinuxResources) -> None:
     cpu: Spec = {
         name: value
         for name, value in _cpu(message.cpu).items()
@@ -108,12 +142,6 @@ def update_resources(linux: Spec, message: api.LinuxResources) -> None:
     }
     if cpu:
         section(parts, "cpu").update(cpu)
-    memory = parts.get("memory")
-    # A limit without one for swap: this node cannot limit swap.
-    swapless = isinstance(memory, dict) and "limit" in memory and "swap" not in memory
-    _limit_memory(parts, message.memory.limit.value, swap=not swapless)
-    _set_hugepages_and_unified(parts, message)
-    settle(linux, "resources", before)
 
 
 def _cpu(message: api.LinuxCPU) -> Spec:

@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container update applied to a spec, as containerd and CRI-O apply it."""
+"""A container update applied to a spec, as runtimes apply it."""
 
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
 
-from .resources import update_resources
+from .manner import UpdatePath
+from .resources import update_by_oci_runtime, update_resources
 from .spec import Spec, section, settle
 from .unknown import keep_unknown, unknown_fields
 
 
-def update(spec: Spec, change: api.LinuxResources | api.ContainerUpdate) -> Spec:
+def update(
+    spec: Spec,
+    change: api.LinuxResources | api.ContainerUpdate,
+    path: UpdatePath = UpdatePath.CRI,
+) -> Spec:
     """A new spec: `spec` with the resources of `change` applied; the rest is shared.
 
-    Only what the CRI's LinuxContainerResources has reaches a container (`remarks` lists what gets
-    lost). The swap limit follows the memory limit, unless `spec` has a memory limit alone, as on
-    nodes that cannot limit swap. containerd appends huge page limits, and the last one of a size
-    counts; here the one that counts is shown.
+    `path` says which way the update takes; `remarks` lists what gets lost on it. By the CRI, the
+    swap limit follows the memory limit, unless `spec` has a memory limit alone, as on nodes that
+    cannot limit swap. containerd appends huge page limits, and the last one of a size counts; here
+    the one that counts is shown. By a way that is not known, only what each known way does is done.
     """
     new = dict(spec)
     message = change.linux.resources if isinstance(change, api.ContainerUpdate) else change
-    update_resources(section(new, "linux"), message)
+    if path is UpdatePath.OCI_RUNTIME:
+        update_by_oci_runtime(section(new, "linux"), message)
+    else:
+        update_resources(section(new, "linux"), message, sets_swap=path is UpdatePath.CRI)
     settle(new, "linux", spec)
     keep_unknown(new, unknown_fields(change, "update"))
     return new

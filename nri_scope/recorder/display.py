@@ -103,6 +103,17 @@ def subject(event: Event) -> str:
     return f"{named}/{safe(event.container or event.container_id[:SHORT_ID])}"
 
 
+def mark_words(mark: str) -> str:
+    """What an event's mark means: why its request is no message that we show."""
+    return _MARKS.get(mark) or safe(mark)
+
+
+_MARKS = {
+    "malformed": "malformed request, kept raw",
+    "unknown": "unknown method or service, kept raw",
+}
+
+
 def runtime(session: Session) -> str:
     """``containerd 1.7.24, NRI 0.6.1 (inferred)``; of what the CRI told, without NRI."""
     text = safe(f"{session.runtime_name} {session.runtime_version}".strip()) or "unknown runtime"

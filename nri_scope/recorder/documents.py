@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import Container as ContainerMessage
 from nri_scope._gen.nri.api_pb2 import PodSandbox
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.subject import kind_of_reply, kind_of_request
 from nri_scope.recorder import lookup
 from nri_scope.recorder.container_status import (
     is_container_status,
@@ -15,7 +15,7 @@ from nri_scope.recorder.container_status import (
     request_as_plain,
 )
 from nri_scope.recorder.model import Container, Event, Pod, Tapped
-from nri_scope.recorder.plain import Plain, plain
+from nri_scope.recorder.plain import MALFORMED, Plain, plain_bytes
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.records import event_record, rfc3339
 from nri_scope.recorder.tapping import printed_by, tapped
@@ -23,8 +23,6 @@ from nri_scope.recorder.yamltext import Line
 
 PRINTED_MAX = 200
 """Lines of a plugin that are shown with an event."""
-MALFORMED = "malformed"
-"""Key for the hexadecimal bytes of what is no such message."""
 
 
 def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
@@ -98,16 +96,14 @@ def request_of(event: Event, content: bytes) -> Plain:
     """An event's request for people and programs."""
     if is_container_status(event):
         return _told(request_as_plain(content), content)
-    known = None if event.mark else METHODS.get(event.method)
-    return _decoded(known.request if known else None, content)
+    return plain_bytes(kind_of_request(event.method, event.mark), content)
 
 
 def reply_of(event: Event, content: bytes) -> Plain:
-    """An event's reply, likewise."""
+    """An event's reply for people and programs."""
     if is_container_status(event):
         return _told(reply_as_plain(content), content)
-    known = None if event.mark else METHODS.get(event.method)
-    return _decoded(known.reply if known else None, content)
+    return plain_bytes(kind_of_reply(event.method, event.mark), content)
 
 
 def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
@@ -140,16 +136,7 @@ def _message(recording: Recording, thing: Pod | Container) -> dict[str, Plain]:
     if told is None:
         return {"told_by_event": None, "message": {}}
     kind: type[Message] = PodSandbox if isinstance(thing, Pod) else ContainerMessage
-    return {"told_by_event": told.event, "message": _decoded(kind, told.content)}
-
-
-def _decoded(kind: type[Message] | None, content: bytes) -> Plain:
-    if kind is not None:
-        try:
-            return plain(kind.FromString(content))
-        except DecodeError:
-            pass
-    return {MALFORMED: content.hex()} if content else {}
+    return {"told_by_event": told.event, "message": plain_bytes(kind, told.content)}
 
 
 def _step(event: Event, *, with_container: bool) -> Line:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox, SynchronizeRequest
-from nri_scope.nri.changes import changes_of, updates_in
+from nri_scope.nri.changes import changes_of, targets_of
 from nri_scope.nri.subject import UNKNOWN, Decoded, decode_reply, decode_request, is_plugins_call
 from nri_scope.recorder.check import has_effects, has_tapped
 from nri_scope.recorder.container_status import METHOD as CONTAINER_STATUS
@@ -337,7 +337,7 @@ def _container_status(item: Captured) -> Decoded:
 def _changes(
     decoded: Decoded, item: Captured, plugin: str
 ) -> tuple[tuple[str, ...], tuple[str, ...], Set[str]]:
-    """Changed paths, owners, and the ids of containers that are asked to be updated."""
+    """Changed paths, owners, and the ids of containers to be updated or evicted."""
     if item.method not in _MAY_CHANGE or decoded.message is None:
         return (), (), frozenset()
     # What came too late, as a tap sees it, or with an error, the runtime takes no notice of.
@@ -345,12 +345,7 @@ def _changes(
     changed, owners = changes_of(item.method, decoded.message, reply, plugin)
     if item.status_code and is_plugins_call(item.method, decoded.mark):
         changed, owners = (), ()
-    updated = {
-        update.container_id
-        for update in updates_in(item.method, decoded.message, reply)
-        if update.container_id
-    }
-    return changed, owners, updated
+    return changed, owners, targets_of(item.method, decoded.message, reply)
 
 
 def put_pod(objects: ObjectStore, pod: PodSandbox) -> int:

@@ -164,9 +164,11 @@ def history(recording: Recording, thing: Pod | Container) -> Iterator[Event]:
 
 
 def effects_on(recording: Recording, container: Container) -> list[int] | None:
-    """The events, in order, that asked for an update of a container that they are not about.
+    """The events, in order, that asked for something of a container that they are not about.
 
-    None where the recording does not tell: it is an old one, and all events have to be looked at.
+    Unsolicited requests of which the recording does not tell whom they were for are among them:
+    recorders took no note of evictions once. None where the recording does not tell at all: it is
+    an old one, and all events have to be looked at.
     """
     with sound(recording):
         if not has_effects(recording.connection):
@@ -174,6 +176,14 @@ def effects_on(recording: Recording, container: Container) -> list[int] | None:
     rows = _rows(
         recording, "SELECT event FROM effect WHERE container = ? ORDER BY event", container.key
     )
+    if _rows(recording, "SELECT id FROM name WHERE text = 'UpdateContainers'"):
+        rows += _rows(
+            recording,
+            "SELECT e.id FROM event AS e WHERE e.container IS NULL "
+            "AND e.method = (SELECT id FROM name WHERE text = 'UpdateContainers') "
+            "AND NOT EXISTS (SELECT 1 FROM effect AS f WHERE f.event = e.id)",
+        )
+        rows.sort()
     return [event for (event,) in rows]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
@@ -15,6 +15,11 @@ Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
 UNKNOWN = "unknown_fields"
 """Key for what a message holds beyond the API we know: no field of the API is called so."""
+
+MALFORMED = "malformed"
+"""Key for the hexadecimal bytes of what is no message of its kind."""
+RAW = "raw"
+"""Key for the hexadecimal bytes of what may well be a message, of a kind that we do not know."""
 
 _GROUP = 3
 _MAX_GROUPS = 20
@@ -41,6 +46,16 @@ def plain(message: Message) -> dict[str, Plain]:
     if unknown:
         values[UNKNOWN] = unknown
     return values
+
+
+def plain_bytes(kind: type[Message] | None, content: bytes) -> dict[str, Plain]:
+    """Return what bytes say as a message of this kind; None for a kind that is not known."""
+    if kind is None:
+        return {RAW: content.hex()} if content else {}
+    try:
+        return plain(kind.FromString(content))
+    except DecodeError:
+        return {MALFORMED: content.hex()}
 
 
 def _is_map(field: FieldDescriptor) -> bool:

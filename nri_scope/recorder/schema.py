@@ -99,7 +99,7 @@ TABLES = (
     ),
     Table(
         "effect",
-        "Containers that an event asked to update, beside the one that it is about.",
+        "Containers that an event asked to update or evict, beside the one that it is about.",
         (
             Column("container", "INTEGER NOT NULL REFERENCES container(key)", ""),
             Column("event", "INTEGER NOT NULL REFERENCES event(id)", ""),

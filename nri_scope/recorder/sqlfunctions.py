@@ -8,11 +8,11 @@ import sqlite3
 from contextvars import ContextVar
 from typing import Protocol
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.errors import RecordingError
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.subject import kind_of_reply, kind_of_request
 from nri_scope.recorder.container_status import (
     is_container_status,
     reply_as_plain,
@@ -20,7 +20,7 @@ from nri_scope.recorder.container_status import (
 )
 from nri_scope.recorder.content import Kind
 from nri_scope.recorder.model import Event
-from nri_scope.recorder.plain import plain
+from nri_scope.recorder.plain import MALFORMED, plain_bytes
 
 FUNCTIONS = {
     "nri_json(event.id)": "the request of an event",
@@ -60,7 +60,8 @@ def register(connection: sqlite3.Connection, recording: Messages) -> None:
     """Give a connection the `FUNCTIONS`, about ``recording``.
 
     Their JSON has the field names of the protocol, enums by name, and under ``unknown_fields`` what
-    we do not know. What cannot be read as a message comes as ``{"malformed": "<hexadecimal>"}``.
+    we do not know. What cannot be read as a message comes as ``{"malformed": "<hexadecimal>"}``,
+    and what is of a method, service or kind that we do not know as ``{"raw": "<hexadecimal>"}``.
     Where there is nothing, or the file is damaged there, the result is NULL, and so it is for NULL.
     What no id nor part can be is an error, which `PROBLEM` has in words.
     """
@@ -80,10 +81,10 @@ def register(connection: sqlite3.Connection, recording: Messages) -> None:
                 return None
             if is_container_status(event):
                 return _told(event, recording, part)
-            known = None if event.mark else METHODS.get(event.method)
             if part == "request":
-                return _json(known.request if known else None, recording.request(event_id))
-            return _json(known.reply if known else None, recording.reply(event_id))
+                kind = kind_of_request(event.method, event.mark)
+                return _json(kind, recording.request(event_id))
+            return _json(kind_of_reply(event.method, event.mark), recording.reply(event_id))
         except RecordingError:
             return None
 
@@ -116,13 +117,8 @@ def _told(event: Event, recording: Messages, part: object) -> str:
     else:
         content = recording.reply(event.id)
         read = reply_as_plain(content)
-    return json.dumps({"malformed": content.hex()} if read is None else read, ensure_ascii=False)
+    return json.dumps({MALFORMED: content.hex()} if read is None else read, ensure_ascii=False)
 
 
 def _json(kind: type[Message] | None, content: bytes) -> str:
-    if kind is not None:
-        try:
-            return json.dumps(plain(kind.FromString(content)), ensure_ascii=False)
-        except DecodeError:
-            pass
-    return json.dumps({"malformed": content.hex()})
+    return json.dumps(plain_bytes(kind, content), ensure_ascii=False)

@@ -173,7 +173,7 @@ class Script:
     def _step(self, recorded: Recorded, request: bytes, wanted: bool) -> Step:
         decoded = decode_request(recorded.method, request)
         method = METHODS.get(decoded.event)
-        if decoded.message is None or method is None or method.event is None:
+        if recorded.mark or decoded.message is None or method is None or method.event is None:
             return Step(recorded, None, None, request, wanted=wanted)
         message = decoded.message
         if isinstance(message, api.StateChangeEvent):

@@ -23,7 +23,7 @@ class _Container:
     created: int = 0
     failure: str = ""
     rows: dict[_Key, Row] = field(default_factory=dict)
-    in_vain: dict[str, None] = field(default_factory=dict)
+    requests: dict[tuple[str, str], None] = field(default_factory=dict)
     remarks: dict[str, None] = field(default_factory=dict)
     in_all: int = 0
 
@@ -59,20 +59,23 @@ class Changes:
             else:
                 self._judge(step)
         # What a change has as its note is not told twice.
-        for asked in words.lost(diff.asked, diff.steps):
+        for asked in words.unnoted(diff.asked, diff.steps):
             found = self._of(asked.container)
-            if found is not None and len(found.in_vain) < STEPS_OF_ONE_MAX:
+            if found is not None and len(found.requests) < STEPS_OF_ONE_MAX:
                 self._legend.see(asked.owner, (asked.evidence,))
-                sentence = words.in_vain(asked).removeprefix("in vain: ")
-                found.in_vain[clipped(sentence, WORDS_MAX)] = None
+                sentence = clipped(words.request(asked), WORDS_MAX)
+                found.requests[words.FATES[asked.fate], sentence] = None
         if diff.name != CREATE or not diff.container:
             return
-        found = self._of(diff.container) if diff.failure else self._found.get(diff.container)
+        matters = diff.failure or diff.doubt
+        found = self._of(diff.container) if matters else self._found.get(diff.container)
         if found is not None:
-            found.created = found.created or diff.event
+            if not diff.failure and not diff.doubt:
+                found.created = found.created or diff.event
             found.failure = clipped(diff.failure, WORDS_MAX)
             if len(found.remarks) < STEPS_OF_ONE_MAX:
-                found.remarks.update(dict.fromkeys(diff.remarks))
+                told = (*filter(None, [diff.doubt]), *diff.remarks)
+                found.remarks.update(dict.fromkeys(clipped(one, WORDS_MAX) for one in told))
 
     def result(self) -> tuple[Changed, ...]:
         """In the order in which they were changed first."""
@@ -83,7 +86,7 @@ class Changes:
                 one.created,
                 one.failure,
                 tuple(one.rows.values()),
-                tuple(one.in_vain),
+                tuple(one.requests),
                 one.in_all,
                 tuple(one.remarks),
             )

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nri_scope import __version__
-from nri_scope.differ import Differ, RoundDiff
+from nri_scope.differ import RoundDiff
 from nri_scope.differ.choice import Choice
+from nri_scope.differ.reading import differ_of
 from nri_scope.differ.render import words
 from nri_scope.differ.render.values import clipped
 from nri_scope.oci import Spec
@@ -97,12 +98,7 @@ class _Collector:
         # What became of changes is told later, perhaps when their container is gone.
         told_later = any(one.role == Role.CRI for one in self._sessions)
         few = len(recording.containers()) <= TRACKED_MAX if told_later else False
-        self._differ = Differ(
-            self._sessions,
-            keep=told_later and few,
-            gaps=self._gaps,
-            follows=lookup.follows_in(recording),
-        )
+        self._differ = differ_of(recording, keep=told_later and few)
         self._lanes = Lanes(first, last)
         self._links = Links(self._sessions)
         self._changes = Changes(self._name_of)

@@ -180,7 +180,7 @@ def _changed(one: Changed) -> list[str]:
     lines: list[str] = []
     if one.failure:
         lines.append(f"- **not created**: {code(one.failure)}")
-    lines += [f"- in vain: {_said(text)}" for text in one.in_vain]
+    lines += [f"- {fate}: {_said(text)}" for fate, text in one.requests]
     lines += [f"- {_said(text)}" for text in one.remarks]
     if one.rows:
         lines += ["", "| | path | before | after | by | known by |", "|---|---|---|---|---|---|"]

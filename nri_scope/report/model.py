@@ -94,7 +94,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A container that was changed, or asked to be in vain."""
+    """A container that was changed, or of which that was requested."""
 
     id: str
     name: str
@@ -102,8 +102,8 @@ class Changed:
     """0: not seen."""
     failure: str
     rows: tuple[Row, ...]
-    in_vain: tuple[str, ...]
-    """What plugins asked for and did not get, in sentences."""
+    requests: tuple[tuple[str, str], ...]
+    """What plugins asked for and was not simply carried out: its fate, and a sentence."""
     rows_in_all: int
     remarks: tuple[str, ...] = ()
     """What limits the evidence."""

@@ -9,7 +9,7 @@ from .outcome import Outcome
 from .output import OnOutput, Output, OutputLine, Stream
 from .play import FASTEST, Pace, Played, Stored, play, split_setup
 from .plugin import Plugin
-from .process import LeftBehind, Process
+from .process import LeftBehind, Process, exit_in
 from .profile import Profile, recorded_profile
 from .profiles import PROFILES, RECORDED, profile_named
 from .rejection import Rejection, Stage
@@ -42,6 +42,7 @@ __all__ = [
     "Step",
     "Stored",
     "Stream",
+    "exit_in",
     "play",
     "profile_named",
     "read_config",

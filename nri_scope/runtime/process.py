@@ -162,8 +162,8 @@ class Process:
             if any(map(str.isalnum, line))
         ]
         last = said_last[-LAST_SHOWN:]
-        said = f"; its last words: {' | '.join(last)}" if last else ""
-        return f"{reason}: the plugin ended, {self.exit_words}{said}"
+        said = f"{_SAID}{' | '.join(last)}" if last else ""
+        return f"{reason}{_ENDED}{self.exit_words}{said}"
 
     # -- following ----------------------------------------------------------------------------
 
@@ -268,6 +268,15 @@ class Process:
         words = " | ".join(self.output.last(Stream.STDERR, LAST_SHOWN))
         _settle(self._started, UsageError(f"plugins cannot be launched: {words or 'no reason'}"))
         self._gone.set()
+
+
+_ENDED = ": the plugin ended, "
+_SAID = "; its last words: "
+
+
+def exit_in(explained: str) -> str:
+    """The exit status or signal in what `Process.explain` said; "" where there is none."""
+    return explained.partition(_ENDED)[2].partition(_SAID)[0]
 
 
 def exit_words(code: int) -> str:

@@ -53,7 +53,14 @@ def test_an_event() -> None:
             an_event(1, status="timeout", status_code=4, status_message="it is gone"),
             " ! CreateContainer      shop/web/app  no answer in time (deadline 2.00s): it is gone",
         ),
-        (an_event(1, mark="malformed"), " ! CreateContainer      shop/web/app  malformed"),
+        (
+            an_event(1, mark="malformed"),
+            " ! CreateContainer      shop/web/app  malformed request, kept raw",
+        ),
+        (
+            an_event(1, mark="unknown"),
+            " ! CreateContainer      shop/web/app  unknown method or service, kept raw",
+        ),
         (
             an_event(1, changed=("/a", "/b"), owners=("30-env", "60-cpu")),
             "   CreateContainer      shop/web/app  changed 2 by 30-env, 60-cpu",

@@ -45,6 +45,33 @@ run(Plugin(), name="plugin")
 """
 
 
+CRASHES = """#!{python}
+import os, signal, traceback
+from nri_scope.plugin import run
+
+def crash(what):
+    def die():
+        traceback.print_exc()
+        os._exit(1)
+    try:
+        {{}}[1] if what == 1 else int("x")
+    except Exception:
+        die()
+
+class Plugin:
+    seen = False
+
+    def create_container(self, pod, container):
+        self.seen = self.seen or container.name == "sidecar"
+
+    def stop_container(self, pod, container):
+        if container.name == "app":
+            {first} if self.seen else {then}
+
+run(Plugin(), name="plugin")
+"""
+
+
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with a plugin and the configuration it fails with, and the recording as FILE."""
@@ -155,6 +182,24 @@ def test_a_plugin_in_go_is_shrunk_to_the_pod_it_refuses(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr
     assert shrink(f"{ANNOTATED} -o small.nriscope.db -- ./30-ulimit-adjuster") == 0
     assert left(tmp_path / "small.nriscope.db") == ["RunPodSandbox greedy", "CreateContainer app"]
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("os._exit(3)", "os._exit(4)"),
+        ("os._exit(3)", "os.kill(os.getpid(), signal.SIGSEGV)"),
+        ("crash(1)", "crash('1')"),
+    ],
+)
+def test_another_end_of_the_process_is_not_taken_for_it(
+    tmp_path: Path, first: str, then: str
+) -> None:
+    """It ends in one way when the sidecar is there, and in another one when it is not."""
+    program = tmp_path / "plugin"
+    program.write_text(CRASHES.format(python=sys.executable, first=first, then=then))
+    assert shrink("FILE -o small -- ./plugin") == 0
+    assert "CreateContainer sidecar" in left(tmp_path / "small")
 
 
 def test_what_is_there_is_replaced_when_asked_to(

@@ -108,7 +108,7 @@ def test_diff_shows_updates_of_others_and_requests_that_were_dropped(
     text = told("diff TAP", capsys, 1)
     assert "RegisterPlugin" not in text
     assert "UpdateContainers, asked out of turn" in text
-    assert "on stranger: the runtime says that it failed" in text
+    assert "for an update of stranger: the runtime says that it failed" in text
     with Recording.open(tapped) as recording:
         found = list(rounds(recording))
     creations = [one for one in found if one.name == "CreateContainer"]
@@ -138,7 +138,7 @@ def test_diagnosis_takes_the_time_of_the_runtime_for_no_plugins(
 ) -> None:
     text = told("report TAP --diagnose", capsys, 1)
     assert "deadline" not in text
-    assert "asked for /process/oomScoreAdj in vain" in text
+    assert "asked for /process/oomScoreAdj" in text
 
 
 @pytest.mark.parametrize("suffix", ["html", "md"])

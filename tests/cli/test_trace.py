@@ -150,6 +150,13 @@ class TestARequest:
         assert line(created(api.CreateContainerResponse()), own) == (
             "91µs   ← UpdateContainers(update shop/web/app {cpu.shares=2}) = failed: shop/web/app"
         )
+        evicting = api.UpdateContainersRequest()
+        evicting.evict.add(container_id="app-id", reason="too old")
+        own = exchange("UpdateContainers", evicting, service=RUNTIME_SERVICE)
+        assert line(created(api.CreateContainerResponse()), own) == (
+            "91µs   ← UpdateContainers(evict shop/web/app {reason=too old}) = {}; "
+            "the runtime ignores evictions"
+        )
         registered = exchange(
             "RegisterPlugin", api.RegisterPluginRequest(plugin_name="policy", plugin_idx="60")
         )
@@ -179,7 +186,17 @@ class TestWhatWentWrong:
 
     def test_methods_of_tomorrow_are_told_by_their_size(self) -> None:
         strange = exchange("Hibernate", b"\xff" * 9, b"abc")
-        assert line(strange) == "91µs ! Hibernate() = 3 bytes, unknown"
+        assert line(strange) == "91µs ! Hibernate() = 3 bytes (unknown method or service, kept raw)"
+
+    def test_only_what_is_malformed_is_called_so(self) -> None:
+        odd = exchange("CreateContainer", b"\xff", api.CreateContainerResponse())
+        assert line(odd) == "91µs ! CreateContainer() = {} (malformed request, kept raw)"
+        asked = api.StopContainerRequest(pod=POD, container=APP)
+        assert line(exchange("StopContainer", asked, b"\xff\xff")) == (
+            "91µs   StopContainer(shop/web/app) = 2 bytes, malformed"
+        )
+        silent = exchange("Hibernate", b"\x08\x01", b"")
+        assert line(silent) == "91µs ! Hibernate() = {} (unknown method or service, kept raw)"
 
     @given(
         method=st.sampled_from([*METHODS, "Hibernate"]),

@@ -206,7 +206,10 @@ def play(
         except AdjustmentRefused:
             return None
         after = _view(turn)
-        changed[plugin] = frozenset(one.path for one in oci.changes(spec, after))
+        # A runtime sorts the mounts, so where a plugin put one says nothing.
+        changed[plugin] = frozenset(
+            one.path for one in oci.changes(spec, after) if one.kind != "moved"
+        )
         paths, _ = changes_of("CreateContainer", request, reply, plugin)
         claimed[plugin] = changed[plugin] | set(paths)
         spec = after

@@ -11,7 +11,7 @@ import pytest
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import Differ, Evidence
-from nri_scope.differ.hidden import IN_VAIN, MAPS, PATHS
+from nri_scope.differ.hidden import MAPS, PATHS
 from nri_scope.differ.owner import RUNTIME, UNKNOWN
 from nri_scope.nri.versions import NriVersion
 from nri_scope.recorder.model import Role
@@ -65,8 +65,9 @@ def _check(case: Case, random: Random, version: str, *, validated: bool) -> int:
     (creation,) = (one for one in found if one.name == "CreateContainer")
     own = [step for step in creation.steps if step.container == request.container.id]
     for step in own:
-        if step.note == IN_VAIN:
-            assert step.owner == RUNTIME
+        if step.owner == RUNTIME:
+            # It keeps what it has, or drops what was asked for.
+            assert step.note
             continue
         if step.change.path.startswith(PATHS) and step.evidence == (Evidence.TAP,):
             # Others may have set it before, unseen; this plugin did too.
@@ -82,7 +83,7 @@ def _check(case: Case, random: Random, version: str, *, validated: bool) -> int:
     history = made.differ.histories[request.container.id]
     # All that two of the seen have between them is told, and nothing else.
     rebuilt = history.base
-    for _, together in groupby(own, key=lambda step: (step.event, step.evidence[0])):
+    for _, together in groupby(own, key=lambda step: (step.event, step.evidence[0], step.owner)):
         rebuilt = oci.apply(rebuilt, [step.change for step in together])
     assert not [one for one in oci.changes(rebuilt, history.spec) if one.kind != "moved"]
     if validated:

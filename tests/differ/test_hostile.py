@@ -63,6 +63,7 @@ def test_what_is_left_of_a_great_many_updates_is_told(monkeypatch: pytest.Monkey
     made = traffic(p10_a=Role.TAP)
     reply = api.StopContainerResponse()
     for number in range(1_234):
+        made.differ.know(api.Container(id=f"c{number}"))
         reply.update.add(container_id=f"c{number}").linux.resources.cpu.shares.value = 5
     request = api.StopContainerRequest(pod=POD, container=container())
     made.send("10-a", "StopContainer", request, reply)

@@ -9,7 +9,7 @@ from nri_scope.doctor.check import Check, Status
 from nri_scope.doctor.config_checks import Installation, check_installation
 from nri_scope.doctor.processes import RuntimeProcess
 from nri_scope.doctor.registration import Registration
-from nri_scope.doctor.settings import Misplaced, NriConfig, Problem, Setting
+from nri_scope.doctor.settings import Misplaced, NriConfig, Orphan, Problem, Setting
 
 FILE = "/etc/x.toml"
 CONTAINERD = NriConfig("containerd", (FILE,), enable_key="ON", connections_key="OPEN")
@@ -86,6 +86,31 @@ def test_what_could_not_be_read_is_not_judged() -> None:
     assert one(installation, "-config").status is Status.UNKNOWN
 
 
+def test_what_a_hidden_file_may_change_is_unknown() -> None:
+    config = replace(
+        CRI_O,
+        enabled=setting(True),
+        connections=setting(False),
+        request_timeout=setting("5"),
+        unreadable=(("/etc/99.conf", "permission denied"),),
+    )
+    for name in ("-enabled", "-connections", "-timeouts"):
+        check = one(Installation(config, "1.35.0", None), name)
+        assert check.status is Status.UNKNOWN
+        assert "a file that could not be read" in check.detail
+    # A runtime that answered is known to have NRI on.
+    assert one(Installation(config, "1.35.0", None, SERVING), "-enabled").status is Status.OK
+
+
+def test_a_file_that_only_our_parser_may_refuse_is_no_failure() -> None:
+    problem = Problem(FILE, "CRI-O does not start with it: …", True, "correct it", 1000.0)
+    config = replace(CRI_O, files=(), problems=(problem,))
+    for started, status in ((999.0, Status.FAIL), (1001.0, Status.WARN)):
+        process = RuntimeProcess("cri-o", 7, (), "/usr/bin/crio", False, started)
+        check = one(Installation(config, "1.37.0", process), "-config")
+        assert check.status is status
+
+
 def test_closed_to_external_plugins_is_a_failure() -> None:
     check = one(
         Installation(replace(CONTAINERD, connections=setting(False)), "2.1.0", None), "-connections"
@@ -136,19 +161,25 @@ def test_misplaced_keys_problems_and_orphans_are_told() -> None:
         CONTAINERD,
         misplaced=(Misplaced(FILE, "[a]", "k", "[b]"), Misplaced(FILE, "[b]", "x", "")),
         problems=(Problem("/f", "broken", True, "correct it"), Problem("/g", "odd", False, "")),
-        orphans=("/o",),
+        orphans=(Orphan("/o", "[b]", ("k", "l")),),
     )
     installation = Installation(config, "2.1.0", None)
     assert [(c.status, c.detail, c.fix) for c in found(installation, "-keys")] == [
         (Status.WARN, f"k in [a] of {FILE} has no effect there", "move it to [b]"),
-        (Status.WARN, f"x in [b] of {FILE} is no setting of NRI and has no effect", "remove it"),
+        (
+            Status.WARN,
+            f"x in [b] of {FILE} is no setting of NRI that is known; runtimes ignore unknown ones",
+            "check its spelling, or remove it",
+        ),
     ]
     assert [c.status for c in found(installation, "-config")] == [
         Status.FAIL,
         Status.WARN,
         Status.OK,
     ]
-    assert "imports" in one(installation, "-drop-ins").fix
+    orphan = one(installation, "-drop-ins")
+    assert orphan.detail == "/o sets k, l in [b], but containerd does not read it"
+    assert "imports" in orphan.fix
 
 
 def test_defaults_without_a_file_are_fine() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from nri_scope.doctor.containerd import DEFAULT_CONFIG, config_path, read_containerd
-from nri_scope.doctor.settings import Misplaced
+from nri_scope.doctor.settings import Misplaced, Orphan
 
 from .machine import BOOT, Machine
 
@@ -169,12 +169,24 @@ def test_a_disabled_plugin_is_off_whatever_its_table_says(machine: Machine) -> N
     assert (setting.value, setting.key) == (False, "disabled_plugins")
 
 
-def test_files_about_nri_that_nobody_imports_are_orphans(machine: Machine) -> None:
+def test_settings_of_nri_in_a_file_that_nobody_imports_are_told(machine: Machine) -> None:
     machine.write(DEFAULT_CONFIG, 'version = 2\nimports = ["conf.d/*.toml"]')
-    machine.write("/etc/containerd/conf.d/nri.toml", f"{NRI}\ndisable = false")
-    machine.write("/etc/containerd/conf.d/nri.conf", f"{NRI}\ndisable = false")
+    for name in ("nri.toml", "same.conf"):
+        machine.write(f"/etc/containerd/conf.d/{name}", f"{NRI}\ndisable = false")
+    for name in ("nri.conf", "nri.toml.bak", "nri.txt"):
+        machine.write(f"/etc/containerd/conf.d/{name}", f"{NRI}\ndisable = true")
     machine.write("/etc/containerd/conf.d/other.conf", "# about nri\nversion = 2")
-    assert read_containerd(machine.host).orphans == ("/etc/containerd/conf.d/nri.conf",)
+    machine.write("/etc/containerd/conf.d/words.conf", "the nri socket is /var/run/nri/nri.sock")
+    assert read_containerd(machine.host).orphans == (
+        Orphan("/etc/containerd/conf.d/nri.conf", NRI, ("disable",)),
+    )
+
+
+def test_an_import_of_nothing_is_told_of_the_file_that_names_it(machine: Machine) -> None:
+    machine.write(DEFAULT_CONFIG, 'version = 2\nimports = ["a.toml"]')
+    machine.write("/etc/containerd/a.toml", 'version = 2\nimports = ["gone.toml"]')
+    (problem,) = read_containerd(machine.host).problems
+    assert problem.file == "/etc/containerd/a.toml"
 
 
 def test_the_command_line_names_the_file() -> None:

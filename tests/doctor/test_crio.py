@@ -9,7 +9,7 @@ from nri_scope.doctor.crio import (
     config_paths,
     read_crio,
 )
-from nri_scope.doctor.settings import Misplaced
+from nri_scope.doctor.settings import Misplaced, Orphan
 
 from .machine import BOOT, Machine
 
@@ -99,12 +99,67 @@ def test_the_command_line_names_the_files() -> None:
     assert config_paths(("--config=/a", "-d", "/b")) == ("/a", "/b")
 
 
-def test_files_about_nri_elsewhere_are_orphans(machine: Machine) -> None:
+def test_settings_of_nri_in_a_file_that_is_not_read_are_told(machine: Machine) -> None:
     machine.write(DEFAULT_CONFIG, "[crio]")
-    machine.write("/etc/crio/nri.conf", "[crio.nri]\nenable_nri = true")
-    machine.write("/etc/crio/conf.d/nri.conf", "[crio.nri]\nenable_nri = true")
-    machine.write("/etc/crio/crio.conf.rpmnew", "# [crio.nri]\n[crio]")
+    machine.write("/etc/crio/nri.conf", "[crio.nri]\nenable_nri = true\nx = 1")
+    machine.write("/etc/crio/conf.d/nri.toml", "[crio.nri]\nnri_listen = '/x'")
     assert read_crio(machine.host).orphans == (
-        "/etc/crio/nri.conf",
-        "/etc/crio/conf.d/nri.conf",
+        Orphan("/etc/crio/nri.conf", "[crio.nri]", ("enable_nri",)),
+        Orphan("/etc/crio/conf.d/nri.toml", "[crio.nri]", ("nri_listen",)),
     )
+
+
+SETTING = "[crio.nri]\nenable_nri = true\nnri_listen = '/x'"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        # Left behind by package managers, editors and people: nobody expects these to be read.
+        *((f"crio.conf.{end}", SETTING) for end in ("rpmnew", "rpmsave", "bak", "dpkg-dist", "1")),
+        *((f"crio.conf{end}", SETTING) for end in ("~", "-old", ".swp")),
+        (".crio.conf", SETTING),
+        ("#crio.conf#", SETTING),
+        # Other files of CRI-O's folder.
+        ("seccomp.json", '{"names": ["nri"]}'),
+        ("policy.json", '{"transports": {"docker": {"nri.example.org": []}}}'),
+        ("crio-umount.conf", "/run/nri\n/var/lib/containers/*"),
+        ("README.md", SETTING),
+        ("check-nri.sh", "crictl info | grep nri"),
+        # Parts of a configuration that say nothing about NRI, or only what holds anyway.
+        ("runtime.conf", "[crio.runtime]\nselinux = true\nhooks_dir = ['/opt/nri/hooks']"),
+        ("empty.conf", "[crio.nri]"),
+        ("unknown.conf", "[crio.nri]\nnri_socket = '/x'"),
+        ("copy.conf", "[crio.nri]\nnri_plugin_dir = '/p'\nnri_disable_connections = false"),
+    ],
+)
+def test_other_files_beside_the_configuration_are_left_alone(
+    machine: Machine, name: str, text: str
+) -> None:
+    main = "[crio.nri]\nnri_plugin_dir = '/p'\nnri_disable_connections = false"
+    machine.write(DEFAULT_CONFIG, main)
+    machine.write(f"/etc/crio/{name}", text)
+    assert read_crio(machine.host).orphans == ()
+
+
+def test_a_link_in_the_drop_in_folder_s_place_keeps_cri_o_from_starting(machine: Machine) -> None:
+    machine.write("/elsewhere/10.conf", "[crio.nri]\nenable_nri = true")
+    machine.at(DEFAULT_DROP_INS)
+    machine.link(DEFAULT_DROP_INS, "/elsewhere")
+    config = read_crio(machine.host)
+    (problem,) = config.problems
+    assert (problem.file, problem.fatal) == (DEFAULT_DROP_INS, True)
+    assert config.enabled is None
+
+
+@pytest.mark.parametrize("text", ["", "# kept for git\n"])
+def test_a_backup_that_says_nothing_is_no_matter_for_a_warning(machine: Machine, text: str) -> None:
+    machine.write(f"{DEFAULT_DROP_INS}/.gitkeep", text)
+    assert read_crio(machine.host).problems == ()
+
+
+def test_keys_are_taken_in_any_case_as_go_does(machine: Machine) -> None:
+    machine.write(DEFAULT_CONFIG, "[crio.nri]\nEnable_NRI = true")
+    config = read_crio(machine.host)
+    assert config.enabled is not None and config.enabled.value is True
+    assert config.misplaced == ()

@@ -133,6 +133,17 @@ def test_plugins_are_looked_for_where_the_runtime_does(machine: Machine) -> None
     assert "/c/x.conf" in named(checks, "plugin-config").detail
 
 
+def test_plugins_are_no_failure_where_nri_is_off(machine: Machine) -> None:
+    machine.write(CONTAINERD, f"version = 2\n{NRI}\ndisable = true\n")
+    machine.process(7, "containerd")
+    machine.write("/opt/nri/plugins/bad", mode=0o755)
+    machine.write("/opt/nri/plugins/10-a", "#!/bin/sh\n", mode=0o755)
+    checks = examine(machine.host)
+    bad = next(check for check in checks if "/bad" in check.detail)
+    assert (bad.status, bad.detail.endswith("(once NRI is on)")) == (Status.WARN, True)
+    assert named(checks, "plugins").detail.startswith("NRI is off")
+
+
 def test_where_plugins_are_is_unknown_without_the_configuration(
     machine: Machine, unprivileged: None
 ) -> None:

@@ -13,9 +13,12 @@ from .machine import Machine
 def test_settings_are_in_the_top_level(machine: Machine) -> None:
     settings = {
         "nri-support": True,
-        "disable_connections": True,
-        "plugin_path": "/p",
-        "plugin_request_timeout": 3,
+        "disable-connections": True,
+        "plugin-path": "/p",
+        "plugin-requst-timeout": 3,
+        # Its documentation has these, its code does not.
+        "plugin_registration_timeout": 4,
+        "socket_path": "/s",
         "group": "isula",
     }
     machine.write(DEFAULT_CONFIG, json.dumps(settings))
@@ -24,7 +27,7 @@ def test_settings_are_in_the_top_level(machine: Machine) -> None:
     assert config.connections is not None and config.connections.value is False
     assert config.plugin_path is not None and config.plugin_path.value == "/p"
     assert config.request_timeout is not None and config.request_timeout.value == 3
-    assert config.socket_path is None
+    assert config.registration_timeout is config.socket_path is None
 
 
 def test_no_file_means_defaults(machine: Machine) -> None:

@@ -13,10 +13,10 @@ PLUGINS, CONFIGS = "/opt/nri/plugins", "/etc/nri/conf.d"
 
 
 def examine(
-    machine: Machine, *, started_at: float | None = None, one_stops_all: bool = True
+    machine: Machine, *, started_at: float | None = None, runtime: str = "containerd"
 ) -> list[Check]:
     folder = look_at_plugins(machine.host, PLUGINS, CONFIGS)
-    return check_plugins(folder, started_at=started_at, one_stops_all=one_stops_all)
+    return check_plugins(folder, started_at=started_at, runtime=runtime)
 
 
 def plugin(machine: Machine, name: str, mode: int = 0o755) -> None:
@@ -50,24 +50,57 @@ def test_good_plugins_with_their_configuration(machine: Machine) -> None:
 def test_one_bad_name_stops_all(machine: Machine) -> None:
     plugin(machine, "10-a")
     plugin(machine, "logger")
-    ((status, detail),) = findings(examine(machine))
+    checks = examine(machine)
+    ((status, detail),) = findings(checks)
     assert status is Status.FAIL
     assert f"{PLUGINS}/logger" in detail
     assert "all plugins" in detail
-    ((status, detail),) = findings(examine(machine, one_stops_all=False))
-    assert status is Status.WARN
-    assert "passed over" in detail
+    # Nothing says at the same time that they are started.
+    assert len(checks) == 1
+
+
+def test_isulad_starts_plugins_with_a_configuration_file_of_their_full_name(
+    machine: Machine,
+) -> None:
+    for name in ("10-a", "20-b", "20-a", "logger"):
+        plugin(machine, name)
+    for name in ("10-a.conf", "20-a.conf", "b.conf"):
+        machine.write(f"{CONFIGS}/{name}")
+    machine.link(f"{PLUGINS}/30-gone", "/nowhere")
+    checks = examine(machine, runtime="isulad")
+    (check,) = [check for check in checks if check.status is Status.OK]
+    assert check.detail == f"the runtime starts 10-a, 20-a of {PLUGINS}"
+    told = "\n".join(detail for _, detail in findings(checks))
+    assert {status for status, _ in findings(checks)} == {Status.WARN}
+    for words in (
+        f"{PLUGINS}/logger is passed over",
+        f"{PLUGINS}/30-gone is a link to nothing",
+        "a is there 2 times, with index 10, 20: one of them runs",
+        f"20-b is not started: there is no {CONFIGS}/20-b.conf",
+        f"{CONFIGS}/b.conf belongs to no plugin",
+    ):
+        assert words in told
+    assert "same index" not in told
+
+
+def test_nothing_is_started_where_nri_is_off(machine: Machine) -> None:
+    plugin(machine, "10-a")
+    folder = look_at_plugins(machine.host, PLUGINS, CONFIGS)
+    (check,) = check_plugins(folder, runtime="containerd", off=True)
+    assert check.detail == f"NRI is off: no plugin in {PLUGINS} is started"
 
 
 def test_what_is_not_executable_is_passed_over(machine: Machine) -> None:
     plugin(machine, "10-a", 0o644)
-    plugin(machine, "README", 0o644)
+    for name in ("README", "10-a.conf", "10-a~", "10-a.bak", "20-notes.md"):
+        plugin(machine, name, 0o644)
     ((status, detail),) = findings(examine(machine))
     assert (status, "10-a is not executable" in detail) == (Status.WARN, True)
 
 
 def test_folders_are_not_looked_into(machine: Machine) -> None:
     machine.at(f"{PLUGINS}/10-a").mkdir()
+    machine.at(f"{PLUGINS}/disabled").mkdir()
     ((status, detail),) = findings(examine(machine))
     assert (status, "is a folder" in detail) == (Status.WARN, True)
 
@@ -125,11 +158,12 @@ def test_plugins_newer_than_the_runtime_are_told(machine: Machine) -> None:
 def test_configuration_for_nobody_is_told(machine: Machine) -> None:
     plugin(machine, "10-a")
     plugin(machine, "20-off", 0o644)
-    for name in ("10-a.conf", "a.conf", "off.conf", "10-a.yaml", "11-a.conf"):
+    for name in ("10-a.conf", "a.conf", "off.conf", "10-a.yaml", "11-a.conf", "10-a.conf.bak"):
         machine.write(f"{CONFIGS}/{name}")
     details = [detail for _, detail in findings(examine(machine))]
     for name in ("10-a.yaml", "11-a.conf", "off.conf"):
-        assert f"{CONFIGS}/{name} belongs to no plugin in {PLUGINS}: nobody reads it" in details
+        text = f"{CONFIGS}/{name} belongs to no plugin in {PLUGINS}: the runtime gives it to none"
+        assert text in details
     assert "a.conf does not count for 10-a: there is 10-a.conf too" in details
     assert len(details) == 5
 
@@ -142,6 +176,28 @@ def test_configuration_that_cannot_be_read_stops_all(machine: Machine) -> None:
     found = findings(examine(machine))
     assert [status for status, _ in found] == [Status.FAIL, Status.WARN]
     assert "starts no plugin at all" in found[0][1]
+
+
+def test_only_the_configuration_that_counts_is_judged(machine: Machine) -> None:
+    plugin(machine, "10-a")
+    plugin(machine, "20-b")
+    machine.write(f"{CONFIGS}/10-a.conf")
+    machine.at(f"{CONFIGS}/a.conf").mkdir()
+    machine.link(f"{CONFIGS}/20-b.conf", "/nowhere")
+    machine.write(f"{CONFIGS}/b.conf")
+    assert findings(examine(machine)) == [
+        (Status.WARN, "a.conf does not count for 10-a: there is 10-a.conf too"),
+        (Status.WARN, f"{CONFIGS}/20-b.conf is a link to nothing"),
+    ]
+
+
+def test_what_a_hidden_link_leads_to_is_unknown(machine: Machine, unprivileged: None) -> None:
+    machine.write("/hidden/a", "#!/bin/sh\n", mode=0o755)
+    machine.link(f"{PLUGINS}/10-a", "/hidden/a")
+    machine.at("/hidden").chmod(0)
+    ((status, detail),) = findings(examine(machine))
+    assert (status, detail) == (Status.UNKNOWN, f"{PLUGINS}/10-a: permission denied")
+    machine.at("/hidden").chmod(0o700)
 
 
 def test_hidden_folders_are_unknown(machine: Machine, unprivileged: None) -> None:

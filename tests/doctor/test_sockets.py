@@ -177,3 +177,8 @@ def test_root_without_access_is_not_sent_to_become_root() -> None:
 )
 def test_listeners(listener: Listener, status: Status) -> None:
     assert check_listener(PATH, listener)[0].status is status
+
+
+def test_a_runtime_that_is_process_1_is_no_service_manager() -> None:
+    (check,) = check_listener(PATH, Listener(pid=1, name="containerd"))
+    assert check.detail == "containerd (process 1) listens"

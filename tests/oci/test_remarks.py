@@ -35,7 +35,7 @@ def told(change: api.ContainerAdjustment | api.ContainerUpdate) -> list[str]:
 
 def test_what_a_runtime_drops_or_resolves_of_an_adjustment() -> None:
     assert told(ADJUSTMENT) == [
-        "unresolved /cdiDevices/vendor.com~1gpu=0",
+        "resolved /cdiDevices/vendor.com~1gpu=0",
         "dropped /linux/seccomp/defaultErrnoRet",
         "dropped /linux/resources/memory/reservation",
         "dropped /linux/resources/memory/swap",
@@ -44,7 +44,7 @@ def test_what_a_runtime_drops_or_resolves_of_an_adjustment() -> None:
         "dropped /linux/resources/memory/swappiness",
         "dropped /linux/resources/memory/disableOOMKiller",
         "dropped /linux/resources/memory/useHierarchy",
-        "unresolved /linux/resources/blockIO",
+        "resolved /linux/resources/blockIO",
     ]
 
 

@@ -66,7 +66,7 @@ def test_what_is_no_message_is_in_hexadecimal(recording: Recording) -> None:
     for number, mark, content in ((malformed, "malformed", "ffff"), (unknown, "unknown", "0801")):
         told = shown(recording, str(number))
         assert part(told, "event", "mark") == mark
-        assert told["request"] == {"malformed": content}
+        assert told["request"] == {"raw" if mark == "unknown" else mark: content}
         assert told["reply"] == {}
 
 

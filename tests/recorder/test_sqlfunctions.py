@@ -73,8 +73,9 @@ def test_an_object(recording: Recording) -> None:
 
 def test_what_is_malformed_or_unknown_comes_in_hexadecimal(recording: Recording) -> None:
     assert _json(recording, "nri_json(2)") == {"malformed": "ff"}
-    assert _json(recording, "nri_json(3)") == {"malformed": "0102"}
-    assert _json(recording, "nri_json(3, 'reply')") == {"malformed": "03"}
+    assert _json(recording, "nri_json(2, 'reply')") == {}
+    assert _json(recording, "nri_json(3)") == {"raw": "0102"}
+    assert _json(recording, "nri_json(3, 'reply')") == {"raw": "03"}
     assert _json(recording, "nri_json(4, 'reply')") == {"malformed": "ff"}
 
 

@@ -12,10 +12,12 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.plugin import Container, PodSandbox
 from nri_scope.recorder.filter import parse
+from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
 from nri_scope.replay.result import Replayed
-from nri_scope.replay.script import Bound, Choice
+from nri_scope.replay.script import Bound, Choice, Script
 from tests.recorder.test_container_status import a_cri_session, an_answer
+from tests.recorder.traffic import an_item, record
 
 from .plays import played
 from .recordings import POD, RECORDING, START_NS, container, life, recording, run_pod, write_session
@@ -171,3 +173,11 @@ def test_rounds_begin_anew_and_are_compared(tmp_path: Path) -> None:
     assert list(replayed.failures()) == [
         "shop/web/app came out of round 2 otherwise than of the first one"
     ]
+
+
+def test_a_call_of_another_service_is_no_event_of_the_same_name(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    record(path, [an_item("Synchronize"), an_item(service="strange.Service")])
+    with Recording.open(path) as found:
+        (step,) = Script(found, Choice()).steps()
+    assert (step.event, step.message) == (None, None)

@@ -27,6 +27,7 @@ def found(path: Path, what: str | None = None) -> tuple[Finding, ...]:
         return collect(recording, thing).findings
 
 
+NOT_CREATED = "CreateContainer was not followed by PostCreateContainer"
 NEVER_RAN = "A container was stopped that never ran"
 
 
@@ -48,8 +49,8 @@ def test_healthy_pods_of_real_runtimes_have_none(name: str, what: str) -> None:
 @pytest.mark.parametrize("capture", ["containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37"])
 def test_healthy_chains_of_real_runtimes_have_no_other(capture: str, tmp_path: Path) -> None:
     findings = found(of_capture(capture, tmp_path / "capture.nriscope.db"))
-    # CRI-O tells nobody of the end of a container that never ran.
-    expected = [] if capture.startswith("cri-o") else [NEVER_RAN]
+    # Its program does not exist: with CRI-O it is not created, with containerd not started.
+    expected = [NOT_CREATED] if capture.startswith("cri-o") else [NEVER_RAN]
     assert [one.title for one in findings] == expected
 
 
@@ -62,8 +63,8 @@ SLOW = [(Kind.DEADLINE, Level.PROBLEM), (Kind.DISCONNECTED, Level.WARNING)]
     [
         ("normal-life", []),
         ("restart", []),
-        # Nobody of ours was between the two: what it was only the runtime's log says.
-        ("conflict", [(Kind.FAILED, Level.WARNING)]),
+        # No connection of ours was between the two: what it was only the runtime's log says.
+        ("conflict", [(Kind.FAILED, Level.PROBLEM)]),
         ("slow-plugin", SLOW),
         ("untidy-order", [(Kind.ORDER, Level.NOTE)]),
     ],
@@ -80,8 +81,8 @@ def test_a_real_runtime_that_is_too_old_for_a_plugin_drops_what_it_does_not_know
 ) -> None:
     findings = found(of_capture("containerd-1.7.24", tmp_path / "capture.nriscope.db"))
     assert [(one.kind, one.title) for one in findings] == [
-        (Kind.DROPPED, "60-cpu-policy asked for /linux/resources/pids/limit in vain"),
-        (Kind.DROPPED, "60-cpu-policy asked for /process/oomScoreAdj in vain"),
+        (Kind.DROPPED, "/linux/resources/pids/limit, requested by 60-cpu-policy, was not applied"),
+        (Kind.DROPPED, "/process/oomScoreAdj, requested by 60-cpu-policy, was not applied"),
         (Kind.ORDER, NEVER_RAN),
     ]
     assert all("NRI 0.6.1 has no such field" in one.detail for one in findings[:2])
@@ -148,7 +149,10 @@ def test_a_conflict_names_both_plugins_and_the_field(tmp_path: Path) -> None:
 
 def test_a_field_that_was_dropped_comes_with_the_reason(tmp_path: Path) -> None:
     (dropped,) = found(made.dropped(tmp_path))
-    assert dropped.title == "10-reserving asked for /linux/resources/memory/reservation in vain"
+    assert (
+        dropped.title
+        == "/linux/resources/memory/reservation, requested by 10-reserving, was not applied"
+    )
     assert "of all memory settings only the limit is applied" in dropped.detail
     assert dropped.containers == ("shop/web/first", "shop/web/second")
 

@@ -28,7 +28,9 @@ def document(
             "name": history.name,
             "id": history.id,
             "created_event": history.created_event or None,
+            "created": history.created and not history.failure,
             "failure": history.failure,
+            "doubt": history.doubt,
             "real_event": history.real_event if history.real is not None else None,
         },
     }

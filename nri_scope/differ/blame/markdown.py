@@ -27,19 +27,20 @@ def markdown(
 ) -> Iterator[str]:
     """`body` is the text between head and legend, as wide as it gets and without colour.
 
-    Of all that was asked for in vain, only `about` is told where it is given.
+    Of all requests that were not simply carried out, only `about` is told where it is given.
     """
-    created = f", created by event {history.created_event}" if history.created_event else ""
+    began = f", {history.beginning}" if history.beginning else ""
     yield f"### {code(history.name)}"
     yield ""
     told = "" if lines is None else f": {prose(summary(lines))}"
-    yield f"{code(history.id[:SHORT_ID])}{created}{told}"
+    yield f"{code(history.id[:SHORT_ID])}{began}{told}"
     said = [f"- **creation failed**: {code(history.failure)}"] if history.failure else []
     if history.real is not None:
         said.append(f"- the spec that the runtime really used, told by event {history.real_event}")
-    said += (f"- {prose(remark)}" for remark in history.remarks)
-    lost = words.lost(history.asked if about is None else about, history.steps)
-    said += (f"- {prose(words.in_vain(asked))}" for asked in lost)
+    doubt = filter(None, [history.doubt])
+    said += (f"- {prose(remark)}" for remark in (*doubt, *history.remarks))
+    unnoted = words.unnoted(history.asked if about is None else about, history.steps)
+    said += (f"- {prose(f'{words.FATES[one.fate]}: {words.request(one)}')}" for one in unnoted)
     yield from _listed(said)
     yield ""
     yield from fenced(body)

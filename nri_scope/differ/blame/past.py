@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nri_scope.differ.history import History
-from nri_scope.differ.model import Asked, Step
+from nri_scope.differ.model import EVICTION, Asked, Step
 from nri_scope.errors import UsageError
 from nri_scope.oci import ABSENT, Json, pointer, split, value_at
 
@@ -54,11 +54,11 @@ def _past(history: History, path: str, steps: list[Step]) -> Past:
 
 
 def asked_for(history: History, path: str) -> list[Asked]:
-    """What was asked for in vain at `path`, at what it is a part of and at its parts."""
+    """The requests not simply carried out at `path`, at what it is a part of and at its parts."""
     return [
         one
         for one in history.asked
-        if one.path in ("", path)
+        if one.path in ("", EVICTION, path)
         or one.path.startswith(f"{path}/")
         or path.startswith(f"{one.path}/")
     ]
@@ -114,7 +114,7 @@ def _paths(history: History) -> dict[str, None]:
     found: dict[str, None] = {}
     for spec in (document(history), history.spec, history.base):
         found.update(dict.fromkeys(tree(spec)))
-    for path in (*(step.change.path for step in history.steps), *_in_vain(history)):
+    for path in (*(step.change.path for step in history.steps), *_requested(history)):
         while path and path not in found:
             found[path] = None
             path = path.rpartition("/")[0]
@@ -125,9 +125,9 @@ def _paths(history: History) -> dict[str, None]:
     return found
 
 
-def _in_vain(history: History) -> Iterator[str]:
+def _requested(history: History) -> Iterator[str]:
     """What plugins asked for, where that was not the whole container."""
-    return (one.path for one in history.asked if one.path.startswith("/"))
+    return (one.path for one in history.asked if one.path.startswith("/") and one.path != EVICTION)
 
 
 def _below(step: Step) -> Iterator[str]:

@@ -45,14 +45,14 @@ def head(
 ) -> Iterator[str]:
     """Which container it is, how much of it was changed, and what limits the evidence.
 
-    Without `lines` nothing is said of how much. Of all that was asked for in vain, only `about` is
-    told where it is given.
+    Without `lines` nothing is said of how much. Of all requests that were not simply carried out,
+    only `about` is told where it is given.
     """
     layout = paper.layout
-    created = f", created by event {history.created_event}" if history.created_event else ""
+    began = f", {history.beginning}" if history.beginning else ""
     named = history.name != history.id[:SHORT_ID]
     number = f" {history.id[:SHORT_ID]}" if named else ""
-    yield from layout.sentence(f"{history.name}{number}{created}", 0, BOLD)
+    yield from layout.sentence(f"{history.name}{number}{began}", 0, BOLD)
     if history.failure:
         yield from layout.sentence(f"! its creation failed: {history.failure}", 0, RED)
     if history.real is not None:
@@ -60,10 +60,11 @@ def head(
         yield from layout.sentence(told, 0)
     if lines is not None:
         yield from layout.sentence(summary(lines), 0)
-    for remark in history.remarks:
+    for remark in (*filter(None, [history.doubt]), *history.remarks):
         yield from layout.sentence(f"note: {remark}", 0, YELLOW)
-    for asked in words.lost(history.asked if about is None else about, history.steps):
-        yield from layout.sentence(f"! {words.in_vain(asked)}", 0, RED)
+    for one in words.unnoted(history.asked if about is None else about, history.steps):
+        fate = words.FATES[one.fate]
+        yield from layout.sentence(f"! {fate}: {words.request(one)}", 0, RED)
 
 
 def summary(lines: Sequence[Line]) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from nri_scope.differ.differ import Differ
 from nri_scope.differ.model import RoundDiff
 from nri_scope.recorder import lookup
+from nri_scope.recorder.creations import Creations
 from nri_scope.recorder.display import duration
 from nri_scope.recorder.log import Log
 from nri_scope.recorder.model import Event, Session
@@ -45,7 +46,7 @@ class Follower:
         monotonic_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
         """``monotonic_ns`` is the clock of the recording host."""
-        self.differ = Differ(keep=False)
+        self.differ = Differ(keep=False, outcome=Creations(recording).outcome)
         self._recording = recording
         self._news = Log(recording)
         self._monotonic_ns = monotonic_ns

@@ -92,6 +92,7 @@ def event_record(diff: RoundDiff, name_of: NameOf) -> dict[str, Plain]:
         "chain": list(diff.chain),
         "changed": bool(words.fresh(diff, diff.steps)),
         "failure": diff.failure,
+        "doubt": diff.doubt,
         "asked": [asked_record(one, name_of) for one in diff.asked],
         "spans": [_span(one) for one in diff.spans],
         "remarks": list(diff.remarks),

@@ -129,7 +129,7 @@ def _round(diff: RoundDiff, name_of: NameOf) -> list[str]:
         lines.append(f"- not seen by {_names(diff.missed_by)}")
     if diff.failure:
         lines.append(f"- **failed**: {code(diff.failure)}")
-    lines += (f"- {prose(remark)}" for remark in diff.remarks)
+    lines += (f"- {prose(each)}" for each in (*filter(None, [diff.doubt]), *diff.remarks))
     judged = words.judged(diff)
     if judged:
         lines.append(f"- {words.verdict(judged)}")
@@ -138,8 +138,8 @@ def _round(diff: RoundDiff, name_of: NameOf) -> list[str]:
     for container, steps in words.by_container(words.fresh(diff, diff.side_effects)):
         beside = "On another container, " if diff.container else "On "
         lines += ["", f"{beside}{code(name_of(container))}:", *_steps(steps)]
-    lost = words.lost(diff.asked, diff.steps)
-    lines += (f"- {prose(words.asked(one, diff, name_of))}" for one in lost)
+    unnoted = words.unnoted(diff.asked, diff.steps)
+    lines += (f"- {prose(words.asked(one, diff, name_of))}" for one in unnoted)
     for one in filter(words.slow, diff.spans):
         lines.append(f"- **slow**: {prose(words.slow_span(one))}")
     if times := words.times(diff.spans):

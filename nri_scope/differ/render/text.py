@@ -104,7 +104,7 @@ class TextRenderer:
             yield from self._note(f"! not seen by {', '.join(diff.missed_by)}", YELLOW)
         if diff.failure:
             yield from self._note(f"! FAILED: {diff.failure}", RED)
-        for remark in diff.remarks:
+        for remark in (*filter(None, [diff.doubt]), *diff.remarks):
             yield from self._note(f"! {remark}", YELLOW)
         judged = words.judged(diff)
         if judged:
@@ -116,7 +116,7 @@ class TextRenderer:
             yield from self._note(f"{beside}{name_of(container)}:", BOLD)
             for step in steps:
                 yield from self._step(step, indent=4)
-        for one in words.lost(diff.asked, diff.steps):
+        for one in words.unnoted(diff.asked, diff.steps):
             yield from self._note(f"! {words.asked(one, diff, name_of)}", YELLOW)
         yield from self._spans(diff)
 

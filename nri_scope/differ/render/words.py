@@ -6,7 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from nri_scope.differ.model import Applied, Asked, Claim, Evidence, NameOf, RoundDiff, Span, Step
+from nri_scope.differ.model import (
+    EVICTION,
+    Applied,
+    Asked,
+    Claim,
+    Evidence,
+    NameOf,
+    RequestFate,
+    RoundDiff,
+    Span,
+    Step,
+)
 from nri_scope.differ.owner import Owner, Who
 from nri_scope.oci import Change, Json, split
 from nri_scope.recorder.display import duration
@@ -105,18 +116,37 @@ def claim(other: Claim, step: Step) -> str:
     return f"but {other.evidence} {say}: {', '.join(parts) or 'otherwise'}"
 
 
+FATES = {
+    RequestFate.NOT_APPLIED: "requested but not applied",
+    RequestFate.RESOLVED: "resolved by the runtime",
+    RequestFate.UNKNOWN: "not known whether applied",
+}
+
+
 def asked(one: Asked, diff: RoundDiff, name_of: NameOf) -> str:
-    """What somebody asked for in vain."""
-    where = f" on {name_of(one.container)}" if one.container not in ("", diff.container) else ""
-    return in_vain(one, where)
+    """A request of a round, what became of it, and why."""
+    of = name_of(one.container) if one.container not in ("", diff.container) else ""
+    return f"{FATES[one.fate]}: {request(one, of)}"
 
 
-def in_vain(one: Asked, where: str = "") -> str:
-    """The same; `where` is said behind what it was."""
-    return f"in vain: {owner(one.owner)} asked {_wish(one)}{where}: {one.reason}"
+def request(one: Asked, of: str = "") -> str:
+    """Who asked for what, and why that was not simply carried out.
+
+    `of` names the container where that is not the one that is being talked about.
+    """
+    return f"{owner(one.owner)} asked {_wish(one, of)}: {one.reason}"
 
 
-def _wish(one: Asked) -> str:
+def _wish(one: Asked, of: str) -> str:
+    if one.path == EVICTION:
+        why = f" ({_value('', one.value)})" if one.value else ""
+        return f"to evict {of or 'the container'}{why}"
+    if not one.path:
+        return f"for an update of {of or 'the container'}"
+    return f"{_wished(one)}{f' on {of}' if of else ''}"
+
+
+def _wished(one: Asked) -> str:
     if one.path and one.value == f"-{split(one.path)[-1]}":
         # As the protocol has it: a minus before the key.
         return f"to remove {one.path}"
@@ -125,10 +155,10 @@ def _wish(one: Asked) -> str:
     return f"for{what}{value}"
 
 
-def lost(wishes: Iterable[Asked], steps: Iterable[Step]) -> list[Asked]:
-    """Those that came to nothing; not those of `steps`, which have the same to be noted."""
+def unnoted(requests: Iterable[Asked], steps: Iterable[Step]) -> list[Asked]:
+    """Those of which no step says the same in its note."""
     noted = {(step.container, step.change.path, step.note) for step in steps if step.note}
-    return [one for one in wishes if (one.container, one.path, one.reason) not in noted]
+    return [one for one in requests if (one.container, one.path, one.reason) not in noted]
 
 
 _BESIDE = ("ContainerStatus",)
@@ -258,5 +288,6 @@ def calm(diff: RoundDiff) -> bool:
         or failed(judged(diff))
         or diff.asked
         or diff.failure
+        or diff.doubt
         or any(map(slow, diff.spans))
     )

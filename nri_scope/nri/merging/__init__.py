@@ -7,10 +7,12 @@ tests/interop proves it. The facts come from reading and running that package.
 
 from .creation import Creation
 from .effects import adjusted, updated, with_resources
+from .removable import NOT_PASSED_ON
 from .turn import Dropped
 from .updating import Stopping, Updating, unsolicited
 
 __all__ = [
+    "NOT_PASSED_ON",
     "Creation",
     "Dropped",
     "Stopping",

@@ -41,7 +41,7 @@ class Creation:
         self.adjustment.linux.resources.memory.SetInParent()
         self.adjustment.linux.resources.cpu.SetInParent()
         self.dropped: list[Dropped] = []
-        """What plugins asked for in vain."""
+        """What plugins asked for and the runtime drops."""
         self._rules = rules_of(version)
         self._ownership = Ownership(self._rules)
         self._updates = Updates(

@@ -19,6 +19,8 @@ from .fields import MOUNTS, NAMESPACES, RDT, SYSCTL, Field
 from .turn import Turn
 
 REMOVAL = "-"
+NOT_PASSED_ON = "NRI does not pass on the removal of the runtime's own value"
+"""The reason for a removal that does nothing; it takes what an earlier plugin set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,7 @@ class KeyedList:
             if self.field is MOUNTS and turn.rules.passes_mount_removals:
                 result.append(removed[key])
             elif key not in taken_back:
-                reason = "removals of this kind never reach the runtime"
-                turn.drop(self.field.path_of(key), REMOVAL + key, reason)
+                turn.drop(self.field.path_of(key), REMOVAL + key, NOT_PASSED_ON)
         # Had one been added twice, that would have been a conflict.
         self._show(seen, list(added.values()), result, turn)
 

@@ -30,7 +30,7 @@ class Updating:
         self.request.linux_resources.memory.SetInParent()
         self.request.linux_resources.cpu.SetInParent()
         self.dropped: list[Dropped] = []
-        """What plugins asked for in vain."""
+        """What plugins asked for and the runtime drops."""
         rules = rules_of(version)
         self._ownership = Ownership(rules)
         self._updates = Updates(rules, self._ownership, self.dropped, request=self.request)
@@ -78,7 +78,7 @@ class Stopping:
         self.request = request
         """What every plugin is to see."""
         self.dropped: list[Dropped] = []
-        """What plugins asked for in vain."""
+        """What plugins asked for and the runtime drops."""
         rules = rules_of(version)
         self._ownership = Ownership(rules)
         self._updates = Updates(rules, self._ownership, self.dropped)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from nri_scope.errors import RecordingError
-from nri_scope.nri.changes import updates_in
+from nri_scope.nri.changes import targets_of
 from nri_scope.nri.subject import decode_reply, decode_request
 from nri_scope.recorder.check import has_effects
 from nri_scope.recorder.file import MAY_HAVE_EFFECTS
@@ -84,11 +84,7 @@ class Effects:
             if event.mark or decoded.message is None:
                 continue
             answer = decode_reply(event.method, reply) if reply else None
-            ids = {
-                update.container_id
-                for update in updates_in(event.method, decoded.message, answer)
-                if update.container_id and update.container_id != event.container_id
-            }
+            ids = targets_of(event.method, decoded.message, answer) - {event.container_id}
             keys = sorted(key for one in ids for key in self._keys(one))
             if keys:
                 self._of[event.id] = tuple(keys)

@@ -13,7 +13,7 @@ from nri_scope.replay.model import Reply
 from nri_scope.replay.origin import origin_of
 from nri_scope.replay.result import Replayed
 
-from .check import Check, of_plugins
+from .check import Check, Failing
 
 _Place = tuple[str, int, str]
 """A plugin, the number of a recorded event, and what was sent for it."""
@@ -42,8 +42,12 @@ class AgainstGolden:
                 self._times[_place(reply)].append(reply.occurrence)
         self._numbers = _numbers_of(whole)
 
-    def checks(self, replayed: Replayed) -> list[Check]:
-        """What is not as wanted, by the time at which it shows; then how plugins fared."""
+    def checks(self, replayed: Replayed, heard: Failing | None = None) -> list[Check]:
+        """What is not as wanted, by the time at which it shows; then how plugins fared.
+
+        ``heard`` is what failed otherwise in this replay, and tells crashes apart.
+        """
+        heard = heard or Failing()
         name_of = replayed.name_of
         replies = list(self.as_in_whole(replayed.replies()))
         first: dict[Key, int] = {}
@@ -57,14 +61,16 @@ class AgainstGolden:
         there = {played.event_id for played in replayed.events}
         found: list[Check] = []
         for one in mismatches:
-            number = replies[first[one.key]].event_id if one.key in first else 0
+            answer = replies[first[one.key]] if one.key in first else None
+            number = answer.event_id if answer is not None else 0
             if one.kind is Kind.UNUSED:
                 number = self._numbers.get((one.key.subject, one.key.event), 0)
                 if number not in there:
                     # Nobody was asked: its event is not in this part of the recording.
                     continue
-            found.append(_check(one, number))
-        return [*found, *of_plugins(replayed)]
+            crash = heard.crash_of(answer) if answer is not None else ""
+            found.append(_check(one, number, crash))
+        return [*found, *heard.of_plugins(replayed)]
 
     def as_in_whole(self, replies: Iterable[Reply]) -> Iterator[Reply]:
         """The replies, counted as in the whole recording."""
@@ -82,14 +88,14 @@ def key_of(check: Check) -> Key:
     return Key(check.plugin, check.subject or SESSION, check.event)
 
 
-def _check(one: Mismatch, event_id: int) -> Check:
+def _check(one: Mismatch, event_id: int, crash: str) -> Check:
     key = one.key
     return Check(
         f"golden {one.kind}",
         key.plugin,
         key.event,
         "" if key.subject == SESSION else key.subject,
-        _difference(one),
+        _difference(one) + crash,
         event_id,
         text=f"{key}: {_WORDS[one.kind]}",
     )

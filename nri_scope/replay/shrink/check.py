@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nri_scope.replay.model import Reply, Verdict
-from nri_scope.replay.result import FAILURES_KEPT, PlayedEvent, Replayed
+from nri_scope.replay.result import FAILURES_KEPT, Line, PlayedEvent, Replayed
 from nri_scope.replay.story import Audience
+from nri_scope.runtime import exit_in
+
+from .last_words import LastWords, alike
 
 KEPT = 1_000
 """Failing checks that are told apart. One of them is looked for, the rest is only mentioned."""
-
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b|\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,17 @@ class Failing(Audience):
     def __init__(self) -> None:
         self._checks: dict[Check, None] = {}
         self._texts: set[str] = set()
+        self._words = LastWords()
+        self._crashes: dict[tuple[str, str, str, int], str] = {}
 
     def event(self, played: PlayedEvent) -> None:
         where = f"{played.event} {played.subject}".strip()
+        for reply in played.replies:
+            if reply.verdict is not Verdict.CRASH:
+                # What it printed before was not the end of it.
+                self._words.forget(reply.plugin)
+        for line in played.output:
+            self._words.hear(line)
         for reply in played.replies:
             if reply.verdict is Verdict.OK:
                 continue
@@ -51,50 +60,72 @@ class Failing(Audience):
             if len(self._texts) < FAILURES_KEPT:
                 # The tally has them too, beside others.
                 self._texts.add(text)
-            self._add(_of_reply(reply, text))
+            self._add(self._of_reply(reply, text))
+
+    def line(self, line: Line) -> None:
+        self._words.hear(line)
+
+    def crash_of(self, reply: Reply) -> str:
+        """What the crash is known by that came instead of this reply; "" where none did."""
+        return self._crashes.get(_key(reply), "")
 
     def checks(self, replayed: Replayed) -> list[Check]:
         """All of them, as they came, once the replay is over."""
         for text in replayed.tally.failures:
             if text not in self._texts:
                 self._add(Check("failure", says=alike(text), text=text))
-        for check in of_plugins(replayed):
+        for check in self.of_plugins(replayed):
             self._add(check)
         return list(self._checks)
+
+    def of_plugins(self, replayed: Replayed) -> list[Check]:
+        """What is wrong with how plugins fared."""
+        return of_plugins(replayed, self._ended)
+
+    def _ended(self, plugin: str, explained: str) -> str:
+        """How a plugin's process ended, and what that is known by."""
+        return " ".join(filter(None, (exit_in(explained), self._words.of(plugin))))
+
+    def _of_reply(self, reply: Reply, text: str) -> Check:
+        if reply.verdict is Verdict.CRASH:
+            says = self._ended(reply.plugin, reply.problem)
+            if len(self._crashes) < KEPT:
+                self._crashes[_key(reply)] = says
+        else:
+            # How late it was may be told otherwise each time.
+            says = "" if reply.verdict is Verdict.LATE else alike(reply.problem)
+        return Check(
+            str(reply.verdict),
+            reply.plugin,
+            reply.event,
+            reply.subject,
+            says,
+            reply.event_id,
+            text=text,
+        )
 
     def _add(self, check: Check) -> None:
         if len(self._checks) < KEPT:
             self._checks.setdefault(check)
 
 
-def of_plugins(replayed: Replayed) -> list[Check]:
-    """What is wrong with how plugins fared."""
+def of_plugins(replayed: Replayed, ended: Callable[[str, str], str]) -> list[Check]:
+    """What is wrong with how plugins fared.
+
+    ``ended`` tells what the end of a plugin is known by, given its name and the end in words.
+    """
     found: list[Check] = []
     for plugin in replayed.plugins:
         name = plugin.plugin
         if plugin.deserted:
             text = f"{name}: {plugin.deserted}"
-            found.append(Check("deserted", name, says=alike(plugin.deserted), text=text))
+            says = ended(name, plugin.deserted) or alike(plugin.deserted)
+            found.append(Check("deserted", name, says=says, text=text))
         for process in plugin.left_behind:
             text = f"{name} left a process behind: {process}"
             found.append(Check("left behind", name, says=alike(process), text=text))
     return found
 
 
-def alike(text: str) -> str:
-    """``text`` without what is another one in each run: addresses, ids and other numbers."""
-    return _ADDRESS.sub("#", text)
-
-
-def _of_reply(reply: Reply, text: str) -> Check:
-    # How late it was, or how the connection ended, may be told otherwise each time.
-    timing = reply.verdict in (Verdict.LATE, Verdict.CRASH)
-    return Check(
-        str(reply.verdict),
-        reply.plugin,
-        reply.event,
-        reply.subject,
-        "" if timing else alike(reply.problem),
-        reply.event_id,
-        text=text,
-    )
+def _key(reply: Reply) -> tuple[str, str, str, int]:
+    return reply.plugin, reply.event, reply.subject, reply.event_id

@@ -217,4 +217,4 @@ class Shrinking:
         if self._against is None:
             # The first replay is one of the whole recording.
             self._against = AgainstGolden(golden, replayed)
-        return self._against.checks(replayed)
+        return self._against.checks(replayed, heard)

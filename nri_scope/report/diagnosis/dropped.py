@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nri_scope.differ.model import Applied, Asked, Evidence, RoundDiff, Step
+from nri_scope.differ.model import EVICTION, Applied, Asked, RequestFate, RoundDiff, Step
 from nri_scope.differ.owner import Owner, Who
 from nri_scope.differ.render import words
 from nri_scope.differ.render.values import clipped
-from nri_scope.oci import ABSENT, value_at
 from nri_scope.recorder.model import Event
 from nri_scope.report.finding import Finding, Kind, Level, Shown
 from nri_scope.report.limits import CASES_MAX, WORDS_MAX
@@ -47,13 +46,12 @@ class Dropped:
         """Rounds tell all."""
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """What was asked in vain, and what the CRI says was not done."""
+        """Requests that were not applied, and changes of which the CRI says so."""
         if not wanted or diff.failure:
             # Where all came to nothing, that is what there is to say.
             return
         for asked in diff.asked:
-            # Validators are also told what comes to something, though nobody knows yet to what.
-            if not any(_came_to_something(asked, step) for step in diff.steps):
+            if asked.fate is RequestFate.NOT_APPLIED:
                 self._asked(asked, diff.event)
         for step in diff.steps:
             if step.applied in (Applied.NO, Applied.DIFFERENTLY) and _is_plugins(step.owner):
@@ -75,11 +73,12 @@ class Dropped:
             )
 
     def _asked(self, asked: Asked, event: int) -> None:
-        who, what = words.owner(asked.owner), asked.path or "a change"
+        who = words.owner(asked.owner)
+        what = "an eviction" if asked.path == EVICTION else asked.path or "an update"
         self._add(
             (str(asked.owner), asked.path, asked.reason),
-            f"{who} asked for {what} in vain",
-            f"{words.in_vain(asked).removeprefix('in vain: ')}.",
+            f"{what}, requested by {who}, was not applied",
+            f"{words.request(asked)}.",
             _ADVICE,
             asked.container,
             event,
@@ -109,17 +108,6 @@ class Dropped:
                 clipped(title, WORDS_MAX), clipped(detail, WORDS_MAX), advice
             )
         found.shown.add(event, container=self._scene.name_of(container) if container else "")
-
-
-def _came_to_something(asked: Asked, step: Step) -> bool:
-    if step.container != asked.container or asked.evidence is not Evidence.VALIDATOR:
-        return False
-    path = step.change.path
-    if path == asked.path:
-        return True
-    if not asked.path.startswith(f"{path}/") or not isinstance(step.change.after, dict):
-        return False
-    return value_at(step.change.after, asked.path[len(path) :]) is not ABSENT
 
 
 def _is_plugins(owner: Owner) -> bool:

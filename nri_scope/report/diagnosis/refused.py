@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nri_scope.differ.model import RoundDiff
+from nri_scope.differ.differ import NOT_KNOWN
+from nri_scope.differ.model import NameOf, RequestFate, RoundDiff
+from nri_scope.differ.owner import Who
+from nri_scope.differ.render import words
 from nri_scope.differ.render.values import clipped
-from nri_scope.differ.rounds import SEEMS
+from nri_scope.differ.rounds import ENDED, SEEMS
+from nri_scope.recorder.creations import NO_POST, NO_STATE
 from nri_scope.recorder.model import Event
 from nri_scope.report.finding import Finding, Kind, Level, Shown
 from nri_scope.report.limits import CASES_MAX, WORDS_MAX
@@ -36,16 +41,30 @@ _REJECTED_ADVICE = (
     "shows which plugin made that change."
 )
 _ENDED_ADVICE = (
-    "Nobody saw why: it was an error or a conflict at a plugin in between, or that connection was "
-    "filtered. The runtime's log has the words; probes closer together "
+    "No connection saw why: it was an error or a conflict at a plugin in between, or that "
+    "connection was filtered. The runtime's log has the words; probes closer together "
     "(`nri-scope diff --live --probes`) show the place."
 )
+_AFTER_ADVICE = (
+    "The runtime's log and the events of the pod have the words of the runtime or of the OCI "
+    "runtime that refused the container. Compare with what plugins changed: "
+    "`nri-scope blame FILE CONTAINER`."
+)
+_EVENT = re.compile(r" \(event \d+\)")
+_SUSPECTS_MAX = 4
+"""Changes by plugins that are named with a failure."""
+_LATE_NS = 250_000_000
+"""From which on a creation that nothing followed is worth telling: runtimes take some tens of
+milliseconds from the chain's end to PostCreateContainer."""
 
 
 @dataclass(slots=True)
 class _Refused:
     name: str
     words: str
+    doubt: bool = False
+    suspects: dict[str, None] = field(default_factory=dict)
+    """What plugins had changed, or asked for, that the runtime may not have accepted."""
     shown: Shown = field(default_factory=Shown)
 
 
@@ -60,22 +79,45 @@ class Refused:
         """Rounds tell all."""
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
-        """Whether it failed."""
-        if not (wanted and diff.failure):
+        """Whether it failed, or nothing tells that it did not."""
+        said = diff.failure or diff.doubt
+        if not (wanted and said) or (diff.doubt and diff.open_ns < _LATE_NS):
             return
-        key = clipped(diff.name, WORDS_MAX), clipped(diff.failure, WORDS_MAX)
+        # One failure of many containers, each shown by other events, is one finding.
+        key = clipped(diff.name, WORDS_MAX), clipped(_EVENT.sub("", said), WORDS_MAX)
+        if diff.doubt:
+            key = diff.name, NOT_KNOWN
         found = self._found.get(key)
         if found is None:
             if len(self._found) >= CASES_MAX:
                 return
-            found = self._found[key] = _Refused(*key)
+            found = self._found[key] = _Refused(*key, doubt=bool(diff.doubt))
         name = self._scene.name_of(diff.container) if diff.container else ""
         found.shown.add(*diff.events, container=name)
+        for suspect in _suspects(diff, self._scene.name_of):
+            if len(found.suspects) < _SUSPECTS_MAX:
+                found.suspects[clipped(suspect, WORDS_MAX)] = None
 
     def findings(self) -> Iterator[Finding]:
         """One for each event's name and words."""
         for one in self._found.values():
             yield _finding(one)
+
+
+def _suspects(diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
+    """What plugins asked for, what a runtime may refuse first."""
+    for one in diff.asked:
+        if one.fate is RequestFate.UNKNOWN:
+            yield words.request(
+                one, "" if one.container == diff.container else name_of(one.container)
+            )
+    steps = [step for step in diff.own if step.owner.who not in (Who.RUNTIME, Who.REQUEST)]
+    for step in sorted(steps, key=lambda step: not step.note):
+        note = f" ({step.note})" if step.note else ""
+        yield f"{words.owner(step.owner)} {_DID[step.change.kind]} {step.change.path}{note}"
+
+
+_DID = {"added": "added", "removed": "removed", "changed": "changed", "moved": "moved"}
 
 
 def _finding(one: _Refused) -> Finding:
@@ -90,10 +132,23 @@ def _finding(one: _Refused) -> Finding:
         detail = f"{one.name} fails when two plugins set one field, for all plugins alike."
     elif "rejected it" in one.words:
         detail, advice = "A validator said no to what the chain made of it.", _REJECTED_ADVICE
-    elif one.words.startswith(SEEMS):
-        level, advice = Level.WARNING, _ENDED_ADVICE
+    elif one.words.startswith((SEEMS, ENDED)):
+        advice = _ENDED_ADVICE
+        level = Level.PROBLEM if one.words.startswith(f"{ENDED} ") else Level.WARNING
         title = f"{one.name} did not get through the chain"
-        detail = f"{one.words[0].upper()}{one.words[1:]}, though it was there and had subscribed."
+        detail = f"{one.words[0].upper()}{one.words[1:]}."
+    elif one.doubt or one.words.startswith((NO_POST, NO_STATE)):
+        advice = _AFTER_ADVICE
+        title = "CreateContainer was not followed by PostCreateContainer"
+        detail = (
+            f"{one.words[0].upper()}{one.words[1:]}. No connection saw an error: a plugin that "
+        )
+        detail += "was not seen, the runtime or the OCI runtime refused it."
+        if one.doubt:
+            level = Level.WARNING
+            detail = "The recording ended before anything told what became of it."
+        if one.suspects:
+            detail += f" Plugins had asked for this: {'; '.join(one.suspects)}."
     shown = one.shown
     return Finding(
         kind,

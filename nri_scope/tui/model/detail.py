@@ -14,9 +14,10 @@ from nri_scope.differ import blame, render
 from nri_scope.differ.render import words
 from nri_scope.oci import Json
 from nri_scope.recorder import lookup
-from nri_scope.recorder.documents import MALFORMED, reply_of, request_of
+from nri_scope.recorder.display import mark_words
+from nri_scope.recorder.documents import reply_of, request_of
 from nri_scope.recorder.model import Event
-from nri_scope.recorder.plain import Plain
+from nri_scope.recorder.plain import MALFORMED, RAW, Plain
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model import excerpt, summary
 from nri_scope.tui.model.line import Line, Style, line
@@ -64,11 +65,11 @@ def _folded(lines: Iterable[Line], wanted: Wanted) -> Iterator[Line]:
 
 def _container(recording: Recording, event: Event, _wanted: Wanted, stop: Stop) -> Iterator[Line]:
     """The container as this event tells it; where it tells none, the pod."""
+    if event.mark:
+        yield from _not_understood(event)
+        return
     request = request_of(event, recording.request(event.id))
     told = request if isinstance(request, dict) else {}
-    if MALFORMED in told:
-        yield from _note("The request is malformed: see Raw.")
-        return
     for kind in ("container", "pod"):
         message = told.get(kind)
         if not isinstance(message, dict) or (kind == "pod" and event.container_id):
@@ -87,6 +88,9 @@ def _changes(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> 
     """What the differ makes of the round that the event belongs to."""
     found = excerpt.of_event(recording, event, stop)
     diff = found.round_of(event.id)
+    if diff is None and event.mark:
+        yield from _not_understood(event)
+        return
     if diff is None:
         yield from _note("Plugins can change nothing in this event.")
         return
@@ -148,9 +152,15 @@ _OF_EVENT: dict[Tab, Callable[[Recording, Event, Wanted, Stop], Iterator[Line]]]
 # -- parts of them ------------------------------------------------------------------------------
 
 
+def _not_understood(event: Event) -> Iterator[Line]:
+    yield from _note(f"What it says is not known ({mark_words(event.mark)}): see Raw.")
+
+
 def _message(name: str, value: Plain, content: bytes, stop: Stop) -> Iterator[Line]:
-    if isinstance(value, dict) and MALFORMED in value:
-        yield line(f"{name}: {len(content):,} bytes that are no known message", Style.WARN)
+    odd = {MALFORMED: "malformed", RAW: "of an unknown method or service, kept raw"}
+    key = next((key for key in odd if isinstance(value, dict) and key in value), None)
+    if key is not None:
+        yield line(f"{name}: {len(content):,} bytes, {odd[key]}", Style.WARN)
         yield from map(line, _hex(content, stop))
     elif not value:
         yield line(f"{name}: empty", Style.DIM)

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
-from nri_scope.differ import Differ, History, RoundDiff, Step
+from nri_scope.differ import Differ, History, RoundDiff
+from nri_scope.differ.reading import differ_of_some, with_outcome
 from nri_scope.nri.subject import decode_request
 from nri_scope.recorder import assembly, lookup
 from nri_scope.recorder.check import has_effects
@@ -21,8 +21,6 @@ _NEAR = 200
 """Events before and after one of a pod in which the other connections were asked about it."""
 _BESIDE = 50
 """Other containers on which side effects are looked at."""
-_CONTAINER_STATUS = "ContainerStatus"
-"""What rounds are called in which the CRI told something."""
 _ANY = "CreateContainer"
 """A request with nothing but a container in it can be read as one."""
 
@@ -78,13 +76,7 @@ def _excerpt(
     pods: Iterable[Pod] = (),
 ) -> Excerpt:
     sessions = recording.sessions()
-    differ = Differ(
-        sessions,
-        only=[one.id for one in containers],
-        gaps=recording.gaps(),
-        # Among the events of a few containers none follows another.
-        follows=lambda event: lookup.follows(recording, event),
-    )
+    differ = differ_of_some(recording, containers)
     rounds: list[RoundDiff] = []
     numbers = _events(recording, containers, differ)
     among = None if numbers is None else sorted({*numbers, *near})
@@ -93,7 +85,7 @@ def _excerpt(
         rounds += differ.feed(event, request, reply)
     rounds += differ.flush()
     if any(session.role == Role.CRI for session in sessions):
-        rounds = _with_outcome(rounds, differ)
+        rounds = list(with_outcome(rounds, differ))
     names = {one.id: lookup.container_name(one) for one in containers}
     names |= {pod.id: lookup.pod_name(pod) for pod in pods}
     return Excerpt(differ, rounds, names)
@@ -152,22 +144,3 @@ def _near(recording: Recording, event: Event) -> list[int]:
             (_NEAR, _NEAR, event.id),
         ).fetchall()
         return list(map(number_of, rows))
-
-
-def _with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> list[RoundDiff]:
-    """The rounds with what became of their changes, in place of when that was asked."""
-    judged = {
-        _key(step): step
-        for history in differ.histories.values()
-        for step in history.steps
-        if step.applied is not None
-    }
-    return [
-        replace(one, steps=tuple(judged.get(_key(step), step) for step in one.steps))
-        for one in whole
-        if one.name != _CONTAINER_STATUS
-    ]
-
-
-def _key(step: Step) -> tuple[str, str, int]:
-    return step.container, step.change.path, step.event

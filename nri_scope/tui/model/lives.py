@@ -18,17 +18,19 @@ class Stage(IntEnum):
 
     TOLD = 0
     """It exists: Synchronize told of it, or an event that says no more."""
-    CREATED = 1
-    STARTED = 2
-    STOPPED = 3
-    REMOVED = 4
+    CREATING = 1
+    """CreateContainer came, and nothing yet that only comes of a container that was created."""
+    CREATED = 2
+    STARTED = 3
+    STOPPED = 4
+    REMOVED = 5
 
 
 STAGES: dict[str, tuple[Stage, bool]] = {
     "RunPodSandbox": (Stage.STARTED, False),
     "StopPodSandbox": (Stage.STOPPED, False),
     "RemovePodSandbox": (Stage.REMOVED, False),
-    "CreateContainer": (Stage.CREATED, True),
+    "CreateContainer": (Stage.CREATING, True),
     "PostCreateContainer": (Stage.CREATED, True),
     "StartContainer": (Stage.STARTED, True),
     "PostStartContainer": (Stage.STARTED, True),
@@ -41,6 +43,7 @@ STAGES: dict[str, tuple[Stage, bool]] = {
 class Life(NamedTuple):
     """What became of one pod or container. Times are wall clock, in ns; 0 is not observed."""
 
+    creating_ns: int = 0
     created_ns: int = 0
     started_ns: int = 0
     stopped_ns: int = 0
@@ -70,7 +73,9 @@ class Life(NamedTuple):
             return Stage.STOPPED
         if self.started_ns:
             return Stage.STARTED
-        return Stage.CREATED if self.created_ns else Stage.TOLD
+        if self.created_ns:
+            return Stage.CREATED
+        return Stage.CREATING if self.creating_ns else Stage.TOLD
 
     @property
     def end_ns(self) -> int:
@@ -130,6 +135,7 @@ class Lives:
         if slot is None:
             return _UNKNOWN
         return Life(
+            self._stages[Stage.CREATING][slot],
             self._stages[Stage.CREATED][slot],
             self._stages[Stage.STARTED][slot],
             self._stages[Stage.STOPPED][slot],

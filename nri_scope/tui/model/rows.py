@@ -268,7 +268,7 @@ def _style(event: Event) -> Style:
 
 def _status(event: Event) -> str:
     if event.mark and event.status == Status.OK:
-        return _cut(event.mark, 16)
+        return "unknown call" if event.mark == "unknown" else _cut(event.mark, 16)
     return _cut(event.status, 16)
 
 

@@ -26,6 +26,7 @@ _TOLD = {
 }
 STATES = {
     Stage.TOLD: "existed",
+    Stage.CREATING: "creating",
     Stage.CREATED: "created",
     Stage.STARTED: "running",
     Stage.STOPPED: "stopped",

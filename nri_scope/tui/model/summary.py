@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nri_scope.nri.subject import is_plugins_call
-from nri_scope.recorder.display import clock, day, duration, runtime, size, subject
+from nri_scope.recorder.display import clock, day, duration, mark_words, runtime, size, subject
 from nri_scope.recorder.model import Event, Gap, Role, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import optional_numbers_of
@@ -36,10 +36,6 @@ _CODES = {
     14: "unavailable",
 }
 """Names of google.rpc.Code, of those that are seen on a plugin's connection."""
-_MARKS = {
-    "malformed": "the request is no well-formed message: it is stored as it came",
-    "unknown": "a method or service that this version does not know: stored as it came",
-}
 
 
 def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[Line]:
@@ -62,7 +58,7 @@ def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[
         for key, value in known.metadata:
             yield _fact("metadata", f"{key}: {value}")
     if event.mark:
-        yield _fact("marked", (f"{event.mark}: {_MARKS.get(event.mark, '')}", Style.WARN))
+        yield _fact("marked", (mark_words(event.mark), Style.WARN))
     yield ()
     yield from _whom(recording, event)
     yield from _changed(event)
@@ -140,7 +136,8 @@ def _of_deadline(event: Event) -> str:
 def _whom(recording: Recording, event: Event) -> Iterator[Line]:
     about = subject(event)
     if not about:
-        yield _fact("about", ("no pod and no container", Style.DIM))
+        said = "not known" if event.mark else "no pod and no container"
+        yield _fact("about", (said, Style.DIM))
         return
     if event.container or event.container_id:
         yield _fact("container", (event.container or "(no name)", Style.STRONG))

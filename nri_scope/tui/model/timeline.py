@@ -175,6 +175,7 @@ SIGNS: dict[Kind, tuple[str, Style]] = {
 """How points are drawn: no two look the same without colours."""
 LINES: dict[Stage, tuple[str, Style]] = {
     Stage.TOLD: ("─", Style.DIM),
+    Stage.CREATING: ("─", Style.DIM),
     Stage.CREATED: ("─", Style.DIM),
     Stage.STARTED: ("━", Style.GOOD),
     Stage.STOPPED: ("┈", Style.DIM),
@@ -200,7 +201,7 @@ def kind_of(stage: Stage | None, *, ok: bool, changed: bool) -> Kind:
     if not ok:
         return Kind.PROBLEM
     match stage:
-        case Stage.CREATED:
+        case Stage.CREATING | Stage.CREATED:
             return Kind.CREATED
         case Stage.STARTED:
             return Kind.STARTED
@@ -247,6 +248,7 @@ def phases(life: Life, until_ns: int) -> Iterator[tuple[Stage, int, int]]:
     """
     began = life.first_ns or until_ns
     reached = (
+        (Stage.CREATING, life.creating_ns),
         (Stage.CREATED, life.created_ns),
         (Stage.STARTED, life.started_ns),
         (Stage.STOPPED, life.stopped_ns),
@@ -342,6 +344,7 @@ def words(life: Life, until_ns: int) -> str:
     """A life in words: ``created 95.0ms, running 727ms, stopped 96.4ms``."""
     names = {
         Stage.TOLD: "there",
+        Stage.CREATING: "creating",
         Stage.CREATED: "created",
         Stage.STARTED: "running",
         Stage.STOPPED: "stopped",

@@ -97,7 +97,7 @@ def _age(life: Life, now_ns: int) -> str:
     """How long it exists, or existed; ``>`` where it was there before anybody looked."""
     if not life.first_ns:
         return ""
-    began = life.created_ns or life.started_ns
+    began = life.creating_ns or life.created_ns or life.started_ns
     ended = life.removed_ns or now_ns
     age = duration(max(0, ended - (began or life.first_ns)))
     return age if began else f">{age}"

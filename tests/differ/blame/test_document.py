@@ -27,7 +27,7 @@ def test_lines_and_changes_have_all_that_is_known() -> None:
         {"process": {"env": ["FOO=bar", "A=1"]}}, (ENV, {"process": {"env": ["FOO=baz"]}})
     )
     found.remarks.append("so it is")
-    found.asked.append(Asked(APP, CPU, "/x", None, "no such field", Evidence.TAP))
+    found.asked.append(Asked(APP, CPU, "/x", None, "no such field", Evidence.TAP, 1))
     record = told(found)
     at = "2023-11-14T22:13:20.000000Z"
     assert record["lines"] == [

@@ -139,7 +139,7 @@ def test_failures_remarks_and_vain_wishes_are_told_first() -> None:
     found.failure = "plugins 30-env-injector and 60-cpu-policy both tried to set it"
     found.remarks.append("nobody saw what plugins before 50 did")
     found.asked.append(
-        Asked(APP, CPU, "/linux/resources/pids/limit", 5, "no such field", Evidence.TAP)
+        Asked(APP, CPU, "/linux/resources/pids/limit", 5, "no such field", Evidence.TAP, 1)
     )
     found = told(found, AFTER)
     assert text(found, width=None)[1:6] == [
@@ -147,7 +147,8 @@ def test_failures_remarks_and_vain_wishes_are_told_first() -> None:
         "the spec that the runtime really used, told by event 90",
         "6 lines; changed: 30-env-injector 4",
         "note: nobody saw what plugins before 50 did",
-        "! in vain: 60-cpu-policy asked for /linux/resources/pids/limit = 5: no such field",
+        "! requested but not applied: 60-cpu-policy asked for /linux/resources/pids/limit = 5: "
+        "no such field",
     ]
 
 
@@ -190,11 +191,12 @@ def test_what_may_be_the_runtimes_is_explained_without_a_connection_behind_it() 
 def test_a_path_has_its_own_vain_wishes_alone() -> None:
     found = turns(BEFORE, (ENV, AFTER))
     for path in ("/linux/resources/pids/limit", "/process/oomScoreAdj"):
-        found.asked.append(Asked(APP, CPU, path, 5, "no such field", Evidence.TAP))
+        found.asked.append(Asked(APP, CPU, path, 5, "no such field", Evidence.TAP, 1))
     path = resolve(found, "pids")
     said = [*head(found, None, Paper(), asked_for(found, path))]
     assert said[1:] == [
-        "! in vain: 60-cpu-policy asked for /linux/resources/pids/limit = 5: no such field"
+        "! requested but not applied: 60-cpu-policy asked for /linux/resources/pids/limit = 5: "
+        "no such field"
     ]
     assert [*head(found, None, Paper(), asked_for(found, "/process/env"))] == said[:1]
 

@@ -77,7 +77,7 @@ CREATION = RoundDiff(
     missed_by=("99-late",),
     chain=("00-probe-a", "20-device", "30-env-injector", "60-cpu-policy"),
     steps=STEPS,
-    asked=(Asked(SIDECAR, CPU, "/linux/resources/cpu/mems", "0", "it is gone", Evidence.TAP),),
+    asked=(Asked(SIDECAR, CPU, "/linux/resources/cpu/mems", "0", "it is gone", Evidence.TAP, 26),),
     spans=(
         Span(ENV, "", "", 52_000, 2 * 10**9),
         Span(RANGE, "00-probe-a", "30-env-injector", 1_400_000_000, 2 * 10**9),

@@ -79,8 +79,8 @@ x.nriscope.db
   ~ /linux/resources/memory/limit  1 → 2  by a CRI request (request)
   on another container, shop/web/sidecar:
     ~ /linux/resources/cpu/cpus  "0-1" → "1"  by 60-cpu-policy (tap)
-  ! in vain: 60-cpu-policy asked for /linux/resources/cpu/mems = "0" on
-      shop/web/sidecar: it is gone
+  ! requested but not applied: 60-cpu-policy asked for
+      /linux/resources/cpu/mems = "0" on shop/web/sidecar: it is gone
   ! SLOW: plugins at 01–29 (between 00-probe-a and 30-env-injector) took 1.40s,
       over half of the deadline of 2.00s
   time: 1.40s in 01–29, 52µs in 30-env-injector; each plugin has 2.00s
@@ -228,23 +228,23 @@ def test_what_is_noted_of_a_change_is_not_told_to_be_in_vain_too() -> None:
     path, reason = "/cdiDevices/vendor.com~1gpu=0", "only the node's CDI files tell more"
     change = replace(step(path, None, {"name": "vendor.com/gpu=0"}, "added"), note=reason)
     wishes = (
-        Asked(APP, ENV, path, "vendor.com/gpu=0", reason, Evidence.TAP),
-        Asked(APP, ENV, "/linux/x", 1, reason, Evidence.TAP),
+        Asked(APP, ENV, path, "vendor.com/gpu=0", reason, Evidence.TAP, 1),
+        Asked(APP, ENV, "/linux/x", 1, reason, Evidence.TAP, 1),
     )
     found = text(replace(with_step(change), asked=wishes), width=None)
     assert [line for line in found if reason in line] == [
         f"      note: {reason}",
-        f"  ! in vain: 30-env-injector asked for /linux/x = 1: {reason}",
+        f"  ! requested but not applied: 30-env-injector asked for /linux/x = 1: {reason}",
     ]
 
 
-def test_a_removal_in_vain_is_told_as_one() -> None:
+def test_a_removal_that_was_not_applied_is_told_as_one() -> None:
     wish = Asked(
-        APP, ENV, "/process/env/PATH", "-PATH", "it never reaches the runtime", Evidence.TAP
+        APP, ENV, "/process/env/PATH", "-PATH", "it never reaches the runtime", Evidence.TAP, 1
     )
     found = text(replace(CALM, asked=(wish,)), width=None)
     assert (
-        "  ! in vain: 30-env-injector asked to remove /process/env/PATH: "
+        "  ! requested but not applied: 30-env-injector asked to remove /process/env/PATH: "
         "it never reaches the runtime"
     ) in found
 

@@ -97,8 +97,8 @@ class TestTheSummaryOfAnEvent:
             assert any("error  code 2 (unknown)" in one for one in lines)
             assert any(one.startswith("said        failed: ") for one in lines)
             odd = next(one for one in found.events() if one.mark == "malformed")
-            assert any(
-                "no well-formed message" in one for one in _lines(found, a_row(odd), Tab.SUMMARY)
+            assert "marked      malformed request, kept raw" in _lines(
+                found, a_row(odd), Tab.SUMMARY
             )
 
 
@@ -166,7 +166,7 @@ class TestRaw:
         with Recording.open(path) as found:
             event = next(one for one in found.events() if one.mark == "malformed")
             lines = _lines(found, a_row(event), Tab.RAW)
-            assert lines[0] == "request: 22 bytes that are no known message"
+            assert lines[0] == "request: 22 bytes, malformed"
             assert lines[1].startswith("00000000  ff fe 20 6e 6f 74 20 61  20 6d 65")
             assert lines[1].endswith("  .. not a message")
 

@@ -63,6 +63,9 @@ func (p *plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error 
 
 func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, container *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	p.log.write("CreateContainer", "pod", pod, "container", container)
+	if p.Panic != "" && p.Panic == container.GetName() {
+		p.panic()
+	}
 	updates, err := p.updateBefore(container.GetId())
 	if err != nil || p.Annotation == "" && p.Env == "" && p.Adjust == nil {
 		return nil, updates, err
@@ -80,6 +83,15 @@ func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, contain
 		adjustment.AddEnv(p.Env, container.GetName())
 	}
 	return adjustment, updates, nil
+}
+
+// panic is one of two: it depends on what was created before.
+func (p *plugin) panic() {
+	if p.created == "" {
+		panic("nothing was created before")
+	}
+	var known map[string]bool
+	known[p.created] = true
 }
 
 // updateBefore is asked when a container is created; it updates the one before, if there is one.

@@ -39,6 +39,7 @@ type settings struct {
 	// … and with each creation LinuxResources for the container that was created before.
 	UpdateBefore json.RawMessage `json:"update_before"`
 	Replies      string          `json:"replies"` // file with replies to give, see script
+	Panic        string          `json:"panic"`   // name of a container at whose creation it panics
 }
 
 type plugin struct {
@@ -74,6 +75,7 @@ func main() {
 		return nil
 	})
 	flag.StringVar(&p.Replies, "replies", "", "file with replies to give")
+	flag.StringVar(&p.Panic, "panic", "", "container at whose creation it panics")
 	flag.IntVar(&p.Events, "events", 0, "mask of events to subscribe to")
 	flag.Parse()
 

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every surface says of recordings of real runtimes, held against what really happened.
+
+The truth is in tests/data/cases/README.md; it was read from config.json and from cgroups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.main import main
+from nri_scope.differ import History, RoundDiff
+from nri_scope.differ.blame import lines
+from nri_scope.differ.model import RequestFate
+from nri_scope.differ.reading import blame, rounds
+from nri_scope.recorder import lookup
+from nri_scope.recorder.model import Container, Event
+from nri_scope.recorder.reader import Recording
+from nri_scope.report.collect import collect
+from nri_scope.report.finding import Finding, Kind
+from nri_scope.tui.model import excerpt
+from nri_scope.tui.model.stop import Stop
+
+CASES = Path(__file__).parents[1] / "data" / "cases"
+LIMIT = "/linux/resources/pids/limit"
+RESERVATION = "/linux/resources/memory/reservation"
+
+
+@pytest.fixture
+def recording(request: pytest.FixtureRequest) -> Iterator[Recording]:
+    with Recording.open(CASES / f"{request.param}.nriscope.zip") as opened:
+        yield opened
+
+
+def case(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("recording", [name], indirect=True)
+
+
+def container(recording: Recording, name: str) -> Container:
+    found = lookup.find(recording, name)
+    assert isinstance(found, Container)
+    return found
+
+
+def told(recording: Recording, name: str) -> str:
+    """All that the commands print of a container, one after the other."""
+    path = str(recording.path)
+    commands = (["blame", path, name], ["blame", path, name, "--full"], ["diff", path, name])
+    output = StringIO()
+    for command in commands:
+        with redirect_stdout(output), suppress(SystemExit):
+            main(command)
+    # As one line: where it breaks depends on how wide it may be.
+    return " ".join(output.getvalue().split())
+
+
+def findings(recording: Recording) -> list[Finding]:
+    return list(collect(recording).findings)
+
+
+def requests(history: History) -> set[tuple[str, object, RequestFate]]:
+    return {(one.path, one.value, one.fate) for one in history.asked}
+
+
+def round_at(recording: Recording, event: int) -> RoundDiff:
+    return next(one for one in rounds(recording) if event in one.events)
+
+
+@case("c24-tap-removal-of-earlier-plugins-value")
+class TestRemovalOfAnotherPluginsValue:
+    GONE = ("/process/env/INJECTED", "/linux/devices/~1dev~1held1")
+
+    def test_is_that_plugins_on_every_surface(self, recording: Recording) -> None:
+        one = container(recording, "shop/cf/x")
+        history = blame(recording, one)
+        for path in self.GONE:
+            assert [(str(step.owner), step.change.kind) for step in history.of(path)] == [
+                ("60-remover", "removed")
+            ]
+        assert not history.asked
+        seen = excerpt.of_container(recording, one, Stop()).history(one.id)
+        assert seen is not None
+        assert seen.steps == history.steps
+        (changed,) = collect(recording).changed
+        assert [(row.path, row.kind, row.by) for row in changed.rows] == [
+            (path, "removed", "60-remover") for path in self.GONE
+        ]
+
+    def test_is_nothing_to_warn_of(self, recording: Recording) -> None:
+        assert findings(recording) == []
+        assert "not applied" not in told(recording, "shop/cf/x")
+
+
+@case("crio-tap-update-pids-and-reservation")
+class TestUpdatesOfOthersOnCriO:
+    def test_take_effect(self, recording: Recording) -> None:
+        a, b = (blame(recording, container(recording, f"shop/up/{one}")) for one in "ab")
+        assert a.owner_of(RESERVATION)[0].plugins == ("30-g30",)
+        assert [step.change.after for step in b.of(LIMIT)] == [66]
+        assert [step.change.after for step in b.of(RESERVATION)] == [25165824]
+        assert not b.asked
+
+    def test_but_for_pids_in_a_reply_which_nri_drops_once(self, recording: Recording) -> None:
+        a = blame(recording, container(recording, "shop/up/a"))
+        assert requests(a) == {(LIMIT, 88, RequestFate.NOT_APPLIED)}
+        assert len(a.asked) == 1
+        assert [one.title for one in findings(recording)] == [
+            f"{LIMIT}, requested by 30-g30, was not applied"
+        ]
+
+
+@case("c24-conflict-minimal-probes")
+class TestConflictOnContainerd:
+    def test_is_a_failed_creation_on_every_surface(self, recording: Recording) -> None:
+        one = container(recording, "shop/cf/cx")
+        history = blame(recording, one)
+        assert "99-nri-scope was not asked" in history.failure
+        assert "StopContainer" in history.failure
+        assert "created by" not in told(recording, "shop/cf/cx")
+        seen = excerpt.of_container(recording, one, Stop()).history(one.id)
+        assert seen is not None
+        assert seen.failure == history.failure
+        facts = collect(recording)
+        (changed,) = (each for each in facts.changed if each.failure)
+        assert changed.name == "shop/cf/cx"
+        assert not changed.created_event
+        assert [finding.kind for finding in facts.findings] == [Kind.FAILED]
+
+    def test_lets_nothing_be_invented_when_it_is_undone(self, recording: Recording) -> None:
+        stop = round_at(recording, 24)
+        assert stop.name == "StopContainer"
+        assert not stop.steps
+
+
+@case("crio-runc-create-failed")
+class TestCreationThatFailedInTheOciRuntime:
+    def test_is_told_by_what_never_came(self, recording: Recording) -> None:
+        history = blame(recording, container(recording, "shop/cf/bad"))
+        expected = "PostCreateContainer did not follow, StopPodSandbox did (event 14)"
+        assert history.failure == expected
+        assert round_at(recording, 10).failure == expected
+
+    def test_is_diagnosed_with_what_plugins_had_asked_for(self, recording: Recording) -> None:
+        (finding,) = findings(recording)
+        assert finding.kind is Kind.FAILED
+        assert finding.containers == ("shop/cf/bad",)
+        assert "10-ten added /mounts/~1x" in finding.detail
+
+
+@case("crio-failed-update-of-other")
+class TestCreationAtTheEndOfARecording:
+    def test_is_not_said_to_have_succeeded(self, recording: Recording) -> None:
+        one = container(recording, "shop/up/b")
+        history = blame(recording, one)
+        assert not history.created
+        assert "PostCreateContainer had not come" in history.doubt
+        assert "created by" not in told(recording, "shop/up/b")
+        (finding,) = findings(recording)
+        assert finding.containers == ("shop/up/b",)
+
+    def test_nor_the_updates_that_it_came_with(self, recording: Recording) -> None:
+        history = blame(recording, container(recording, "shop/up/a"))
+        assert requests(history) == {
+            ("/linux/resources/memory/limit", 73400320, RequestFate.UNKNOWN),
+            ("/linux/resources/cpu/shares", 222, RequestFate.UNKNOWN),
+        }
+        values = {line.path: line.value for line in lines(history) if line.there}
+        assert values["/linux/resources/memory/limit"] == 67108864
+        assert values["/linux/resources/cpu/shares"] == 512
+
+
+@case("c24-mount-replaced-moved")
+class TestReplacedMount:
+    def test_is_no_move(self, recording: Recording) -> None:
+        history = blame(recording, container(recording, "shop/cf/x"))
+        assert {step.change.path for step in history.steps} == {
+            "/mounts/~1etc~1hosts/source",
+            "/mounts/~1etc~1hosts/options",
+        }
+        assert "moved from" not in told(recording, "shop/cf/x")
+
+
+@case("c24-odd-fields-probes-validate-cri")
+class TestOddFields:
+    MEMORY = ("reservation", "swappiness", "disableOOMKiller", "useHierarchy")
+
+    def test_a_cdi_device_is_resolved_and_its_result_shown(self, recording: Recording) -> None:
+        history = blame(recording, container(recording, "shop/cf/m8"))
+        assert requests(history) == {
+            ("/cdiDevices/held.com~1dev=x", "held.com/dev=x", RequestFate.RESOLVED)
+        }
+        text = told(recording, "shop/cf/m8")
+        assert "resolved by the runtime" in text
+        assert "no such thing" not in text
+        assert "not applied" not in text
+        assert "it may come with the CDI device held.com/dev=x" in text
+
+    def test_five_memory_settings_are_not_applied(self, recording: Recording) -> None:
+        history = blame(recording, container(recording, "shop/cf/m1"))
+        paths = {f"/linux/resources/memory/{name}" for name in self.MEMORY}
+        assert {path for path, _, fate in requests(history) if fate is RequestFate.NOT_APPLIED} == (
+            paths
+        )
+        for step in history.steps:
+            if step.change.kind == "removed":
+                assert (str(step.owner), step.note) == (
+                    "runtime",
+                    "of all memory settings only the limit is applied",
+                )
+        titles = {one.title.partition(",")[0] for one in findings(recording)}
+        assert paths | {"/linux/resources/memory/swap"} <= titles
+
+    def test_the_removal_of_an_annotation_took_effect(self, recording: Recording) -> None:
+        history = blame(recording, container(recording, "shop/cf/m6"))
+        (step,) = history.of("/annotations/ctrann")
+        assert (str(step.owner), step.change.kind) == ("30-g30", "removed")
+
+
+@case("c24-tap-updates-evict")
+class TestRequestsForNothing:
+    def test_an_update_of_no_container_is_no_change(self, recording: Recording) -> None:
+        found = round_at(recording, 8)
+        assert all(not step.container.startswith("deadbeef") for step in found.steps)
+        (asked,) = (one for one in found.asked if one.container.startswith("deadbeef"))
+        assert asked.fate is RequestFate.NOT_APPLIED
+        assert "no such container" in asked.reason
+
+    def test_an_eviction_is_told_everywhere(self, recording: Recording) -> None:
+        one = container(recording, "shop/up/c")
+        (asked,) = blame(recording, one).asked
+        assert (asked.path, asked.value) == ("/evict", "held says so")
+        assert asked.fate is RequestFate.NOT_APPLIED
+        event = recording.event(13)
+        assert isinstance(event, Event)
+        of_event = excerpt.of_event(recording, event, Stop()).round_of(13)
+        assert of_event is not None
+        assert of_event.asked == (asked,)
+        sentence = '30-g30 asked to evict the container ("held says so")'
+        assert f"requested but not applied: {sentence}" in told(recording, "shop/up/c")
+        facts = collect(recording)
+        assert any(text.startswith(sentence) for each in facts.changed for _, text in each.requests)
+        assert any("asked to evict" in finding.detail for finding in facts.findings)
+
+
+@case("c24-slow-plugin")
+def test_a_missed_deadline_fails_no_creation(recording: Recording) -> None:
+    found = [one for one in rounds(recording) if one.name == "CreateContainer"]
+    names = [recording.event(one.event) for one in found]
+    assert [each.container for each in names if each is not None] == ["one", "two"]
+    assert not any(one.failure or one.doubt for one in found)
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("*.zip")), ids=lambda path: path.stem)
+def test_one_container_and_all_say_the_same(path: Path) -> None:
+    with Recording.open(path) as recording:
+        whole = [step for one in rounds(recording) for step in one.steps]
+        for one in recording.containers():
+            mine = excerpt.of_container(recording, one, Stop())
+            alone = [
+                step for each in mine.rounds for step in each.steps if step.container == one.id
+            ]
+            assert alone == [step for step in whole if step.container == one.id]

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``shrink`` with a plugin on upstream's library that panics in more than one way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.reader import Recording
+from nri_scope.replay.cast import Casting
+from nri_scope.replay.chain import Command
+from nri_scope.replay.golden import Golden
+from nri_scope.replay.origin import origin_of
+from nri_scope.replay.player import Manner
+from nri_scope.replay.run import Job, replay
+from nri_scope.replay.script import Choice
+from nri_scope.replay.shrink import Limits, Shrinking, Shrunk, Wanted
+from nri_scope.transport.loop import run
+from tests.interop.build import Variant, build
+from tests.replay.recordings import container, life, recording, run_pod
+
+
+@pytest.mark.parametrize("with_golden", [False, True])
+def test_another_panic_at_the_same_event_is_not_taken_for_it(
+    variant: Variant, with_golden: bool, tmp_path: Path
+) -> None:
+    """It panics otherwise when nothing was created before."""
+    one, app = container("sidecar"), container("app")
+    path = recording(tmp_path / "r.nriscope.db", [run_pod(), *life(one), *life(app)])
+    golden = None
+    if with_golden:
+        replayed = run(replay(_job(path, variant)))
+        golden = Golden.of(replayed.replies(), origin_of(replayed), replayed.name_of)
+    shrunk = _shrunk(path, variant, "app", golden)
+    with Recording.open(path) as opened:
+        left = [f"{e.event} {e.container}".strip() for e in opened.events(among=shrunk.numbers)]
+    assert [one for one in left if one != "Synchronize"] == [
+        "RunPodSandbox",
+        "CreateContainer sidecar",
+        "CreateContainer app",
+    ]
+    assert "panic: assignment to entry in nil map at main.(*plugin).panic" in (
+        shrunk.failure.check.says
+    )
+    assert shrunk.failure.stable
+
+
+def _shrunk(path: Path, variant: Variant, panics: str, golden: Golden | None) -> Shrunk:
+    wanted = Wanted(_job(path, variant, "-panic", panics), golden, 1, Limits())
+    shrinking = Shrinking(wanted, lambda job, audience: run(replay(job, audience)))
+    return shrinking.shrink(shrinking.confirm(), lambda progress: None)
+
+
+def _job(path: Path, variant: Variant, *arguments: str) -> Job:
+    command = Command("10", "p", (str(build(variant).plugin), *arguments))
+    return Job(path, Casting((command,)), Choice(), Manner(), "recorded")
