@@ -48,6 +48,8 @@ class _Heard:
     """Whether its set-up was seen, and so its beginning."""
     joined: int = 0
     """The event from which on it may have been asked; 0: none yet."""
+    in_turn: bool = True
+    """Whether nobody else was being asked when it was synchronized."""
     asked: int = 0
     """The first event of a chain that it was asked about; 0: none yet."""
 
@@ -63,15 +65,15 @@ class Presence:
     """When those began that were not heard from, with their numbers; ascending."""
     _starts_of: tuple[int, int] = (0, 0)
 
-    def hear(self, event: Event) -> None:
-        """The newest event of its session."""
+    def hear(self, event: Event, *, in_turn: bool = True) -> None:
+        """The newest event of its session; ``in_turn``: no chain is being asked."""
         heard = self._heard.get(event.session)
         if heard is None:
             heard = self._heard[event.session] = _Heard(event, event.method in SET_UP)
             self._over.discard(event.session)
         heard.newest = event
         if event.method == _SYNCHRONIZE and not heard.asked:
-            heard.joined = event.id
+            heard.joined, heard.in_turn = event.id, in_turn
         elif event.method not in _INTRODUCTION:
             heard.joined = heard.joined or event.id
             if event.method not in ASIDE:
@@ -111,13 +113,13 @@ class Presence:
             heard is None or outlived(session, heard.newest, event)
         )
 
-    def was_asked_before(self, session: Session, event: Event) -> bool:
-        """Whether a session that was there is certain to have been part of chains before `event`.
+    def had_its_place(self, session: Session, event: Event) -> bool:
+        """Whether a session that was there is certain to have had its place when `event` came.
 
-        Who is synchronized waits for its place in the chain behind events that wait as well.
+        Who is synchronized during a chain waits for that behind events that wait as well.
         """
         heard = self._heard.get(session.id)
-        return heard is None or not heard.set_up or 0 < heard.asked < event.id
+        return heard is None or heard.in_turn or 0 < heard.asked < event.id
 
     def _unheard(
         self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]

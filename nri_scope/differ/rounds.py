@@ -139,7 +139,8 @@ class Rounds:
         session = self.sessions.get(event.session)
         if session is None:
             return None
-        self._presence.hear(event)
+        in_turn = event.method != SYNCHRONIZE or not self.goes_on(event)
+        self._presence.hear(event, in_turn=in_turn)
         if self._open and request == self._open[-1].request:
             # So it is for all connections between two that change something.
             request = self._open[-1].request
@@ -243,7 +244,7 @@ class Rounds:
             session
             for session in self._behind(one)
             if self._presence.outlasts(session, by, self.gaps)
-            and self._presence.was_asked_before(session, one.first)
+            and self._presence.had_its_place(session, one.first)
         ]
         theirs = {None, *(session.id for session in waiting)}
         if not waiting or any(

@@ -21,7 +21,6 @@ from nri_scope.recorder.model import Container, Event, Pod, Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.sound import sound
 
-from . import wording
 from .chain import Links
 from .changed import Changes
 from .diagnosis import Diagnosis, Scene
@@ -165,7 +164,7 @@ class _Collector:
             # It is about another container, and this one was changed beside it.
             return
         self._links.round(part)
-        slow = [wording.slow(one) for one in part.spans if words.slow(one)]
+        slow = [words.slow_span(one) for one in part.spans if words.slow(one)]
         kind = Mark.CALM
         said = f"{part.name}, event {part.event}"
         if part.failure:

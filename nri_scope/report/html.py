@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nri_scope.differ.render.values import clipped
-from nri_scope.differ.render.words import GLYPHS
+from nri_scope.differ.render.words import GLYPHS, deadline
 from nri_scope.recorder.display import duration, many
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.records import rfc3339
@@ -56,7 +56,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "cut": lambda text: clipped(str(text), WORDS_MAX),
-        "deadline": wording.deadline,
+        "deadline": deadline,
         "duration": duration,
         "ticked": _ticked,
         "thousands": lambda number: f"{number:,}",

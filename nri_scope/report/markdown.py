@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from nri_scope.differ.render.marks import code, folded, prose, squeezed
 from nri_scope.differ.render.values import clipped
-from nri_scope.differ.render.words import GLYPHS
+from nri_scope.differ.render.words import GLYPHS, deadline
 from nri_scope.recorder.display import duration, many
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.records import rfc3339
@@ -169,7 +169,7 @@ def _link(link: Link) -> list[str]:
     timing = link.timing
     if timing is None:
         return [*cells, "", "", "", "", wording.verdict(link)]
-    limit = f"{wording.deadline(timing.deadline_ns)}: " if timing.deadline_ns else ""
+    limit = f"{deadline(timing.deadline_ns)}: " if timing.deadline_ns else ""
     times = map(duration, (timing.p50_ns, timing.p99_ns, timing.max_ns))
     return [*cells, f"{timing.count:,}", *times, f"{limit}{wording.verdict(link)}"]
 

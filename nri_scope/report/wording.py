@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from nri_scope.differ.model import Span
-from nri_scope.differ.render import words
 from nri_scope.differ.render.values import clipped
 from nri_scope.recorder.display import duration
 from nri_scope.recorder.model import Gap, Role, Session
-from nri_scope.recorder.records import deadline_ms, rfc3339
+from nri_scope.recorder.records import rfc3339
 
 from .finding import Finding, Level
 from .limits import EVENTS_NAMED, WORDS_MAX
@@ -95,20 +93,6 @@ _ROLES: dict[str, str] = {
 def role(session: Session) -> str:
     """Whose side a session shows; as it says itself where that is no role that we know."""
     return _ROLES.get(session.role, clipped(session.role, WORDS_MAX))
-
-
-def deadline(ns: int) -> str:
-    """To the nearest millisecond: runtimes send a hair less than they were told."""
-    return duration(_rounded(ns))
-
-
-def slow(span: Span) -> str:
-    """Who took how long of what one plugin has."""
-    return words.slow_span(span._replace(deadline_ns=_rounded(span.deadline_ns)))
-
-
-def _rounded(ns: int) -> int:
-    return (deadline_ms(ns) or 0) * 1_000_000
 
 
 def lost(gap: Gap) -> str:

@@ -83,6 +83,43 @@ async def test_no_change_is_laid_to_who_did_not_make_it(
     assert await containerd.cri.ready()
 
 
+async def test_a_creation_with_missed_deadlines_is_told_once(
+    containerd: Containerd, driver: Driver, file: Path, tmp_path: Path
+) -> None:
+    async with crew(containerd, tmp_path) as plugins:
+        await plugins.join("20")
+        # Two between two probes, so that it takes two deadlines to get from one to the other.
+        for index in ("35", "40"):
+            await plugins.join_slow(index)
+        async with diffing(file, containerd) as diff:
+            pod = await driver.run_pod("shop", "web")
+            container = await driver.create(pod, "app")
+            # It is over, and told before anything else happens.
+            await diff.told("end of the creation", lambda: named(diff, "PostCreateContainer") == 1)
+            await driver.remove(container)
+            await driver.remove_pod(pod)
+            assert await diff.end() == 1, diff.words
+    assert named(diff, "CreateContainer") == 1
+    assert not any(one["failure"] or one["missed_by"] for one in diff.rounds)
+    (created,) = (one for one in diff.rounds if one["event"] == "CreateContainer")
+    assert created["seen_by"] == [f"{index}-nri-scope" for index in PROBES]
+    (late,) = (one for one in created["spans"] if one["over_deadline"])
+    assert (late["after"], late["before"]) == ("30-nri-scope", "50-nri-scope")
+    assert late["took_us"] > 2 * 1000 * late["deadline_ms"]
+    document: Told = json.loads(await printed("diff", file))
+    for event in ("CreateContainer", "PostCreateContainer", "RemoveContainer"):
+        live, afterwards = (
+            [(one["id"], one["seen_by"], one["failure"]) for one in told if one["event"] == event]
+            for told in (diff.rounds, document["events"])
+        )
+        assert live == afterwards
+
+
+def named(diff: Diff, event: str) -> int:
+    """How many rounds of this name were told."""
+    return sum(one["event"] == event for one in diff.rounds)
+
+
 async def update_out_of_turn(containerd: Containerd, plugins: Crew, container: Container) -> None:
     """A plugin asks for an update by itself; returns when the runtime has done it."""
     plugin = plugins.members["60"]

@@ -117,4 +117,5 @@ def _span(one: Span) -> dict[str, Plain]:
         "took_us": one.ns // 1000,
         "deadline_ms": deadline_ms(one.deadline_ns),
         "slow": words.slow(one),
+        "over_deadline": words.over(one),
     }

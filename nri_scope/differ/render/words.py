@@ -21,6 +21,7 @@ from nri_scope.differ.model import (
 from nri_scope.differ.owner import Owner, Who
 from nri_scope.oci import Change, Json, split
 from nri_scope.recorder.display import duration
+from nri_scope.recorder.records import deadline_ms
 
 from .values import clipped, shown
 
@@ -193,6 +194,11 @@ def slow(span: Span) -> bool:
     return span.deadline_ns > 0 and 2 * span.ns > span.deadline_ns
 
 
+def over(span: Span) -> bool:
+    """Whether it took longer than the runtime waits for one plugin."""
+    return 0 < span.deadline_ns < span.ns
+
+
 def slow_span(one: Span) -> str:
     """Who took how long of what one plugin has; all that are between two connections together."""
     plugins = one.owner.plugins
@@ -202,8 +208,17 @@ def slow_span(one: Span) -> str:
     if one.after and one.before:
         who = f"{who} (between {one.after} and {one.before})"
     together = " together" if len(plugins) > 1 else ""
-    deadline = duration(one.deadline_ns)
-    return f"{who} took {duration(one.ns)}{together}, over half of the deadline of {deadline}"
+    took, limit = f"{who} took {duration(one.ns)}{together}", deadline(one.deadline_ns)
+    if not over(one):
+        return f"{took}, over half of the deadline of {limit}"
+    if len(plugins) == 1:
+        return f"{took}, its whole deadline of {limit}: the runtime did not wait for its answer"
+    return f"{took}, longer than the {limit} that each plugin has"
+
+
+def deadline(ns: int) -> str:
+    """To the nearest millisecond: runtimes send a hair less than they were told."""
+    return duration((deadline_ms(ns) or 0) * 1_000_000)
 
 
 def times(spans: Sequence[Span]) -> str:
@@ -213,8 +228,8 @@ def times(spans: Sequence[Span]) -> str:
         where = _whereabouts(one.owner)
         took[where] = took.get(where, 0) + max(one.ns, 0)
     longest = sorted(took.items(), key=lambda item: (item[0] == _NO_PLUGIN, -item[1]))
-    deadlines = {one.deadline_ns for one in spans if one.deadline_ns}
-    each = f"; each plugin has {duration(deadlines.pop())}" if len(deadlines) == 1 else ""
+    deadlines = {deadline(one.deadline_ns) for one in spans if one.deadline_ns}
+    each = f"; each plugin has {deadlines.pop()}" if len(deadlines) == 1 else ""
     return f"{', '.join(f'{duration(ns)} {where}' for where, ns in longest)}{each}"
 
 

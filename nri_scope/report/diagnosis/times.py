@@ -11,7 +11,6 @@ from nri_scope.differ.render import words
 from nri_scope.nri.subject import is_plugins_call
 from nri_scope.recorder.display import duration
 from nri_scope.recorder.model import Event, Role
-from nri_scope.report import wording
 from nri_scope.report.finding import Finding, Kind, Level, Shown
 from nri_scope.wire.status import Code
 
@@ -89,7 +88,7 @@ class Times:
         """One for each plugin, or for those between two connections."""
         for slow in self._found.values():
             count = slow.shown.count
-            took, deadline = duration(slow.worst_ns), wording.deadline(slow.deadline_ns)
+            took, deadline = duration(slow.worst_ns), words.deadline(slow.deadline_ns)
             told = f"{slow.worst_name} took {took} of {deadline}"
             if count > 1:
                 over = f", {slow.over:,} of them all of it" if slow.over else ""

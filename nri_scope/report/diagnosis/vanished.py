@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.differ.model import RoundDiff
+from nri_scope.differ.render import words
 from nri_scope.differ.rounds import CREATE
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recorder.display import duration
 from nri_scope.recorder.model import Event, Role, Session
-from nri_scope.report import wording
 from nri_scope.report.finding import Finding, Kind, Level, Shown
 from nri_scope.report.limits import CASES_MAX
 from nri_scope.wire.status import Code
@@ -129,7 +129,7 @@ class Vanished:
                 continue
             plugins = span.owner.plugins
             who = plugins[0] if len(plugins) == 1 else f"A plugin at {span.owner.index or '?'}"
-            took, deadline = duration(span.ns), wording.deadline(span.deadline_ns)
+            took, deadline = duration(span.ns), words.deadline(span.deadline_ns)
             why = (
                 f"did not answer in time, as it seems: {diff.name} took {took} of {deadline} "
                 f"between {span.after} and {span.before}, and then went on there"

@@ -129,7 +129,7 @@ def _of_deadline(event: Event) -> str:
         return ", without a deadline"
     part = event.took_ns / event.timeout_ns
     percent = f"{part:.0%}" if part >= 0.095 else f"{part * 100:.2g} %"
-    slow = ": slow" if part >= _SLOW else ""
+    slow = ": too late" if part > 1 else ": slow" if part >= _SLOW else ""
     return f", {percent} of the {duration(event.timeout_ns)} there were{slow}"
 
 

@@ -99,7 +99,8 @@ class Delayed:
         self.truths: list[Truth] = []
         self.probes: list[Probe] = []
         self._lost: dict[int, Missed] = {}
-        self._hidden: list[Hidden] = self._pick(HIDDEN)  # type: ignore[assignment]
+        self._asking = False
+        self._hidden: list[Hidden] = self._pick(HIDDEN)
         self.restless = self._yes()
         """Whether probes come and go."""
         self._made: dict[str, api.Container] = {}
@@ -160,6 +161,7 @@ class Delayed:
         waiting = [probe for probe in self.probes if not probe.joined]
         chain: list[Probe | Hidden] = [probe for probe in self.probes if probe.joined]
         chain += [one for one in self._hidden if not one.gone]
+        self._asking = True
         for one in sorted(chain, key=lambda one: one.index):
             self.now_ns += self._pick(st.integers(1, 3)) * MS
             if isinstance(one, Probe):
@@ -174,7 +176,7 @@ class Delayed:
         if event is Event.UpdateContainer:
             self._made[name].linux.resources.cpu.shares.value = 512
         self.now_ns += MS
-        # Who was synchronized meanwhile gets a place in the chain now.
+        self._asking = False
         for probe in waiting:
             probe.joined = True
         return truth
@@ -257,8 +259,8 @@ class Delayed:
 
     def _synchronize(self, probe: Probe) -> None:
         self._capture(probe.session, "Synchronize", api.SynchronizeRequest())
-        # At the beginning nobody is asked anything.
-        probe.joined = not self.truths
+        # Behind those that wait already: in the worst case the whole next chain.
+        probe.joined = not self._asking
         self.probes.append(probe)
 
     def _leave(self, probe: Probe) -> None:

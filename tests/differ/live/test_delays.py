@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ import RoundDiff
+from nri_scope.differ.render.words import slow, slow_span
 from nri_scope.recorder.bundle.unpack import unpack
 from nri_scope.recorder.reader import Recording
 
@@ -43,6 +44,12 @@ def test_a_creation_with_a_missed_deadline_is_told_once(playing: tuple[Playing, 
     assert {str(step.owner) for diff in created for step in diff.steps} == {"20-env"}
     assert found == one.afterwards()
     assert one.said == []
+    sleepy, half = (slow_span(span) for span in first.spans if slow(span))
+    assert sleepy == (
+        "30-sleepy (between 25-nri-scope and 35-nri-scope) took 2.00s, its whole deadline of "
+        "1.99s: the runtime did not wait for its answer"
+    )
+    assert half.endswith("took 1.30s, over half of the deadline of 2.00s")
 
 
 def test_what_is_complete_is_told_at_once(playing: tuple[Playing, range]) -> None:

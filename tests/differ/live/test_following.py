@@ -93,7 +93,12 @@ def test_a_round_is_over_when_those_who_are_missing_have_ended(probing: Probing)
         assert rounds(follower.read()) == []
         probing.recorder.end_session(probing.sessions["99"], "lost", time_ns())
         found: list[RoundDiff] = []
-        wait_for(lambda: bool(found.extend(rounds(follower.read())) or found))
+
+        def told() -> bool:
+            found.extend(rounds(follower.read()))
+            return bool(found)
+
+        wait_for(told)
         (one,) = found
         assert (one.seen_by, one.missed_by) == (("00-nri-scope",), ("99-nri-scope",))
         assert one.failure == ""

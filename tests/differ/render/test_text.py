@@ -194,6 +194,36 @@ def test_only_more_than_half_of_the_deadline_is_slow() -> None:
     assert not [line for line in text(half) if "SLOW" in line]
 
 
+@pytest.mark.parametrize(
+    ("plugins", "words"),
+    [
+        (
+            ("10-a",),
+            "10-a (between 00-probe-a and 30-env-injector) took 2.00s, its whole deadline of "
+            "2.00s: the runtime did not wait for its answer",
+        ),
+        (
+            ("10-a", "20-b"),
+            "10-a and 20-b (between 00-probe-a and 30-env-injector) took 2.00s together, longer "
+            "than the 2.00s that each plugin has",
+        ),
+        (
+            (),
+            "plugins at 01–29 (between 00-probe-a and 30-env-injector) took 2.00s, longer than "
+            "the 2.00s that each plugin has",
+        ),
+    ],
+)
+def test_who_takes_up_the_whole_deadline_is_not_waited_for(
+    plugins: tuple[str, ...], words: str
+) -> None:
+    span = CREATION.spans[1]._replace(ns=2_003_000_000, deadline_ns=1_999_984_502)
+    if plugins:
+        span = span._replace(owner=one_of(*plugins))
+    late = replace(CREATION, spans=(span,))
+    assert [line for line in text(late, width=None) if "SLOW" in line] == [f"  ! SLOW: {words}"]
+
+
 def test_what_is_noted_of_a_change_is_not_told_to_be_in_vain_too() -> None:
     path, reason = "/cdiDevices/vendor.com~1gpu=0", "only the node's CDI files tell more"
     change = replace(step(path, None, {"name": "vendor.com/gpu=0"}, "added"), note=reason)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.interop.build import Unavailable, Variant, build
 
-from . import meddler
+from . import actor, meddler
 from .containerd import Containerd
 from .deeds import Answers
 from .packages import TestbedError
@@ -93,6 +93,17 @@ class Crew:
             stdout=DEVNULL,
         )
         return await self._joined(process, index, Answers(f"{index}-reference", notes, is_go=True))
+
+    async def join_slow(self, index: str) -> None:
+        """Start a plugin that answers too late when a container called ``app`` is created."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, actor.__file__, "--index", index, "--once"),
+            *("--socket", self._containerd.nri_socket),
+            env={**os.environ, "PART": "slow"},
+            stdout=DEVNULL,
+        )
+        notes = self._folder / f"notes-{index}"
+        await self._joined(process, index, Answers(f"{index}-actor", notes, is_go=False))
 
     async def end(self) -> None:
         """End those who are left."""
