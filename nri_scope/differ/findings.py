@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.methods import METHODS
+from nri_scope.nri.subject import UNKNOWN
 from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Change, Json, Spec
 from nri_scope.recorder.model import Event, Role
@@ -108,8 +109,9 @@ def request_of(station: Station) -> Message | None:
 def reply_of(station: Station) -> Message | None:
     """The decoded reply, as far as the runtime took it; None where it did not, or is no message."""
     known = METHODS.get(station.event.method)
-    # An error drops the payload, and an answer after the deadline is not waited for.
-    if known is None or station.event.status_code:
+    # An error drops the payload, and an answer after the deadline is not waited for. A method of
+    # another service may have the same name.
+    if known is None or station.event.status_code or station.event.mark == UNKNOWN:
         return None
     return _decode(known.reply, station.reply)
 

@@ -151,7 +151,8 @@ class TestSideEffects:
         assert any(each.container != one.id for each in found)
         assert all(
             each.container == one.id
-            or any(step.container == one.id for step in (*each.steps, *each.asked))
+            or any(step.container == one.id for step in each.steps)
+            or any(asked.container == one.id for asked in each.asked)
             for each in found
         )
 
@@ -201,7 +202,7 @@ def test_nothing_is_missed(recording: Recording) -> None:
     found: list[RoundDiff] = list(reading.rounds(recording))
     assert not [one for one in found if one.missed_by]
     # Its program does not exist: with CRI-O it is not created, with containerd not started.
-    failed = {one.container for one in events_of(recording, found)}
+    failed = {event.container for event in events_of(recording, found)}
     assert failed == ({"broken"} if found_on(recording) == "cri-o" else set())
     numbers = [number for one in found for number in one.events]
     events: list[Event] = [each for each in recording.events() if each.method != "Configure"]

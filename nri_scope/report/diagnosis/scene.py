@@ -80,7 +80,7 @@ class Sequence:
         self._scene = scene
         self._newest: dict[int, int] = {}
         self._lossy: set[int] = set()
-        self._gaps = {gap.session for gap in scene.gaps}
+        self._in_gap: dict[int, bool] = {}
 
     def see(self, event: Event) -> None:
         """Each event in its turn."""
@@ -90,4 +90,14 @@ class Sequence:
 
     def is_whole(self, session: int) -> bool:
         """Whether all events of this session are there until now."""
-        return session not in self._lossy and self._gaps.isdisjoint((None, session))
+        if session not in self._in_gap:
+            self._in_gap[session] = any(self._touches(gap, session) for gap in self._scene.gaps)
+        return session not in self._lossy and not self._in_gap[session]
+
+    def _touches(self, gap: Gap, number: int) -> bool:
+        """Whether a session may have lost something in a gap."""
+        session = self._scene.sessions.get(number)
+        if gap.session is not None or session is None:
+            return gap.session in (None, number)
+        ended_ns = session.ended_ns
+        return gap.to_ns > session.started_ns and (ended_ns is None or gap.from_ns < ended_ns)
