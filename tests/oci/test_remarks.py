@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import pytest
+
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Remark, Spec, adjust, remarks, update
+from nri_scope.oci import Remark, Spec, UpdatePath, adjust, remarks, update
 
 from .examples import ADJUSTMENT, UPDATE, without_each_field
 
@@ -18,12 +20,13 @@ def test_each_field_of_an_adjustment_is_applied_or_remarked_upon() -> None:
     assert hidden == {"linux.resources.rdt_class", "linux.resources.rdt_class.value"}
 
 
-def test_each_field_of_an_update_is_applied_or_remarked_upon() -> None:
-    whole = update({}, UPDATE), remarks(UPDATE)
+@pytest.mark.parametrize("way", UpdatePath)
+def test_each_field_of_an_update_is_applied_or_remarked_upon(way: UpdatePath) -> None:
+    whole = update({}, UPDATE, way), remarks(UPDATE, path=way)
     hidden = {
         path
         for path, without in without_each_field(UPDATE)
-        if (update({}, without), remarks(without)) == whole
+        if (update({}, without, way), remarks(without, path=way)) == whole
     }
     assert hidden == {"container_id", "ignore_failure"}
     assert remarks(UPDATE) == remarks(UPDATE.linux.resources)
@@ -64,6 +67,37 @@ def test_what_a_runtime_drops_of_an_update() -> None:
         "dropped /linux/intelRdt/closID",
         "dropped /linux/resources/devices",
     ]
+
+
+def test_what_of_an_update_not_every_oci_runtime_applies() -> None:
+    found = remarks(UPDATE, path=UpdatePath.OCI_RUNTIME)
+    assert [f"{each.kind} {each.path}" for each in found] == [
+        "unresolved /linux/resources/memory/kernel",
+        "unresolved /linux/resources/memory/kernelTCP",
+        "unresolved /linux/resources/memory/swappiness",
+        "unresolved /linux/resources/memory/disableOOMKiller",
+        "unresolved /linux/resources/memory/useHierarchy",
+        "unresolved /linux/resources/cpu/realtimeRuntime",
+        "unresolved /linux/resources/cpu/realtimePeriod",
+        "dropped /linux/resources/blockIO",
+        "dropped /linux/intelRdt/closID",
+        *(
+            f"unresolved /linux/resources/hugepageLimits/{limit.page_size}"
+            for limit in UPDATE.linux.resources.hugepage_limits
+        ),
+        "unresolved /linux/resources/devices",
+    ]
+
+
+def test_no_limit_of_pids_is_not_handed_to_the_oci_runtime() -> None:
+    change = api.ContainerUpdate()
+    change.linux.resources.pids.limit = -1
+    (remark,) = remarks(change, path=UpdatePath.OCI_RUNTIME)
+    assert (remark.kind, remark.value) == ("dropped", -1)
+
+
+def test_nothing_is_known_of_an_unknown_runtime() -> None:
+    assert {each.kind for each in remarks(UPDATE, path=UpdatePath.UNKNOWN)} == {"unresolved"}
 
 
 def test_zeros_that_leave_things_as_they_are() -> None:

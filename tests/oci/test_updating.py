@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Json, Spec, same, spec_of, update
+from nri_scope.oci import Json, Spec, UpdatePath, same, spec_of, update
 
 from .examples import CONTAINER, UPDATE, UPDATE_SPEC, unset_fields
 from .specs import SPECS
@@ -60,7 +60,29 @@ def test_an_update_replaces_what_it_names_and_nothing_else() -> None:
     assert spec == kept
 
 
-def test_zero_and_nothing_leave_all_as_it_is() -> None:
+def test_an_oci_runtime_gets_what_the_cri_lacks() -> None:
+    change = api.LinuxResources()
+    change.memory.limit.value = 5
+    change.memory.reservation.value = 4
+    change.pids.limit = 66
+    spec: Spec = {"linux": {"resources": {"memory": {"limit": 9, "swap": 9}}}}
+    by_cri: Spec = {"linux": {"resources": {"memory": {"limit": 5, "swap": 5}}}}
+    direct: Spec = {
+        "linux": {
+            "resources": {
+                "memory": {"limit": 5, "swap": 9, "reservation": 4},
+                "pids": {"limit": 66},
+            }
+        }
+    }
+    unknown: Spec = {"linux": {"resources": {"memory": {"limit": 5, "swap": 9}}}}
+    assert update(spec, change, UpdatePath.CRI) == by_cri
+    assert update(spec, change, UpdatePath.OCI_RUNTIME) == direct
+    assert update(spec, change, UpdatePath.UNKNOWN) == unknown
+
+
+@pytest.mark.parametrize("way", UpdatePath)
+def test_zero_and_nothing_leave_all_as_it_is(way: UpdatePath) -> None:
     spec = spec_of(CONTAINER)
     zeros = api.LinuxResources()
     zeros.cpu.shares.SetInParent()
@@ -68,8 +90,8 @@ def test_zero_and_nothing_leave_all_as_it_is() -> None:
     zeros.cpu.period.SetInParent()
     zeros.memory.limit.SetInParent()
     for resources in (zeros, api.LinuxResources()):
-        assert update(spec, resources) == spec
-        assert update({}, resources) == {}
+        assert update(spec, resources, way) == spec
+        assert update({}, resources, way) == {}
 
 
 @given(SPECS)
