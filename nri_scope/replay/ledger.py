@@ -22,9 +22,17 @@ class Ledger:
     """
 
     def __init__(
-        self, world: World, containers: dict[str, ContainerResult], *, keep: bool = True
+        self,
+        world: World,
+        containers: dict[str, ContainerResult],
+        manner: oci.Manner,
+        *,
+        keep: bool = True,
     ) -> None:
-        """Without ``keep``, containers that have ended unchanged are forgotten."""
+        """``manner`` is that of the runtime that is played. Without ``keep``, containers that have
+        ended unchanged are forgotten.
+        """
+        self._manner = manner
         self._world = world
         self._containers = containers
         self._keep = keep
@@ -101,14 +109,15 @@ class Ledger:
         result = self._of(container_id)
         if result is None:
             return []
-        result.before = oci.update(result.before, wanted)
-        spec = oci.update(result.spec, wanted)
+        path = self._manner.own_updates
+        result.before = oci.update(result.before, wanted, path)
+        spec = oci.update(result.spec, wanted, path)
         changes: list[Attributed] = []
         for plugin, update in asked:
-            after = oci.update(spec, update.linux.resources)
+            after = oci.update(spec, update.linux.resources, path)
             changes += self._attribute(result, plugin, spec, after)
             spec = after
-        result.spec = oci.update(result.spec, merged)
+        result.spec = oci.update(result.spec, merged, path)
         return changes
 
     def updated(
@@ -117,6 +126,7 @@ class Ledger:
         merged: Iterable[api.ContainerUpdate],
     ) -> list[Attributed]:
         """Plugins asked for updates of containers by themselves, and ``merged`` was done."""
+        path = self._manner.other_updates
         changes: list[Attributed] = []
         specs: dict[str, oci.Spec] = {}
         for plugin, update in asked:
@@ -124,13 +134,13 @@ class Ledger:
             if result is None:
                 continue
             spec = specs.get(update.container_id, result.spec)
-            after = oci.update(spec, update.linux.resources)
+            after = oci.update(spec, update.linux.resources, path)
             changes += self._attribute(result, plugin, spec, after)
             specs[update.container_id] = after
         for update in merged:
             result = self._of(update.container_id)
             if result is not None:
-                result.spec = oci.update(result.spec, update.linux.resources)
+                result.spec = oci.update(result.spec, update.linux.resources, path)
         return changes
 
     def _attribute(

@@ -13,7 +13,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, NriScopeError, RemoteProtocolError
 from nri_scope.nri.merging import Dropped
 from nri_scope.nri.session import check_part_reply
-from nri_scope.oci import changes
+from nri_scope.oci import changes, manner_of
 from nri_scope.runtime import Answer, Exchange, Plugin, Profile, Runtime
 from nri_scope.runtime.dispatch import event_of
 
@@ -106,8 +106,7 @@ class Performance:
         return result
 
     def _stage(self) -> Stage:
-        ledger = Ledger(self._world, self._result.containers, keep=self._keep)
-        self._effects = Effects(self._world, ledger, self._setup.profile.version)
+        self._effects = self._new_effects()
         return Stage(
             runtime=self._runtime,
             world=self._world,
@@ -136,8 +135,13 @@ class Performance:
         self._world = self._setup.world = world
         self._result.name_of = world.name_of
         self._result.containers = {}
-        ledger = Ledger(world, self._result.containers, keep=self._keep)
-        self._effects = Effects(world, ledger, self._setup.profile.version)
+        self._effects = self._new_effects()
+
+    def _new_effects(self) -> Effects:
+        profile = self._setup.profile
+        manner = manner_of(profile.runtime_name)
+        ledger = Ledger(self._world, self._result.containers, manner, keep=self._keep)
+        return Effects(self._world, ledger, profile.version)
 
     async def _again(self, number: int) -> None:
         self._prepare()
