@@ -31,6 +31,10 @@ _SHOWS = (
     "ContainerStatus",
 )
 """Events that a container has only when it was created."""
+_SHOWN = (
+    "SELECT id FROM event WHERE container = (SELECT container FROM event WHERE id = ?) AND id > ? "
+    f"AND event IN (SELECT id FROM name WHERE text IN {_SHOWS}) LIMIT 1"
+)
 _CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
 _ENDS = ("StopContainer", "RemoveContainer")
 _POD_ENDS = ("StopPodSandbox", "RemovePodSandbox")
@@ -96,14 +100,14 @@ class Creations:
         if not event.container_id:
             # iSulad: nothing says which container it becomes.
             return UNKNOWN
+        if self._number(_SHOWN, event.id, event.id) is not None:
+            return CREATED
         rows = self._rows(
             "o.container = (SELECT container FROM event WHERE id = ?) AND o.id > ? - ? "
             f"ORDER BY o.id LIMIT {_ROWS_MAX}",
             (event.id, event.id, _NEAR),
         )
         asked, later = _attempt(rows, event)
-        if any(row.name in _SHOWS for row in later):
-            return CREATED
         best = UNKNOWN
         for row in asked:
             found = self._of(row, event, later)
