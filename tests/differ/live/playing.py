@@ -70,6 +70,15 @@ class Playing:
                 found += differ.feed(event, request, reply)
             return [*found, *differ.flush()]
 
+    def failures(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Why creations failed, by the whole recording and by what is about each container."""
+        with Recording.open(self.path) as recording:
+            whole = {one.id: one.failure for one in reading.histories(recording).values()}
+            alone = {
+                one.id: reading.blame(recording, one).failure for one in recording.containers()
+            }
+        return whole, alone
+
 
 def _rounds(seen: Iterable[Seen]) -> list[RoundDiff]:
     return [one for each in seen for one in each.rounds]
