@@ -21,7 +21,7 @@ from .choice import Choice
 from .differ import Differ
 from .history import History
 from .model import Evidence, RoundDiff, Step
-from .rounds import CONTAINER_STATUS
+from .rounds import ASIDE, CONTAINER_STATUS, CREATE, UPDATE
 
 
 def rounds(
@@ -115,13 +115,22 @@ def _fed(differ: Differ, exchanges: Iterable[tuple[Event, bytes, bytes]]) -> Ite
     yield from differ.flush()
 
 
+def next_rounds(recording: Recording, container: Container) -> list[int]:
+    """What the runtime asked about after a container's creation or update, of whatever it was.
+
+    It shows that the chain had come to its end.
+    """
+    return lookup.next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
+
+
 def _events(recording: Recording, container: Container, differ: Differ) -> Sequence[int] | None:
     """The numbers of the events that matter for a container's history; None: all."""
     effects = lookup.effects_on(recording, container)
     if effects is None:
         # An old recording: any reply may have updated it.
         return None
-    numbers = sorted({*lookup.events_about(recording, container), *effects})
+    own = lookup.events_about(recording, container)
+    numbers = sorted({*own, *effects, *next_rounds(recording, container)})
     _existed(recording, container, differ, before=min(numbers, default=0))
     return numbers
 

@@ -28,6 +28,8 @@ _NEAR = 0.6
 """Likeness, as difflib counts it, from which on a name may have been meant."""
 _COMPARED = 5_000
 """Names that the nearest one is looked for among; each takes some 20 µs."""
+_NEXT_MAX = 1_000
+"""Events among which the one is looked for that a runtime told next."""
 
 
 def find(recording: Recording, what: str) -> Found:
@@ -197,6 +199,33 @@ def events_about(recording: Recording, thing: Pod | Container) -> list[int]:
     return [number for (number,) in rows]
 
 
+def next_after(
+    recording: Recording, container: Container, events: Sequence[str], aside: Sequence[str]
+) -> list[int]:
+    """The numbers of what came next after each of a container's events of these names.
+
+    The methods in `aside` do not count.
+    """
+    passed, named = (
+        f"(SELECT id FROM name WHERE text IN ({_marks(each)}))" for each in (aside, events)
+    )
+    rows = _rows(
+        recording,
+        "SELECT DISTINCT next FROM (SELECT (SELECT o.id FROM event AS o WHERE o.id > e.id "
+        f"AND o.id <= e.id + {_NEXT_MAX} AND o.method NOT IN {passed} ORDER BY o.id LIMIT 1) "
+        f"AS next FROM event AS e WHERE e.container = ? AND e.event IN {named}) "
+        "WHERE next IS NOT NULL",
+        *aside,
+        container.key,
+        *events,
+    )
+    return [number for (number,) in rows]
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values))
+
+
 def follows(recording: Recording, event: Event) -> bool:
     """Whether the event that came before this one in its session was recorded.
 
@@ -308,7 +337,7 @@ def _table(thing: Pod | Container) -> str:
     return "pod" if isinstance(thing, Pod) else "container"
 
 
-def _rows(recording: Recording, query: str, *values: int) -> list[tuple[int, ...]]:
+def _rows(recording: Recording, query: str, *values: int | str) -> list[tuple[int, ...]]:
     with sound(recording):
         return [
             tuple(number_of((value,)) for value in row)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from nri_scope.differ import Differ, History, RoundDiff
-from nri_scope.differ.reading import differ_of_some, with_outcome
+from nri_scope.differ.reading import differ_of_some, next_rounds, with_outcome
 from nri_scope.nri.subject import decode_request
 from nri_scope.recorder import assembly, lookup
 from nri_scope.recorder.check import has_effects
@@ -103,6 +103,7 @@ def _events(
             return None
         own = {*lookup.events_about(recording, container), *effects}
         numbers |= own
+        numbers.update(next_rounds(recording, container))
         told = lookup.existed(recording, container)
         if told is not None and told.event <= min(own, default=told.event):
             _know(differ, told.content, lookup.container_name(container))

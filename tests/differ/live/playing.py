@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from nri_scope.differ import Differ, RoundDiff
+from nri_scope.differ import RoundDiff, reading
 from nri_scope.differ.live.following import Follower, Seen
 from nri_scope.differ.live.place import Place
 from nri_scope.recorder.file import RecordingFile
@@ -64,11 +64,20 @@ class Playing:
     def afterwards(self) -> list[RoundDiff]:
         """What the finished recording tells."""
         with Recording.open(self.path) as recording:
-            differ = Differ(recording.sessions(), keep=False, gaps=recording.gaps())
+            differ = reading.differ_of(recording, keep=False)
             found: list[RoundDiff] = []
             for event, request, reply in recording.exchanges():
                 found += differ.feed(event, request, reply)
             return [*found, *differ.flush()]
+
+    def failures(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Why creations failed, by the whole recording and by what is about each container."""
+        with Recording.open(self.path) as recording:
+            whole = {one.id: one.failure for one in reading.histories(recording).values()}
+            alone = {
+                one.id: reading.blame(recording, one).failure for one in recording.containers()
+            }
+        return whole, alone
 
 
 def _rounds(seen: Iterable[Seen]) -> list[RoundDiff]:

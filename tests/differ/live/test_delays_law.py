@@ -25,7 +25,12 @@ def test_one_creation_is_one_round_whatever_the_delays(data: st.DataObject) -> N
     node = Delayed(data.draw)
     node.live()
     found, afterwards = _live(node, data.draw)
-    assert found == afterwards
+    assert [_told(one) for one in found] == [_told(one) for one in afterwards]
+    failed = {_what(truth) for truth in node.truths if truth.failed}
+    for live, whole in zip(found, afterwards, strict=True):
+        # Afterwards more is known of what came of it, and nothing that is not so.
+        assert whole.failure or not live.failure
+        assert not whole.failure or (whole.name, whole.container) in failed
     created = Counter(one.container for one in found if one.name == "CreateContainer")
     assert created == {
         one.container: 1 for one in node.truths if one.event == "CreateContainer" and one.seen_by
@@ -45,6 +50,12 @@ def test_one_creation_is_one_round_whatever_the_delays(data: st.DataObject) -> N
         env = {path: count for (one, path), count in changes.items() if one == truth.container}
         assert {path for path in env if path.startswith("/process/env/")} <= truth.changed
         assert set(env.values()) <= {1}
+
+
+def _told(one: RoundDiff) -> tuple[object, ...]:
+    """What of a round does not depend on what comes later."""
+    steps = [(step.container, step.change, step.owner, step.event) for step in one.steps]
+    return one.events, one.name, one.seen_by, one.missed_by, one.chain, one.spans, steps
 
 
 def _what(truth: Truth) -> tuple[str, str]:
@@ -77,4 +88,7 @@ def _live(
             found += one.until(at_ns + draw(st.sampled_from([0, MS, 2 * DEADLINE_NS])))
         found += one.until(times[-1] + 10 * DEADLINE_NS)
         found += one.end()
+        if not node.restless:
+            whole, alone = one.failures()
+            assert whole == alone
         return found, one.afterwards()
