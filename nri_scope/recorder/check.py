@@ -120,6 +120,11 @@ def has_output(connection: sqlite3.Connection) -> bool:
     return _has(connection, "output")
 
 
+def has_outcomes(connection: sqlite3.Connection) -> bool:
+    """Whether the recording has the table ``outcome``. Raises sqlite3.Error."""
+    return _has(connection, "outcome")
+
+
 def has_marks(connection: sqlite3.Connection) -> bool:
     """Whether the recording has the table ``mark``. Raises sqlite3.Error."""
     return _has(connection, "mark")

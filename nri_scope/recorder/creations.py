@@ -16,6 +16,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.subject import decode_request
 from nri_scope.nri.versions import runtime_title
+from nri_scope.recorder.check import has_outcomes
 from nri_scope.recorder.model import Event, Role, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import number_of
@@ -65,12 +66,31 @@ class Outcome(NamedTuple):
     """What became of a creation, and what shows it."""
 
     fate: CreationFate
-    words: str = ""
-    """Why, for FAILED and OPEN."""
+    event: int = 0
+    """For FAILED: the event that shows it."""
+    name: str = ""
+    """What that is; "" where it is how StopContainer shows the container."""
+    session: int = 0
+    """For OPEN: the session that ended."""
     after_ns: int = 0
     """For OPEN: how long the session went on after CreateContainer."""
 
+    @property
+    def words(self) -> str:
+        """Why, for FAILED and OPEN."""
+        match self.fate:
+            case CreationFate.FAILED if self.name:
+                return f"{NO_POST}, {self.name} did (event {self.event})"
+            case CreationFate.FAILED:
+                return f"{NO_STATE}, as StopContainer shows it (event {self.event})"
+            case CreationFate.OPEN:
+                return f"PostCreateContainer had not come when session {self.session} ended"
+        return ""
 
+
+_FATES = {one.value: one for one in CreationFate}
+_NAMES = frozenset({"", _CREATE, *_ENDS, *_POD_ENDS})
+"""What a failure may be shown by, and nothing else of a stranger's file."""
 CREATED = Outcome(CreationFate.CREATED)
 UNKNOWN = Outcome(CreationFate.UNKNOWN)
 
@@ -102,6 +122,9 @@ class Creations:
             return UNKNOWN
         if self._number(_SHOWN, event.id, event.id) is not None:
             return CREATED
+        told = self._told(event)
+        if told is not None:
+            return told
         rows = self._rows(
             "o.container = (SELECT container FROM event WHERE id = ?) AND o.id > ? - ? "
             f"ORDER BY o.id LIMIT {_ROWS_MAX}",
@@ -115,6 +138,21 @@ class Creations:
                 return found
             best = found if best.fate is CreationFate.UNKNOWN else best
         return best
+
+    def _told(self, event: Event) -> Outcome | None:
+        """What the whole recording told that this one is a part of."""
+        with sound(self._recording):
+            if not has_outcomes(self._recording.connection):
+                return None
+            row = self._recording.connection.execute(
+                "SELECT fate, shown_by, name, session, after_ns FROM outcome WHERE event = ?",
+                (event.id,),
+            ).fetchone()
+        if row is None or row[0] not in _FATES or row[2] not in _NAMES:
+            return None
+        with sound(self._recording):
+            numbers = [number_of((one,)) for one in (row[1], *row[3:])]
+        return Outcome(_FATES[row[0]], numbers[0], row[2], *numbers[1:])
 
     def _of(self, asked: _Row, event: Event, later: Sequence[_Row]) -> Outcome:
         """What the connection tells that was asked by one of the events."""
@@ -131,15 +169,11 @@ class Creations:
         if end is not None:
             if not self._is_whole(asked, end.id):
                 return UNKNOWN
-            words = f"{NO_POST}, {end.name} did (event {end.id})"
-            return Outcome(CreationFate.FAILED, words)
+            return Outcome(CreationFate.FAILED, end.id, end.name)
         if session.ended_ns is None or not self._is_whole(asked, None):
             return UNKNOWN
-        return Outcome(
-            CreationFate.OPEN,
-            f"PostCreateContainer had not come when session {session.id} ended",
-            max(0, session.ended_ns - asked.at_ns),
-        )
+        after_ns = max(0, session.ended_ns - asked.at_ns)
+        return Outcome(CreationFate.OPEN, session=session.id, after_ns=after_ns)
 
     def _by_state(self, end: _Row | None, session: Session) -> Outcome:
         """By how StopContainer shows the container, to a plugin that is not told of creations.
@@ -157,8 +191,7 @@ class Creations:
                 break
             if container.pid or container.created_at or container.started_at:
                 break
-            words = f"{NO_STATE}, as StopContainer shows it (event {end.id})"
-            return Outcome(CreationFate.FAILED, words)
+            return Outcome(CreationFate.FAILED, end.id)
         return UNKNOWN
 
     def _pod_end(self, asked: _Row) -> _Row | None:

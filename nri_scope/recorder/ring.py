@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from nri_scope.recorder.check import has_left_out, has_marks, has_output
+from nri_scope.recorder.check import has_left_out, has_marks, has_outcomes, has_output
 from nri_scope.recorder.content import ContentError, Kind, load
 from nri_scope.recorder.encode import Encoder
 from nri_scope.recorder.objects import fetch
@@ -130,6 +130,11 @@ def cut(
         yield from _delete_tapped(connection, end_event)
     yield from _delete_events(connection, end_event, pods, containers)
 
+    if has_outcomes(connection):
+        yield _step(
+            connection,
+            lambda: connection.execute("DELETE FROM outcome WHERE event < ?", (end_event,)),
+        )
     if has_left_out(connection):
         yield _step(
             connection,

@@ -225,6 +225,19 @@ TABLES = (
         since_first=False,
     ),
     Table(
+        "outcome",
+        "In a part of a recording: what the whole one tells of creations by later events.",
+        (
+            Column("event", f"{_ID} REFERENCES event(id)", "the CreateContainer"),
+            Column("fate", _TEXT, "created, failed or open: its session ended before"),
+            Column("shown_by", _INT, "the event that shows it failed; 0: none"),
+            Column("name", _TEXT, "what that is; empty: how StopContainer shows the container"),
+            Column("session", _INT, "of an open one; 0: none"),
+            Column("after_ns", _INT, "of an open one: until that session ended"),
+        ),
+        since_first=False,
+    ),
+    Table(
         "name",
         "Names that many events share: methods, events, services.",
         (

@@ -107,11 +107,8 @@ def test_one_connection_is_enough_to_show_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mask", [_ALL, 0])
 def test_what_is_undone_was_not_created(name: str, mask: int, tmp_path: Path) -> None:
     found = outcome(tmp_path, Told([about(CREATE), about(name)], mask=mask))
-    assert found == (
-        CreationFate.FAILED,
-        f"PostCreateContainer did not follow, {name} did (event 2)",
-        0,
-    )
+    assert found.fate is CreationFate.FAILED
+    assert found.words == f"PostCreateContainer did not follow, {name} did (event 2)"
 
 
 @pytest.mark.parametrize("name", ["StopPodSandbox", "RemovePodSandbox"])

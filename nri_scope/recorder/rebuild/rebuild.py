@@ -173,6 +173,7 @@ class _Rebuilding:
         gaps = tables.gaps(self._gaps(holes, counts))
         tables.notes(_notes(holes, counts))
         tables.marks(self._marks)
+        tables.outcomes()
         tables.output()
         return Rebuilt(
             path=output,

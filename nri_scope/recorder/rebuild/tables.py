@@ -12,8 +12,9 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.assembly import synchronize
-from nri_scope.recorder.check import recover
+from nri_scope.recorder.check import has_outcomes, recover
 from nri_scope.recorder.content import Kind as Content
+from nri_scope.recorder.creations import UNKNOWN, CreationFate, Creations
 from nri_scope.recorder.encode import (
     INSERT_STATE,
     INSERT_TAPPED,
@@ -301,6 +302,36 @@ class Tables:
                 if self._part.kept is None or is_among(self._part.kept, mark.event)
             ),
         )
+
+    def outcomes(self) -> None:
+        """Write what the original tells of the creations that are there, by events that are not."""
+        with sound(self._source):
+            is_part = has_outcomes(self._source.connection) and bool(
+                self._source.rows("SELECT 1 FROM outcome LIMIT 1")
+            )
+        if self._part.kept is None and not is_part:
+            return
+        creations = Creations(self._source)
+        asked = self._connection.execute(
+            "SELECT e.id FROM event AS e JOIN name AS n ON n.id = e.event "
+            "WHERE n.text IN ('CreateContainer', 'ValidateContainerAdjustment') ORDER BY e.id"
+        ).fetchall()
+        for (number,) in asked:
+            event = self._source.event(number)
+            found = UNKNOWN if event is None else creations.outcome(event)
+            if found.fate is not CreationFate.UNKNOWN:
+                self._connection.execute(
+                    "INSERT INTO outcome (event, fate, shown_by, name, session, after_ns) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    (
+                        number,
+                        found.fate.value,
+                        found.event,
+                        found.name,
+                        found.session,
+                        found.after_ns,
+                    ),
+                )
 
     # -- what only a tap knows --------------------------------------------------------------
 

@@ -206,7 +206,8 @@ def test_a_census_can_be_read_while_the_recording_grows(tmp_path: Path) -> None:
         assert not census.step(reading)
     one = census.containers[1]
     assert (one.events, one.first_event, one.last_event) == (6, 4, 9)
-    assert one.created_ns == START_NS + 3 * 10**9 and one.stage.name == "REMOVED"
+    assert one.creating_ns == START_NS + 3 * 10**9
+    assert one.created_ns == START_NS + 4 * 10**9 and one.stage.name == "REMOVED"
     assert census.pods[1].events == 7
     assert census.between(0, START_NS - 1).last == 0
     assert census.between(START_NS, START_NS) == (1, 9)
