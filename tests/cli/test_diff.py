@@ -179,9 +179,9 @@ def test_what_a_gap_may_have_lost_is_no_failure(
     recorder = Recorder.open(made)
     create = api.CreateContainerRequest(pod=POD, container=a_container(args=["sh"]))
     write_session(recorder, [], plugin="50-silent")
-    stop = api.StopContainerRequest(pod=POD, container=a_container(args=["sh"]))
-    created = [("CreateContainer", create), ("StopContainer", stop)]
-    write_session(recorder, created, plugin="00-probe")
+    other = api.RunPodSandboxRequest(pod=api.PodSandbox(id="other", name="other"))
+    events = [("CreateContainer", create), ("RunPodSandbox", other)]
+    write_session(recorder, events, plugin="00-probe")
     if lost:
         recorder.note_gap(None, START_NS, START_NS + 10**10, "overflow", 1)
     recorder.close()
