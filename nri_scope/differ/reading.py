@@ -16,6 +16,7 @@ from nri_scope.recorder import lookup
 from nri_scope.recorder.creations import Creations
 from nri_scope.recorder.model import Container, Event, Role
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.unheard import unheard_in
 
 from .choice import Choice
 from .differ import Differ
@@ -57,6 +58,7 @@ def differ_of(recording: Recording, *, keep: bool = True) -> Differ:
         gaps=recording.gaps(),
         follows=lookup.follows_in(recording),
         outcome=Creations(recording).outcome,
+        unheard=unheard_in(recording),
     )
 
 
@@ -69,6 +71,7 @@ def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Dif
         # Among the events of a few containers none follows another.
         follows=lambda event: lookup.follows(recording, event),
         outcome=Creations(recording).outcome,
+        unheard=unheard_in(recording),
     )
 
 
@@ -117,11 +120,10 @@ def _fed(differ: Differ, exchanges: Iterable[tuple[Event, bytes, bytes]]) -> Ite
 
 def _events(recording: Recording, container: Container, differ: Differ) -> Sequence[int] | None:
     """The numbers of the events that matter for a container's history; None: all."""
-    effects = lookup.effects_on(recording, container)
-    if effects is None:
+    numbers = lookup.events_for(recording, container)
+    if numbers is None:
         # An old recording: any reply may have updated it.
         return None
-    numbers = sorted({*lookup.events_about(recording, container), *effects})
     _existed(recording, container, differ, before=min(numbers, default=0))
     return numbers
 
