@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 from nri_scope import oci
@@ -19,6 +20,11 @@ from .rounds import CREATE, UNDOING, UPDATE, Round
 
 NO_SUCH = "there is no such container, and runtimes drop updates of unknown ones"
 NOT_TOLD = "no event tells of such a container; runtimes drop updates of unknown ones"
+REMOVED = "the container was removed before, and runtimes drop updates of unknown ones"
+STOPPED = "the container was stopped before, and the runtime updates no such ones"
+NOT_CREATED = "the container was not created, and runtimes drop updates of unknown ones"
+GONE_MAX = 100_000
+"""Stopped and removed containers that are kept in mind."""
 
 
 class Containers:
@@ -32,8 +38,13 @@ class Containers:
         """What the newest event showed of a container, and how many steps were known by then."""
         self._tails: dict[str, Owner] = {}
         """Who may have changed a container unseen, until an event shows it."""
-        self.complete = False
-        """Whether every container that there is was told of."""
+        self.is_unheard: Callable[[str], bool] = lambda _: False
+        """Whether there is no container with an id, or one that begins so, as far as is known."""
+        self.updates_stopped = True
+        """Whether the runtime updates containers that were stopped."""
+        self._stopped: dict[str, None] = {}
+        self._gone: dict[str, None] = {}
+        """Removed containers."""
         self._doing: dict[str, bool] = {}
         """Containers that were updated a moment ago: whether it takes an event of their own to
         know that the runtime has done it, or just any."""
@@ -86,18 +97,47 @@ class Containers:
     def target(self, container_id: str) -> History | None:
         """The history of a container that a plugin wants updated; None where none is known."""
         history = self.histories.get(container_id)
+        if container_id in self._gone or (history is not None and history.failure):
+            return None
+        if container_id in self._stopped and not self.updates_stopped:
+            return None
         if history is not None or container_id not in self._names:
             return history
         return self.history(container_id)
 
     def absence(self, container_id: str) -> tuple[RequestFate, str]:
-        """What becomes of a request for a container that nothing tells of, and why."""
-        if self.complete and not any(known.startswith(container_id) for known in self._names):
+        """What becomes of a request for a container that is none, as far as is known, and why."""
+        if container_id in self._gone:
+            return RequestFate.NOT_APPLIED, REMOVED
+        if container_id in self._stopped:
+            return RequestFate.NOT_APPLIED, STOPPED
+        if container_id in self.histories:
+            return RequestFate.NOT_APPLIED, NOT_CREATED
+        if self.is_unheard(container_id):
             return RequestFate.NOT_APPLIED, NO_SUCH
         return RequestFate.UNKNOWN, NOT_TOLD
 
+    def is_named(self, beginning: str) -> bool:
+        """Whether an event told the name of a container whose id begins so."""
+        return any(known.startswith(beginning) for known in self._names)
+
+    def removed(self, container_id: str) -> None:
+        """The runtime told of its removal."""
+        self._stopped.pop(container_id, None)
+        self._gone[container_id] = None
+        if len(self._gone) > GONE_MAX:
+            del self._gone[next(iter(self._gone))]
+
+    def stopped(self, container_id: str) -> None:
+        """The runtime told that it stopped."""
+        self._stopped[container_id] = None
+        if len(self._stopped) > GONE_MAX:
+            del self._stopped[next(iter(self._stopped))]
+
     def created(self, history: History, at: Event) -> None:
         """It begins, with whoever may yet have had a hand in it as its ``tail``."""
+        self._gone.pop(history.id, None)
+        self._stopped.pop(history.id, None)
         self.histories[history.id] = history
         self._done_ns[history.id] = at.mono_ns
         self._shown.pop(history.id, None)
@@ -125,10 +165,12 @@ class Containers:
             # Another connection may show it as it was before the same update.
             return [], []
         history = self.histories.get(container.id)
-        if history is not None and history.failure:
-            if event.event in UNDOING:
-                # containerd shows a container that it did not create as it was before the chain.
+        if history is not None and event.event in UNDOING:
+            # containerd shows a container that it did not create as it was before the chain.
+            unsure = not history.created and later.never_ran(container)
+            if history.failure or unsure:
                 return [], []
+        if history is not None and history.failure:
             # It did not fail, or nothing more would be told of it: an event was lost.
             history.failure = ""
         # The same as the last time is news where something was done meanwhile.
@@ -137,7 +179,9 @@ class Containers:
         before = self._shown.get(container.id)
         self._shown[container.id] = mark
         if history is None:
-            self.know(container)
+            known = self.know(container)
+            if event.event in UNDOING and later.never_ran(container):
+                known.created = False
             return [], []
         if event.event not in UNDOING:
             history.created = True

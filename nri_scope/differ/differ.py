@@ -75,11 +75,13 @@ class Differ:
         gaps: Iterable[Gap] = (),
         follows: Callable[[Event], bool] | None = None,
         outcome: Callable[[Event], Outcome] | None = None,
+        unheard: Callable[[str, Event], bool] | None = None,
     ) -> None:
         """``only``: ids of the containers that matter; of all others no more is looked at than
         what their events did to these. ``gaps`` and ``follows``: see `Rounds`. ``outcome`` tells
         what became of a creation by what was recorded later, see `Creations`; without it each
-        counts as successful of which no event fed tells otherwise.
+        counts as successful of which no event fed tells otherwise. ``unheard`` tells which
+        containers there are not, where not all events are fed.
         """
         self._only = None if only is None else frozenset(only)
         self._containers = Containers()
@@ -97,6 +99,7 @@ class Differ:
         """What came from beside the chain while a round was open."""
         self._told_bytes = 0
         self._outcome = outcome
+        self._unheard = unheard
         self._undecided: dict[str, Round] = {}
         """Creations of which nothing told yet what became of them, by container."""
         self._synchronized_with: set[int] = set()
@@ -154,9 +157,12 @@ class Differ:
         """A container that is there already, as Synchronize told it."""
         return self._containers.know(container, name)
 
-    def _take_told(self) -> list[RoundDiff]:
-        """What came from beside the chain meanwhile."""
-        told, self._told, self._told_bytes = self._told, [], 0
+    def _take_told(self, before: int | None = None) -> list[RoundDiff]:
+        """What came from beside the chain meanwhile, or only before an event."""
+        waiting = [] if before is None else [one for one in self._told if one.first.id > before]
+        told = self._told[: len(self._told) - len(waiting)]
+        self._told = waiting
+        self._told_bytes = self._told_bytes if waiting else 0
         return [diff for one in told if (diff := self._other(one)) is not None]
 
     # -- rounds -----------------------------------------------------------------------------
@@ -166,7 +172,7 @@ class Differ:
             # Only now: until then somebody may have asked for its name.
             self._containers.forget(self._removed.pop())
         if one.name == CREATE:
-            found = self._finish_creation(None)
+            found = [*self._finish_creation(None), *self._take_told(one.first.id)]
             self._containers.settle(one)
             self._creation = one
             if one.over_by is not None and one.over_by.event != VALIDATE:
@@ -175,7 +181,7 @@ class Differ:
             return found
         if one.name == VALIDATE:
             return self._validate(one)
-        found = self._finish_creation(None)
+        found = [*self._finish_creation(None), *self._take_told(one.first.id)]
         self._containers.settle(one)
         self._validated = ""
         diff = self._other(one)
@@ -204,8 +210,6 @@ class Differ:
         assert whole is not None
         owned = None if validation is None else _owned(validation)
         stations = one.stations if one else ()
-        if self._only is not None and whole.first.container_id not in self._only:
-            return [self._beside_creation(whole, stations, owned)]
         made = creation.creation(stations, owned)
         if made is None:
             unread = Findings()
@@ -220,6 +224,7 @@ class Differ:
             found.failure = ""
         elif one is not None and not found.failure and validation is None:
             found.fail(self._rounds.ended_early(one))
+        sure = outcome.fate is CreationFate.CREATED or self._outcome is None
         wanted = [*found.updates]
         if owned is not None and not found.failure:
             wanted += told.updates_of_validation(owned, made.chain)
@@ -233,6 +238,13 @@ class Differ:
             found.doubt = f"{outcome.words}, {duration(outcome.after_ns)} later: {NOT_KNOWN}"
         elif one is not None and not found.failure and validation is None:
             self._note_left_open(one, found)
+        if self._only is not None and whole.first.container_id not in self._only:
+            # Of it no more matters than what came of it for others.
+            found.steps = []
+            found.asked = [each for each in found.asked if each.container in self._only]
+            self._beside(wanted, found, whole.stations[0], doubt=doubt)
+            return [self._diff(whole, found, made.chain, extra=validation if one else None)]
+        found.created = sure and not found.failure and not found.doubt
         history = History(
             made.container.id,
             self.name_of(made.container.id),
@@ -241,7 +253,8 @@ class Differ:
             made.spec,
             [one for one in found.steps if one.container == made.container.id],
             created_event=whole.first.id,
-            created=outcome.fate is CreationFate.CREATED or self._outcome is None,
+            created_until=(validation or whole).stations[-1].event.id,
+            created=sure,
             failure=found.failure,
             tail=made.tail,
             doubt=found.doubt,
@@ -259,23 +272,6 @@ class Differ:
         if words and not found.failure:
             found.note(words)
 
-    def _beside_creation(
-        self, whole: Round, stations: tuple[Station, ...], owned: Owned | None
-    ) -> RoundDiff:
-        """What came of a creation for others than the container that was created."""
-        found = Findings()
-        outcome = self._outcome_of(whole)
-        if outcome.fate is not CreationFate.CREATED:
-            found.fail(creation.conflict(stations))
-            if not found.failure and owned is None:
-                found.fail(self._rounds.ended_early(whole))
-        wanted = told.updates_of_replies(stations)
-        if owned is not None:
-            wanted += told.updates_of_validation(owned, Chain.of(stations, owned.plugins))
-        doubts = {CreationFate.FAILED: UPDATES_OF_FAILED, CreationFate.OPEN: UPDATES_OF_OPEN}
-        self._beside(wanted, found, whole.stations[0], doubt=doubts.get(outcome.fate, ""))
-        return self._plain(whole, found)
-
     def _beside(
         self,
         wanted: Iterable[Wanted],
@@ -287,7 +283,9 @@ class Differ:
         """Do what plugins want of containers beside the one that an event is about."""
         if self._only is not None:
             wanted = [one for one in wanted if one.update.container_id in self._only]
-        self._containers.complete = self._tells_all()
+        event = station.event
+        self._containers.updates_stopped = manner_of(station).updates_stopped
+        self._containers.is_unheard = lambda container: self._is_unheard(container, event)
         updates.beside(
             wanted,
             found,
@@ -298,13 +296,18 @@ class Differ:
             doubt=doubt,
         )
 
-    def _tells_all(self) -> bool:
-        """Whether every container that there is was told of: at first, or when it was created."""
+    def _is_unheard(self, container: str, event: Event) -> bool:
+        """Whether every container that there is was told of, at first or when it was created, and
+        none that is meant.
+        """
+        if self._unheard is not None:
+            return self._unheard(container, event)
         if self._only is not None or self._rounds.gaps:
             return False
         bit = NriEvent.CreateContainer.bit
         sessions = (self._rounds.sessions.get(number) for number in self._synchronized_with)
-        return any(one is not None and (not one.mask or one.mask & bit) for one in sessions)
+        told = any(one is not None and (not one.mask or one.mask & bit) for one in sessions)
+        return told and not self._containers.is_named(container)
 
     # -- what became of creations -------------------------------------------------------------
 
@@ -369,13 +372,17 @@ class Differ:
             self._beside(seen.updates, found, one.stations[0])
             found.asked += told.evictions_of_replies(one.stations)
         elif one.name == STOP:
+            self._containers.stopped(one.first.container_id)
+            found.fail(updates.stop_refusal(one.stations))
             wanted = told.updates_of_replies(one.stations)
             self._beside(wanted, found, one.stations[0])
         elif one.stopped_at is not None:
             at = one.stopped_at
             found.fail(f"{at.plugin} answered: {at.event.status_message or 'an error'}")
-        if one.name == "RemoveContainer" and not self._keep:
-            self._removed.append(one.first.container_id)
+        if one.name == "RemoveContainer":
+            self._containers.removed(one.first.container_id)
+            if not self._keep:
+                self._removed.append(one.first.container_id)
         return self._plain(one, found)
 
     def _look_at(self, one: Round, found: Findings) -> None:
@@ -416,6 +423,8 @@ class Differ:
             for pod in request.pods:
                 self._containers.learn_pod(pod)
             for container in request.containers:
+                if self._only is not None and container.id not in self._only:
+                    continue
                 if container.id in self.histories:
                     # Known from before: somebody may have changed it while nobody looked.
                     self._compare(container, station, found)
@@ -476,6 +485,7 @@ class Differ:
             failure=found.failure,
             doubt=found.doubt,
             open_ns=found.open_ns,
+            created=found.created,
             remarks=tuple(found.remarks),
         )
 

@@ -53,6 +53,8 @@ class Findings:
     failure: str = ""
     doubt: str = ""
     open_ns: int = 0
+    created: bool = False
+    """See `RoundDiff`."""
 
     def note(self, remark: str) -> None:
         """Say it once."""

@@ -30,6 +30,8 @@ class History:
     """What plugins asked for and was not simply carried out."""
     created_event: int = 0
     """The first event of its creation; 0: it was there before, or its creation was not seen."""
+    created_until: int = 0
+    """The last event of its creation."""
     created: bool = True
     """Whether it is known to have been created, rather than that this was asked for."""
     failure: str = ""

@@ -75,8 +75,10 @@ _UPDATES_TOLD = (
     "/linux/resources/cpu/",
     "/linux/resources/memory/limit",
     "/linux/resources/memory/swap",
+    "/linux/resources/unified/",
 )
-"""What CRI-O's later events show of an update."""
+"""What CRI-O's later events show of an update; of unified ones with cgroup v2, and without there is
+no container that has any."""
 _Device: TypeAlias = tuple[str, str, str]
 _Devices: TypeAlias = "dict[_Device, list[tuple[Owner, str]]]"
 _RULES, _DEVICES = "/linux/resources/devices/", "/linux/devices/"
@@ -108,6 +110,15 @@ def fingerprint(container: api.Container) -> bytes:
 def is_told(container: api.Container) -> bool:
     """Whether a message tells the container at all; some hold no more than an id."""
     return bool(container.args or container.env or container.mounts or container.HasField("linux"))
+
+
+def never_ran(container: api.Container) -> bool:
+    """Whether a container has neither a state nor ever had a process: so containerd shows one whose
+    creation it undoes, and so some runtimes show all.
+    """
+    has_state = container.state != api.ContainerState.CONTAINER_UNKNOWN
+    times = container.pid or container.created_at or container.started_at
+    return not (has_state or times)
 
 
 @dataclass(slots=True)
@@ -180,7 +191,7 @@ def _is_no_news(
     if manner.tells_all_updates or path.startswith(_UPDATES_TOLD):
         return False
     step = newest.get(path)
-    if step is None or step.event == history.created_event:
+    if step is None or step.event <= history.created_until:
         return False
     return step.change.before == change.after and step.change.after == change.before
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
@@ -173,6 +173,8 @@ class RoundDiff:
     """Why it is not known whether it came to anything; "" where that is known, or not asked."""
     open_ns: int = 0
     """With a doubt: for how long it was waited for."""
+    created: bool = field(default=False, compare=False)
+    """Whether a container is known to have been created by it, which later events show."""
     remarks: tuple[str, ...] = ()
     """What limits the evidence, in words: "nobody saw what plugins before 50 did"."""
 

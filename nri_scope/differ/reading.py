@@ -16,6 +16,7 @@ from nri_scope.recorder import lookup
 from nri_scope.recorder.creations import Creations
 from nri_scope.recorder.model import Container, Event, Role
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.unheard import unheard_in
 
 from .choice import Choice
 from .differ import Differ
@@ -57,6 +58,7 @@ def differ_of(recording: Recording, *, keep: bool = True) -> Differ:
         gaps=recording.gaps(),
         follows=lookup.follows_in(recording),
         outcome=Creations(recording).outcome,
+        unheard=unheard_in(recording),
     )
 
 
@@ -69,6 +71,7 @@ def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Dif
         # Among the events of a few containers none follows another.
         follows=lambda event: lookup.follows(recording, event),
         outcome=Creations(recording).outcome,
+        unheard=unheard_in(recording),
     )
 
 
@@ -125,12 +128,11 @@ def next_rounds(recording: Recording, container: Container) -> list[int]:
 
 def _events(recording: Recording, container: Container, differ: Differ) -> Sequence[int] | None:
     """The numbers of the events that matter for a container's history; None: all."""
-    effects = lookup.effects_on(recording, container)
-    if effects is None:
+    numbers = lookup.events_for(recording, container)
+    if numbers is None:
         # An old recording: any reply may have updated it.
         return None
-    own = lookup.events_about(recording, container)
-    numbers = sorted({*own, *effects, *next_rounds(recording, container)})
+    numbers = sorted({*numbers, *next_rounds(recording, container)})
     _existed(recording, container, differ, before=min(numbers, default=0))
     return numbers
 

@@ -43,6 +43,8 @@ MISSED_MAX = 100
 ASIDE = SET_UP | _TOLD_AT_ANY_TIME
 """Between the runtime and one connection; no chain. Also while a chain is being asked."""
 _CREATED = frozenset({"PostCreateContainer", "StartContainer", "PostStartContainer"})
+GONE = (4, 14)
+"""Codes of an exchange that ended with the connection: the plugin was late, or it was closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,7 @@ class Round:
         Only an ordinary error does; one that was late or went away is left out by the runtime.
         """
         last = self.stations[-1]
-        # Unavailable (14) is how recorders of plugins note a connection that was closed.
-        return last if last.event.status_code not in (0, 4, 14) else None
+        return last if last.event.status_code not in (0, *GONE) else None
 
 
 @dataclass(slots=True)
@@ -319,8 +320,10 @@ class Rounds:
         """
         if new.event.event == CREATE and new.event.container_id:
             return True
-        there = [station for station in self._open if self._was_there(station, new.event)]
-        return len(there) == len(self._open) or any(one.index < new.index for one in there)
+        there = [one for one in self._open if self._was_there(one, new.event)]
+        # One that was disconnected for not answering is gone by this very round.
+        answered = [one for one in self._open if one.event.status_code not in GONE or one in there]
+        return len(there) == len(answered) or any(one.index < new.index for one in there)
 
     def _is_same_update(self, first: Event, new: Station) -> bool:
         """Whether no loss can have put one connection's first update beside another's second."""

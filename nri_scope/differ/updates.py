@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Protocol, cast
 
@@ -30,10 +30,11 @@ from .findings import (
 from .history import History
 from .model import EVICTION, Asked, Evidence, RequestFate, Step
 from .owner import ASKED_BEFORE_ALL, Owner, Who, plugin
-from .rounds import Round, Station
+from .rounds import GONE, Round, Station
 
 UPDATES_MAX = 5_000
 """Updates of other containers that are looked at in one round: far more than a node has."""
+_LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
 _FAILED = "the runtime says that it failed"
 
 
@@ -156,6 +157,26 @@ def _refusal(stations: Iterable[Station]) -> str:
     return ""
 
 
+def stop_refusal(stations: Iterable[Station]) -> str:
+    """Why the runtime did nothing of what plugins asked for beside a StopContainer: one answered
+    with an error, or two asked for the same. "" where nothing says so.
+    """
+    turn: merging.Stopping | None = None
+    for station in stations:
+        if station.event.status_code not in (0, *GONE):
+            return f"{station.plugin} answered: {station.event.status_message or 'an error'}"
+        request = cast("api.StopContainerRequest | None", request_of(station))
+        reply = cast("api.StopContainerResponse | None", reply_of(station))
+        if request is None or reply is None or not reply.ByteSize():
+            continue
+        turn = turn or merging.Stopping(request, version=version_of(station))
+        try:
+            turn.apply(reply, station.plugin)
+        except AdjustmentRefused as error:
+            return error.problem
+    return ""
+
+
 def _key(remark: oci.Remark) -> oci.Remark:
     # Lists in a value cannot be members of a set.
     return remark._replace(value=str(remark.value))
@@ -244,9 +265,12 @@ def _asked(gone: Dropped, owner: Owner, evidence: Evidence, event: Event) -> Ask
 
 
 def _not_done(
-    steps: Iterable[Step], reason: str, fate: RequestFate = RequestFate.NOT_APPLIED
+    steps: Sequence[Step], reason: str, fate: RequestFate = RequestFate.NOT_APPLIED
 ) -> list[Asked]:
     """Changes that were asked for, and did not come or are not known to have come."""
+    limits = {one.change.after for one in steps if one.change.path == _LIMIT}
+    # That the swap limit follows the memory limit is the runtime's doing, which nobody asked for.
+    steps = [one for one in steps if one.change.path != _SWAP or one.change.after not in limits]
     return [
         Asked(
             one.container,

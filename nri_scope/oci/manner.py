@@ -18,8 +18,11 @@ class UpdatePath(Enum):
 
     CRI = "cri"
     """It becomes a LinuxContainerResources of the CRI, which lacks most fields. So containerd, for
-    every update (``toCRIResources`` in internal/cri/nri, read and tried at 1.7 to 2.4), and CRI-O
-    for an UpdateContainer event's own container (server/nri-api.go, read at 1.37)."""
+    every update (``toCRIResources`` in internal/cri/nri, read and tried at 1.7 to 2.4)."""
+    CRI_O = "cri-o"
+    """The same, of which only processor settings, the memory limit and, with cgroup v2, unified
+    ones reach the OCI runtime. So CRI-O for an UpdateContainer event's own container
+    (``toOCIResources`` in server/container_update_resources.go, read at 1.37)."""
     OCI_RUNTIME = "oci-runtime"
     """It is handed to the OCI runtime as it is. So CRI-O, for containers beside the one that an
     event is about and for unsolicited updates (``nriAPI.UpdateContainer``): tried at 1.37 with
@@ -43,6 +46,8 @@ class Manner:
     """It applies adjustments with upstream's generator, as `adjust` has it. iSulad does not."""
     ignores_evictions: bool = False
     """Tried on containerd 2.4-beta and CRI-O 1.37."""
+    updates_stopped: bool = True
+    """It updates containers that were stopped. CRI-O does not (``nriAPI.UpdateContainer``)."""
     tells_all_updates: bool = True
     """The spec that it reports later has all that an update did. CRI-O keeps the processor
     settings, memory and swap limits only (``UpdateContainerLinuxResources``)."""
@@ -54,11 +59,12 @@ _MANNERS = {
         UpdatePath.CRI, UpdatePath.CRI, adjusts_as_upstream=True, ignores_evictions=True
     ),
     "CRI-O": Manner(
-        UpdatePath.CRI,
+        UpdatePath.CRI_O,
         UpdatePath.OCI_RUNTIME,
         repeats_requested_annotations=False,
         adjusts_as_upstream=True,
         ignores_evictions=True,
+        updates_stopped=False,
         tells_all_updates=False,
     ),
 }

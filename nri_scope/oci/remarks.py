@@ -41,10 +41,12 @@ _RESOURCES = "/linux/resources"
 _NO_CRI_FIELD = "an update goes through the CRI, which has no such field"
 _NOT_HANDED_ON = "the runtime does not hand it to the OCI runtime"
 _OCI_RUNTIME = "it is handed to the OCI runtime, and not every one applies it"
+_UNIFIED = "the runtime hands it to the OCI runtime on nodes with cgroup v2 only"
 _UNKNOWN = "it is not known whether this runtime applies it"
 _ZERO = "0 leaves it as it is"
 _REASONS: dict[UpdatePath, tuple[RemarkKind, str]] = {
     UpdatePath.CRI: ("dropped", _NO_CRI_FIELD),
+    UpdatePath.CRI_O: ("dropped", _NO_CRI_FIELD),
     UpdatePath.OCI_RUNTIME: ("unresolved", _OCI_RUNTIME),
     UpdatePath.UNKNOWN: ("unresolved", _UNKNOWN),
 }
@@ -153,10 +155,18 @@ def _of_update(message: api.LinuxResources, way: UpdatePath) -> Iterator[Remark]
         yield Remark(f"{_RESOURCES}/blockIO", message.blockio_class.value, *of_class)
     if message.HasField("rdt_class"):
         yield Remark("/linux/intelRdt/closID", message.rdt_class.value, *of_class)
-    if direct:
+    if way is not UpdatePath.CRI:
+        of_pages: tuple[RemarkKind, str] = kind, reason
+        if way is UpdatePath.CRI_O:
+            of_pages = "dropped", _NOT_HANDED_ON
         for limit in message.hugepage_limits:
             path = pointer(f"{_RESOURCES}/hugepageLimits", limit.page_size)
-            yield Remark(path, limit.limit, kind, reason)
+            yield Remark(path, limit.limit, *of_pages)
+    if way in (UpdatePath.CRI_O, UpdatePath.UNKNOWN):
+        reason_of_unified = _UNIFIED if way is UpdatePath.CRI_O else reason
+        for key in sorted(message.unified):
+            path = pointer(f"{_RESOURCES}/unified", key)
+            yield Remark(path, message.unified[key], "unresolved", reason_of_unified)
     if message.devices:
         rules: list[Json] = [device_rule(rule) for rule in message.devices]
         yield Remark(f"{_RESOURCES}/devices", rules, kind, reason)

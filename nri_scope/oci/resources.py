@@ -93,12 +93,15 @@ def adjust_resources(linux: Spec, message: api.LinuxResources) -> None:
     settle(linux, "resources", before)
 
 
-def update_resources(linux: Spec, message: api.LinuxResources, *, sets_swap: bool = True) -> None:
+def update_resources(
+    linux: Spec, message: api.LinuxResources, *, sets_swap: bool = True, of_cri: bool = True
+) -> None:
     """Apply an update's resources to ``/linux``, itself a copy already.
 
     As containerd and CRI-O do where they turn the update into the CRI's LinuxContainerResources:
     that has no other fields than these, and takes 0 and "" for "leave it as it is". Without
-    `sets_swap` the swap limit does not follow the memory limit.
+    `sets_swap` the swap limit does not follow the memory limit; without `of_cri` only what all
+    runtimes and nodes have is done.
     """
     before = dict(linux)
     parts = section(linux, "resources")
@@ -107,7 +110,8 @@ def update_resources(linux: Spec, message: api.LinuxResources, *, sets_swap: boo
     # A limit without one for swap: this node cannot limit swap.
     swapless = isinstance(memory, dict) and "limit" in memory and "swap" not in memory
     _limit_memory(parts, message.memory.limit.value, swap=sets_swap and not swapless)
-    _set_hugepages_and_unified(parts, message)
+    if of_cri:
+        _set_hugepages_and_unified(parts, message)
     settle(linux, "resources", before)
 
 

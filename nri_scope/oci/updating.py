@@ -28,7 +28,12 @@ def update(
     if path is UpdatePath.OCI_RUNTIME:
         update_by_oci_runtime(section(new, "linux"), message)
     else:
-        update_resources(section(new, "linux"), message, sets_swap=path is UpdatePath.CRI)
+        update_resources(
+            section(new, "linux"),
+            message,
+            sets_swap=path is not UpdatePath.UNKNOWN,
+            of_cri=path is UpdatePath.CRI,
+        )
     settle(new, "linux", spec)
     keep_unknown(new, unknown_fields(change, "update"))
     return new

@@ -8,7 +8,7 @@ internal/cri/nri); CRI-O tells nothing more of one that failed after the chain (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -114,6 +114,7 @@ class Creations:
         self._attempts: dict[tuple[int, str], Sequence[_Row]] = {}
         """The creations of one name in one pod."""
         self._ranges = 0
+        self._indices: dict[int, str] = {}
 
     def outcome(self, event: Event) -> Outcome:
         """What became of the creation that `event` is a part of, as all connections tell it."""
@@ -130,7 +131,7 @@ class Creations:
             f"ORDER BY o.id LIMIT {_ROWS_MAX}",
             (event.id, event.id, _NEAR),
         )
-        asked, later = _attempt(rows, event)
+        asked, later = _attempt(rows, event, self._index)
         best = UNKNOWN
         for row in asked:
             found = self._of(row, event, later)
@@ -246,6 +247,13 @@ class Creations:
             self._sessions = {one.id: one for one in self._recording.sessions()}
         return self._sessions.get(number)
 
+    def _index(self, number: int) -> str:
+        """The two digits of a session."""
+        if number not in self._indices:
+            session = self._session(number)
+            self._indices[number] = "" if session is None else session.plugin_index
+        return self._indices[number]
+
     def _rows(self, condition: str, values: Sequence[int | str]) -> list[_Row]:
         query = (
             "SELECT o.id, o.session, o.seq, o.at_ns, n.text FROM event AS o "
@@ -269,23 +277,28 @@ def _whole(value: object) -> int:
     return number_of((value,))
 
 
-def _attempt(rows: Sequence[_Row], event: Event) -> tuple[list[_Row], list[_Row]]:
+def _attempt(
+    rows: Sequence[_Row], event: Event, index_of: Callable[[int], str]
+) -> tuple[list[_Row], list[_Row]]:
     """The events of the creation that `event` is a part of, and what came of the container later.
 
-    A runtime asks each connection once; where it asks one again, that is another creation.
+    A runtime asks each connection once, in the order of their indices; where it asks one again, or
+    one that is before the last, that is another creation.
     """
     asked: dict[int, _Row] = {}
     later: list[_Row] = []
     is_mine = False
+    newest = ""
     for row in rows:
-        if row.name == _CREATE and (row.session in asked or later):
+        index = index_of(row.session)
+        if row.name == _CREATE and (row.session in asked or later or index < newest):
             if is_mine:
                 later.append(row)
                 break
             asked, later = {}, []
         is_mine = is_mine or row.id == event.id
         if row.name == _CREATE:
-            asked[row.session] = row
+            asked[row.session], newest = row, index
         elif asked and row.name != _VALIDATE:
             later.append(row)
     return (list(asked.values()), later) if is_mine else ([], [])

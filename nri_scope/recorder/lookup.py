@@ -12,7 +12,7 @@ from nri_scope.errors import UsageError
 from nri_scope.recorder.check import has_effects, has_left_out
 from nri_scope.recorder.content import Kind
 from nri_scope.recorder.display import SHORT_ID, moment
-from nri_scope.recorder.model import Container, Event, Pod
+from nri_scope.recorder.model import Container, Event, Pod, Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import number_of
 from nri_scope.recorder.sound import sound
@@ -24,6 +24,8 @@ _EVENT_DIGITS = 8
 """Fewer digits than these are always an event's number, never the beginning of an id."""
 _LEAST_PREFIX = 4
 """Characters; fewer would find things by accident."""
+_AROUND = 200
+"""Events before and after one among which those of its round are."""
 _NEAR = 0.6
 """Likeness, as difflib counts it, from which on a name may have been meant."""
 _COMPARED = 5_000
@@ -187,6 +189,64 @@ def effects_on(recording: Recording, container: Container) -> list[int] | None:
         )
         rows.sort()
     return [event for (event,) in rows]
+
+
+def events_for(recording: Recording, container: Container) -> list[int] | None:
+    """The events, in order, that tell what became of a container: its own, those of others in whose
+    rounds something was asked for it, and those that told it as one that was there. None: all.
+    """
+    effects = effects_on(recording, container)
+    if effects is None:
+        return None
+    query = "SELECT DISTINCT event FROM state WHERE container = ?"
+    told = [event for (event,) in _rows(recording, query, container.key)]
+    own = events_about(recording, container)
+    # The next event shows that the runtime has done what it was asked for.
+    after = _next_ones(recording, effects) if _tells_cri(recording) else []
+    return sorted({*own, *told, *_in_rounds(recording, [*effects, *after])})
+
+
+def _tells_cri(recording: Recording) -> bool:
+    """Whether it has what the CRI tells."""
+    return any(session.role == Role.CRI for session in recording.sessions())
+
+
+def _next_ones(recording: Recording, events: Iterable[int]) -> Iterator[int]:
+    """Of each event the next one of another round, where that is near."""
+    query = (
+        "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id + 1 AND e.id + ? "
+        "AND (o.container IS NOT e.container OR o.event != e.event) AND o.event NOT IN (SELECT id "
+        "FROM name WHERE text IN ('RegisterPlugin', 'Configure', 'UpdateContainers', "
+        "'ContainerStatus', 'Shutdown', 'ValidateContainerAdjustment')) WHERE e.id = ? "
+        "ORDER BY o.id LIMIT 1"
+    )
+    for number in events:
+        for (one,) in _rows(recording, query, _AROUND, number):
+            yield one
+
+
+def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
+    """`events`, and those around each that may be the same event at other connections, in order.
+
+    Whether a chain came to its end is told by all who were asked.
+    """
+    found: set[int] = set()
+    for number in events:
+        found.add(number)
+        found.update(
+            one
+            for (one,) in _rows(
+                recording,
+                "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id - ? AND e.id + ? "
+                "AND o.container = e.container AND (o.event = e.event OR o.event IN "
+                "(SELECT id FROM name WHERE text IN ('CreateContainer', "
+                "'ValidateContainerAdjustment'))) WHERE e.id = ?",
+                _AROUND,
+                _AROUND,
+                number,
+            )
+        )
+    return sorted(found)
 
 
 def events_about(recording: Recording, thing: Pod | Container) -> list[int]:

@@ -74,7 +74,7 @@ class Changes:
         matters = diff.failure or diff.doubt
         found = self._of(diff.container) if matters else self._found.get(diff.container)
         if found is not None:
-            if not diff.failure and not diff.doubt:
+            if diff.created:
                 found.created = found.created or diff.event
             found.failure = clipped(diff.failure, WORDS_MAX)
             if len(found.remarks) < STEPS_OF_ONE_MAX:

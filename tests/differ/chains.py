@@ -192,7 +192,7 @@ def play(
     turn = merging.Creation(request, version=version)
     changed: dict[str, frozenset[str]] = {}
     claimed: dict[str, frozenset[str]] = {}
-    before = spec = _view(turn)
+    before = spec = view(turn)
     for plugin, reply in replies:
         shown = api.CreateContainerRequest()
         shown.CopyFrom(turn.request)
@@ -205,7 +205,7 @@ def play(
             turn.apply(reply, plugin)
         except AdjustmentRefused:
             return None
-        after = _view(turn)
+        after = view(turn)
         # A runtime sorts the mounts, so where a plugin put one says nothing.
         changed[plugin] = frozenset(
             one.path for one in oci.changes(spec, after) if one.kind != "moved"
@@ -221,7 +221,7 @@ def play(
     return Truth(changed, claimed, before, spec)
 
 
-def _view(turn: merging.Creation) -> oci.Spec:
+def view(turn: merging.Creation) -> oci.Spec:
     """The container as the chain has made it, with what no plugin is shown."""
     hidden = api.ContainerAdjustment(CDI_devices=turn.adjustment.CDI_devices)
     if turn.adjustment.linux.HasField("rdt"):

@@ -6,6 +6,7 @@ import copy
 import pytest
 from hypothesis import given
 
+from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.oci import Json, Spec, UpdatePath, same, spec_of, update
 
@@ -118,3 +119,18 @@ def test_a_node_that_limits_no_swap_goes_on_doing_so() -> None:
     change = api.LinuxResources()
     change.memory.limit.value = 9
     assert update(spec, change) == {"linux": {"resources": {"memory": {"limit": 9}}}}
+
+
+def test_cri_o_hands_on_neither_huge_pages_nor_without_cgroup_v2_unified_ones() -> None:
+    wanted = api.LinuxResources()
+    wanted.cpu.shares.value = 512
+    wanted.hugepage_limits.add(page_size="2MB", limit=4)
+    wanted.unified["memory.high"] = "max"
+    assert oci.update({}, wanted, oci.UpdatePath.CRI_O) == {
+        "linux": {"resources": {"cpu": {"shares": 512}}}
+    }
+    kinds = {one.path: one.kind for one in oci.remarks(wanted, path=oci.UpdatePath.CRI_O)}
+    assert kinds == {
+        "/linux/resources/hugepageLimits/2MB": "dropped",
+        "/linux/resources/unified/memory.high": "unresolved",
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from nri_scope.differ.chain import HIGHEST
 from nri_scope.differ.history import History
@@ -72,8 +73,12 @@ def document(history: History) -> Spec:
     """The newest spec that is known: the real one where the CRI told it, with later changes."""
     if history.real is None:
         return history.spec
-    later = [step.change for step in history.steps if step.event > history.real_event]
-    return apply(history.real, later) if later else history.real
+    spec = history.real
+    later = (step for step in history.steps if step.event > history.real_event)
+    # What one source shows is told together; what the next one does is done to that.
+    for _, steps in groupby(later, key=lambda step: (step.event, step.evidence, step.owner)):
+        spec = apply(spec, [step.change for step in steps])
+    return spec
 
 
 def lines(history: History) -> list[Line]:

@@ -97,12 +97,11 @@ def _events(
     """The numbers of the events that matter for some containers; None: all."""
     numbers: set[int] = set()
     for container in containers:
-        effects = lookup.effects_on(recording, container)
-        if effects is None:
+        own = lookup.events_for(recording, container)
+        if own is None:
             # An old recording: any reply may have updated it.
             return None
-        own = {*lookup.events_about(recording, container), *effects}
-        numbers |= own
+        numbers.update(own)
         numbers.update(next_rounds(recording, container))
         told = lookup.existed(recording, container)
         if told is not None and told.event <= min(own, default=told.event):

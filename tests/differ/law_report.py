@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many statements of the differ are false, and how many say that it does not know.
+
+``python -m tests.differ.law_report [PLAYS [FIRST]]``
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from .node import Node
+from .statements import Verdict, check
+
+
+def report(first: int, plays: int) -> Verdict:
+    """What the plays with these seeds come to; false statements are printed as they come up."""
+    total = Verdict()
+    for seed in range(first, first + plays):
+        with TemporaryDirectory() as folder:
+            node = Node(seed, Path(folder) / "play.nriscope.db")
+            node.play()
+            verdict = check(node)
+        for one in verdict.false:
+            print(f"seed {seed}, {node.runtime.name} {node.runtime.nri}: {one}")
+        total.add(verdict)
+    return total
+
+
+def main() -> None:
+    """Print the shares."""
+    plays, first = (int(one) for one in (*sys.argv[1:], *("100", "0")[len(sys.argv) - 1 :]))
+    total = report(first, plays)
+    print(f"{plays} plays, {len(total.false)} false statements")
+    for kind, count in sorted(total.statements.items()):
+        unknown = total.unknown[kind]
+        print(f"{kind:>10}: {count:7,} statements, {unknown:5,} unknown ({unknown / count:.1%})")
+
+
+if __name__ == "__main__":
+    main()

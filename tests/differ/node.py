@@ -1,0 +1,821 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small model of a node: a runtime that plays containers' lives through a chain of plugins.
+
+It writes what a part of the chain saw into a recording, and knows what really happened: which
+plugin asked for what, what came of it, which creations failed. What a runtime does with merged
+replies is written down here once more, from the runtimes' sources and from what real ones did
+(containerd internal/cri/nri and internal/nri, CRI-O server/nri-api.go and internal/nri), and
+takes nothing from the differ. Merging and adjusting are held against upstream's code elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+from google.protobuf.message import Message
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import AdjustmentRefused
+from nri_scope.nri import merging
+from nri_scope.nri.changes import changes_of
+from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.methods import RUNTIME_SERVICE
+from nri_scope.nri.versions import NriVersion
+from nri_scope.recorder import container_status
+from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.recorder.writer import Recorder
+from tests.interop.merge_cases import CREATED, PLUGINS, Case, generated
+
+from .chains import view
+
+MS = 10**6
+START_NS = 1_700_000_000 * 10**9
+POD = api.PodSandbox(id="pod-id", name="web", namespace="shop", uid="pod-uid")
+PROBES = ("00-p", "15-p", "20-p", "35-p", "99-p")
+GHOST = "ghost-id"
+"""A container that never existed."""
+_EVENTS = {one.name: one for one in NriEvent}
+_SHOWN_BY_CRI_O = ("shares", "quota", "period", "cpus", "mems")
+_CRI_O_ID = "io.kubernetes.cri-o.ContainerID"
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime in the version that it has here."""
+
+    name: str
+    version: str
+    nri: str
+    undoes: bool
+    """It tells of a failed creation by StopContainer and RemoveContainer; else by nothing."""
+    direct: bool
+    """It hands updates of other containers to the OCI runtime; else to its own CRI."""
+
+
+RUNTIMES = (
+    Runtime("containerd", "1.7.20", "0.6.1", undoes=True, direct=False),
+    Runtime("containerd", "1.7.28", "0.8.0", undoes=True, direct=False),
+    Runtime("containerd", "2.4.0", "0.12.2", undoes=True, direct=False),
+    Runtime("cri-o", "1.37.0", "0.12.0", undoes=False, direct=True),
+    Runtime("acme", "1.0.0", "0.12.0", undoes=True, direct=False),
+    Runtime("acme", "1.0.0", "0.12.0", undoes=False, direct=True),
+)
+
+
+@cache
+def _cases(event: str) -> tuple[Case, ...]:
+    """Those with an event; keys that only a broken plugin would use have laws of their own."""
+    return tuple(
+        one for one in generated(1_000) if one.event == event and not any(map(_is_odd, one.replies))
+    )
+
+
+def _is_odd(reply: Message) -> bool:
+    if not isinstance(reply, api.CreateContainerResponse):
+        return False
+    adjust, linux = reply.adjust, reply.adjust.linux
+    keys = {
+        *adjust.annotations, *linux.sysctl, *linux.net_devices,
+        *(one.key for one in adjust.env), *(one.destination for one in adjust.mounts),
+        *(one.path for one in linux.devices), *(one.type for one in linux.namespaces),
+    }  # fmt: skip
+    return bool(keys & {"", "-", "--a", "-a", "a"})
+
+
+@dataclass
+class Connection:
+    """A plugin or probe of the chain."""
+
+    plugin: str
+    role: Role | None
+    """None: nobody sees it."""
+    mask: int
+    session: int = 0
+    gone: bool = False
+
+    @property
+    def passive(self) -> bool:
+        return self.role == Role.PROBE
+
+
+@dataclass
+class Claim:
+    """What one plugin asked for of one container, at one path."""
+
+    operation: int
+    plugin: str
+    container: str
+    path: str
+
+
+@dataclass
+class Creation:
+    """One attempt to create a container."""
+
+    container: str
+    operation: int
+    events: list[int] = field(default_factory=list)
+    """Those of CreateContainer and ValidateContainerAdjustment that were recorded."""
+    failure: str = ""
+    before: oci.Spec = field(default_factory=dict)
+    found: dict[str, oci.Spec] = field(default_factory=dict)
+    """The container as each plugin found it."""
+    undoing: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Life:
+    """What is true of one container."""
+
+    id: str
+    message: api.Container
+    """As the runtime tells it."""
+    real: oci.Spec
+    """The runtime's own spec; equal to what the container has but for `effects`."""
+    effects: dict[str, oci.Json] = field(default_factory=dict)
+    """What it has beside that, by path."""
+    requested: dict[str, str] = field(default_factory=dict)
+    """Annotations of the CRI request."""
+    state: str = "created"
+    ended: int = 0
+    """The operation from which on its runtime updates it no more."""
+    done: int = 0
+    """The operation that changed it last."""
+    told: int = 0
+    """The newest operation of which a recorded event shows it as it is."""
+    past: list[tuple[int, oci.Spec, dict[str, oci.Json]]] = field(default_factory=list)
+    """After which operation it was what."""
+
+    def keep(self, operation: int) -> None:
+        self.done = operation
+        self.past.append((operation, self.real, dict(self.effects)))
+
+    def after(self, operation: int) -> tuple[oci.Spec, dict[str, oci.Json]]:
+        """What it was when an operation was over; nothing before its creation."""
+        found: tuple[oci.Spec, dict[str, oci.Json]] = {}, {}
+        for number, real, effects in self.past:
+            if number <= operation:
+                found = real, effects
+        return found
+
+
+class Node:
+    """Plays by chance, always the same for one seed."""
+
+    def __init__(self, seed: int, path: Path) -> None:
+        self.random = Random(seed)
+        self.path = path
+        self.runtime = self.random.choice(RUNTIMES)
+        self.version = NriVersion.parse(self.runtime.nri)
+        self.unified = self.random.random() < 0.5
+        """Whether it has cgroup v2."""
+        self.validates = self.runtime.nri >= "0.10" or self.runtime.nri.startswith("0.12")
+        self.connections: list[Connection] = []
+        self.lives: dict[str, Life] = {}
+        self.creations: list[Creation] = []
+        self.claims: list[Claim] = []
+        self.requests: list[tuple[int, str, str]] = []
+        """What CRI requests set: operation, container, path."""
+        self.operation = 0
+        self.operation_of: dict[int, int] = {}
+        """By number of an event."""
+        self.number = 0
+        self.now_ns = START_NS
+        self._recorder = Recorder.open(path)
+        self._cri = 0
+        self._attempts: dict[str, int] = {}
+        self._cases = _cases("CreateContainer")
+        self._updates = _cases("UpdateContainer")
+        self._stops = _cases("StopContainer")
+
+    # -- a play ---------------------------------------------------------------------------------
+
+    def play(self) -> None:
+        """Some containers' lives, next to each other."""
+        chance = self.random.random
+        if chance() < 0.3:
+            self._begin_existing()
+        for one in self._chosen():
+            self._connect(one)
+        late = Connection("50-late", Role.PROBE, self._valid_mask(probe=True))
+        if chance() < 0.5:
+            late = Connection("50-late", Role.TAP, self._valid_mask(probe=False))
+        if chance() < 0.4:
+            self._begin_cri()
+        open_lives: list[tuple[str, int]] = [(one, 1) for one in self.lives]
+        for place in range(self.random.randint(6, 14)):
+            if place == 5 and chance() < 0.4:
+                self._connect(late)
+            if place == 7 and chance() < 0.5:
+                for one in [one for one in self.connections if one.gone]:
+                    # They connect again.
+                    self.connections.remove(one)
+                    self._connect(Connection(one.plugin, one.role, one.mask))
+            what = chance()
+            if what < 0.3 or not open_lives:
+                name = f"c{len(self._attempts)}-id"
+                if self._failed_ones() and chance() < 0.3:
+                    name = self.random.choice(self._failed_ones())
+                if self._create(name):
+                    open_lives.append((name, 0))
+            elif what < 0.4:
+                self._out_of_turn()
+            elif what < 0.5 and self._cri:
+                self._tell_cri(self.random.choice(open_lives)[0])
+            else:
+                at = self.random.randrange(len(open_lives))
+                name, stage = open_lives[at]
+                stage = self._go_on(name, stage)
+                if stage < 0:
+                    del open_lives[at]
+                else:
+                    open_lives[at] = name, stage
+        for name, stage in open_lives:
+            if chance() < 0.6:
+                while stage >= 0:
+                    stage = self._go_on(name, stage)
+        if chance() < 0.5:
+            self._run("StopPodSandbox", None)
+        if chance() < 0.6:
+            for one in self.connections:
+                self._disconnect(one, "the runtime closed the connection")
+        self._recorder.close()
+
+    def _failed_ones(self) -> list[str]:
+        """Containers of which no attempt succeeded; a runtime that tries again has a new id, but
+        for one that was killed meanwhile.
+        """
+        return [one for one in self._attempts if one not in self.lives]
+
+    def _go_on(self, name: str, stage: int) -> int:
+        """The next thing that happens to a container; -1 when it is gone."""
+        life = self.lives[name]
+        if stage == 0:
+            self._run("StartContainer", life)
+            life.state, life.message.pid = "running", 42
+            life.message.state = api.CONTAINER_RUNNING
+            self._run("PostStartContainer", life)
+            return 1
+        if stage == 1 and self.random.random() < 0.6:
+            self._update(life)
+            return 1
+        if stage == 1:
+            life.state = "stopped"
+            life.message.state = api.CONTAINER_STOPPED
+            if self.runtime.direct:
+                life.ended = self.operation + 1
+            self._stop(life)
+            return 2
+        self._run("RemoveContainer", life)
+        life.state, life.ended = "removed", life.ended or self.operation
+        return -1
+
+    # -- connections ----------------------------------------------------------------------------
+
+    def _valid_mask(self, *, probe: bool, validates: bool = False) -> int:
+        mask = 0x7FF if not self.validates else 0x1FFF
+        if probe:
+            return mask | (_EVENTS["ValidateContainerAdjustment"].bit if validates else 0)
+        for name in ("PostCreateContainer", "StopContainer", "UpdateContainer", "StartContainer"):
+            if self.random.random() < 0.2:
+                mask &= ~_EVENTS[name].bit
+        if self.random.random() < 0.1:
+            mask &= ~_EVENTS["CreateContainer"].bit
+        return mask
+
+    def _chosen(self) -> list[Connection]:
+        seen = self.random.choice((0.0, 0.3, 0.7, 1.0))
+        found = [
+            Connection(
+                plugin,
+                Role.TAP if self.random.random() < seen else None,
+                self._valid_mask(probe=False),
+            )
+            for plugin in PLUGINS
+        ]
+        probes = self.random.sample(PROBES, self.random.randint(0, 4))
+        if not probes and all(one.role is None for one in found):
+            probes = ["00-p"]
+        validator = self.random.choice(probes) if probes and self.validates else ""
+        validator = validator if self.random.random() < 0.4 else ""
+        found += [
+            Connection(
+                plugin, Role.PROBE, self._valid_mask(probe=True, validates=plugin == validator)
+            )
+            for plugin in probes
+        ]
+        # Those with equal indices are asked in any order.
+        self.random.shuffle(found)
+        return sorted(found, key=lambda one: one.plugin[:2])
+
+    def _connect(self, one: Connection) -> None:
+        self.now_ns += MS
+        if one.role is not None:
+            one.session = self._recorder.begin_session(self._start(one))
+        self.connections.append(one)
+        self.connections.sort(key=lambda each: each.plugin[:2])
+        self.operation += 1
+        configure = api.ConfigureRequest(
+            runtime_name=self.runtime.name, runtime_version=self.runtime.version
+        )
+        self._capture(one, "Configure", configure, api.ConfigureResponse(events=one.mask))
+        request = api.SynchronizeRequest(pods=[POD])
+        for life in self.lives.values():
+            if life.state in ("created", "running"):
+                request.containers.append(self._shown(life))
+                life.told = self.operation
+        reply = api.SynchronizeResponse()
+        if not one.passive and self.random.random() < 0.7:
+            reply.update.extend(self._wanted(one))
+        self._capture(one, "Synchronize", request, reply)
+        kept, _ = merging.unsolicited(reply.update, one.plugin, version=self.version)
+        self._apply_all(kept)
+
+    def _start(self, one: Connection) -> SessionStart:
+        index, _, name = one.plugin.partition("-")
+        assert one.role is not None
+        return SessionStart(
+            one.role, name, index, self.runtime.name, self.runtime.version, self.runtime.nri,
+            False, one.mask, 5_000, 2_000, self.now_ns,
+        )  # fmt: skip
+
+    def _disconnect(self, one: Connection, why: str) -> None:
+        if not one.gone and one.role is not None:
+            self._recorder.end_session(one.session, why, self.now_ns + 1)
+        one.gone = True
+
+    def _begin_cri(self) -> None:
+        start = SessionStart(
+            Role.CRI, "cri", "", self.runtime.name, self.runtime.version, "", False, 0, 0, 0,
+            self.now_ns,
+        )  # fmt: skip
+        self._cri = self._recorder.begin_session(start)
+
+    def _capture(
+        self,
+        one: Connection,
+        method: str,
+        request: Message,
+        reply: Message | None,
+        status: tuple[int, str] = (0, ""),
+        service: str = "",
+    ) -> int:
+        self.now_ns += MS
+        took = 2_000 * MS if status[0] == 4 else MS // 20
+        if one.role is None:
+            self.now_ns += took
+            return 0
+        answer = b"" if reply is None or status[0] else reply.SerializeToString()
+        item = Captured(
+            self.now_ns, self.now_ns - START_NS, method, request.SerializeToString(), answer,
+            *status, took, 0 if service else 2_000 * MS, service,
+        )  # fmt: skip
+        self._recorder.capture(one.session, item)
+        self.now_ns += took
+        self.number += 1
+        self.operation_of[self.number] = self.operation
+        return self.number
+
+    def _asked(self, event: str) -> list[Connection]:
+        bit = _EVENTS[event].bit
+        return [one for one in self.connections if not one.gone and one.mask & bit]
+
+    # -- events without an answer ---------------------------------------------------------------
+
+    def _run(self, event: str, life: Life | None, container: api.Container | None = None) -> None:
+        self.operation += 1
+        if life is not None:
+            container = self._shown(life)
+        asked = self._asked(event)
+        if life is not None and any(one.role is not None for one in asked):
+            life.told = self.operation
+        for one in asked:
+            self._notify(one, event, container)
+
+    def _notify(self, one: Connection, event: str, container: api.Container | None) -> int:
+        if self.runtime.nri.startswith("0.12"):
+            request = getattr(api, f"{event}Request")(pod=POD)
+            if container is not None:
+                request.container.CopyFrom(container)
+            return self._capture(one, event, request, None)
+        kind = cast("Any", int(_EVENTS[event]))
+        change = api.StateChangeEvent(event=kind, pod=POD, container=container)
+        return self._capture(one, "StateChange", change, api.Empty())
+
+    def _shown(self, life: Life) -> api.Container:
+        """As events after its creation show it."""
+        made = api.Container()
+        made.CopyFrom(life.message)
+        if self.runtime.undoes:
+            made.annotations.update(life.requested)
+        return made
+
+    # -- creations ------------------------------------------------------------------------------
+
+    def _begin_existing(self) -> None:
+        case = self.random.choice(self._cases)
+        container = cast("api.CreateContainerRequest", case.request).container
+        made = self._named(container, "old-id")
+        made.state, made.pid, made.created_at = api.CONTAINER_RUNNING, 41, 1
+        life = Life("old-id", made, oci.spec_of(made), state="running")
+        life.keep(0)
+        self.lives["old-id"] = life
+        self._attempts["old-id"] = 1
+
+    def _named(self, container: api.Container, name: str) -> api.Container:
+        made = api.Container()
+        made.CopyFrom(container)
+        made.id, made.name, made.pod_sandbox_id = name, name.removesuffix("-id"), POD.id
+        if not self.runtime.undoes:
+            made.annotations[_CRI_O_ID] = name
+        return made
+
+    def _create(self, name: str) -> bool:
+        """Whether it came to be."""
+        self._attempts[name] = self._attempts.get(name, 0) + 1
+        self.operation += 1
+        case = self.random.choice(self._cases)
+        first = cast("api.CreateContainerRequest", case.request)
+        pristine = self._named(first.container, name)
+        requested = {
+            key: value
+            for key, value in sorted(pristine.annotations.items())
+            if key != _CRI_O_ID and self.random.random() < 0.5
+        }
+        turn = merging.Creation(
+            api.CreateContainerRequest(pod=POD, container=pristine), version=self.version
+        )
+        made = Creation(name, self.operation, before=oci.spec_of(pristine))
+        self.creations.append(made)
+        replies: dict[str, Any] = {
+            str(name): each for name, each in zip(PLUGINS, case.replies, strict=False)
+        }
+        others = self._targets(name)
+        made.failure = self._chain(made, turn, replies, others)
+        if not made.failure and self.validates:
+            made.failure = self._validate(made, turn)
+        if not made.failure:
+            self._by_chance(turn.adjustment)
+            failed = self._apply_all(turn.updates)
+            if failed and self.runtime.direct:
+                made.failure = "an update of another container failed"
+            elif self.random.random() < 0.12:
+                made.failure = "the OCI runtime refused it"
+        if made.failure:
+            if self.runtime.undoes:
+                self._undo(made, pristine, requested)
+            return False
+        shows = not (self.runtime.name == "containerd" and self.runtime.nri != "0.12.2")
+        message = merging.adjusted(pristine, turn.adjustment, shows_rlimits=shows)
+        real = dict(oci.adjust(made.before, turn.adjustment))
+        message.state, message.created_at = api.CONTAINER_CREATED, 1
+        life = Life(name, message, real, requested=requested if self.runtime.undoes else {})
+        life.keep(self.operation)
+        self.lives[name] = life
+        self._run("PostCreateContainer", life)
+        return True
+
+    def _targets(self, own: str) -> list[str]:
+        """The containers that updates beside an event are of."""
+        known = [name for name in self.lives if name != own]
+        found = self.random.sample(known, min(2, len(known)))
+        while len(found) < 2:
+            found.append(GHOST)
+        return found
+
+    def _renamed(self, reply: Any, own: str, others: Sequence[str]) -> Any:
+        """A reply about containers of this node."""
+        if reply is None:
+            return None
+        made = type(reply)()
+        made.CopyFrom(reply)
+        names = {CREATED: own, "left": others[0], "right": others[1]}
+        for each in (*made.update, *getattr(made, "evict", ())):
+            each.container_id = names[each.container_id]
+        return made
+
+    def _fault(self) -> tuple[int, str]:
+        """How a plugin fails, if it does."""
+        what = self.random.random()
+        if what < 0.04:
+            return 2, "no such thing today"
+        if what < 0.06:
+            return 4, "deadline exceeded"
+        if what < 0.07:
+            return 14, "ttrpc: closed"
+        return 0, ""
+
+    def _chain(
+        self, made: Creation, turn: merging.Creation, replies: dict[str, Any], others: list[str]
+    ) -> str:
+        for one in self._asked("CreateContainer"):
+            shown = api.CreateContainerRequest()
+            shown.CopyFrom(turn.request)
+            reply = (
+                None
+                if one.passive
+                else self._renamed(replies.get(one.plugin), made.container, others)
+            )
+            status = (0, "") if one.passive or not one.plugin[3:] else self._fault()
+            if reply is None and not one.passive:
+                reply = api.CreateContainerResponse()
+            if one.passive:
+                reply = api.CreateContainerResponse(adjust=api.ContainerAdjustment())
+                status = (0, "")
+            number = self._capture(one, "CreateContainer", shown, reply, status)
+            if number:
+                made.events.append(number)
+            if status[0] == 2:
+                return f"{one.plugin} answered an error"
+            if status[0]:
+                self._disconnect(one, "it did not answer in time")
+                continue
+            before = made.found[one.plugin] = view(turn)
+            try:
+                turn.apply(cast("api.CreateContainerResponse", reply), one.plugin)
+            except AdjustmentRefused as error:
+                self._claim_creation(made, turn, reply, one.plugin, before)
+                return error.problem
+            self._claim_creation(made, turn, reply, one.plugin, before)
+        return ""
+
+    def _claim_creation(
+        self, made: Creation, turn: merging.Creation, reply: Any, plugin: str, before: oci.Spec
+    ) -> None:
+        paths = {one.path for one in oci.changes(before, view(turn)) if one.kind != "moved"}
+        paths |= {one.path for one in oci.changes(before, oci.adjust(before, reply.adjust))}
+        adjusting = api.CreateContainerResponse(adjust=reply.adjust)
+        paths |= set(changes_of("CreateContainer", turn.request, adjusting, plugin)[0])
+        for path in paths:
+            self.claims.append(Claim(made.operation, plugin, made.container, path))
+        for update in reply.update:
+            self._claim_update(plugin, update)
+
+    def _claim_update(self, plugin: str, update: api.ContainerUpdate) -> None:
+        for path in ("", *resource_values(update.linux.resources)):
+            self.claims.append(Claim(self.operation, plugin, update.container_id, path))
+
+    def _validate(self, made: Creation, turn: merging.Creation) -> str:
+        validators = self._asked("ValidateContainerAdjustment")
+        if not validators:
+            return ""
+        there = [one for one in self.connections if not one.gone]
+        instances = [api.PluginInstance(name=one.plugin[3:], index=one.plugin[:2]) for one in there]
+        asked = turn.validation(instances)
+        failure = ""
+        for one in validators:
+            reply = api.ValidateContainerAdjustmentResponse()
+            if self.random.random() < 0.1:
+                reply.reject, reply.reason = True, "not like this"
+                failure = failure or f"{one.plugin} rejected it"
+            made.events.append(self._capture(one, "ValidateContainerAdjustment", asked, reply))
+        return failure
+
+    def _by_chance(self, adjust: api.ContainerAdjustment) -> None:
+        """Runtimes take a removal and a value of one key in random order."""
+        for keys in (adjust.annotations, adjust.linux.sysctl, adjust.linux.net_devices):
+            both = sorted(key for key in keys if f"-{key}" in keys)
+            for key in both:
+                if self.random.random() < 0.5:
+                    del keys[key]
+
+    def _undo(self, made: Creation, pristine: api.Container, requested: dict[str, str]) -> None:
+        """As UndoCreateContainer of containerd does."""
+        container = api.Container()
+        container.CopyFrom(pristine)
+        for key in requested:
+            del container.annotations[key]
+        container.ClearField("labels")
+        first = self.number
+        self.operation += 1
+        for one in self._asked("StopContainer"):
+            request = api.StopContainerRequest(pod=POD, container=container)
+            self._capture(one, "StopContainer", request, api.StopContainerResponse())
+        self._run("RemoveContainer", None, container)
+        made.undoing = list(range(first + 1, self.number + 1))
+
+    # -- updates --------------------------------------------------------------------------------
+
+    def _update(self, life: Life) -> None:
+        self.operation += 1
+        case = self.random.choice(self._updates)
+        wanted = cast("api.UpdateContainerRequest", case.request).linux_resources
+        resources = api.LinuxResources()
+        resources.CopyFrom(wanted)
+        # The CRI has no more than these.
+        for name in ("devices", "pids", "blockio_class", "rdt_class"):
+            resources.ClearField(cast("Any", name))
+        memory = resources.memory.limit.value
+        resources.memory.Clear()
+        if memory:
+            resources.memory.limit.value = memory
+        resources.cpu.ClearField("realtime_period")
+        resources.cpu.ClearField("realtime_runtime")
+        request = api.UpdateContainerRequest(
+            pod=POD, container=self._shown(life), linux_resources=resources
+        )
+        life.told = (
+            max(life.told, self.operation - 1) if self._sees("UpdateContainer") else life.told
+        )
+        for path in resource_values(resources):
+            self.requests.append((self.operation, life.id, path))
+        turn = merging.Updating(request, version=self.version)
+        replies: dict[str, Any] = {
+            str(name): each for name, each in zip(PLUGINS, case.replies, strict=False)
+        }
+        others = self._targets(life.id)
+        for one in self._asked("UpdateContainer"):
+            shown = api.UpdateContainerRequest()
+            shown.CopyFrom(turn.request)
+            reply = None if one.passive else self._renamed(replies.get(one.plugin), life.id, others)
+            status = (0, "") if one.passive else self._fault()
+            reply = reply or api.UpdateContainerResponse()
+            self._capture(one, "UpdateContainer", shown, reply, status)
+            if status[0] == 2:
+                return
+            if status[0]:
+                self._disconnect(one, "it did not answer in time")
+                continue
+            for update in reply.update:
+                self._claim_update(one.plugin, update)
+            try:
+                turn.apply(reply, one.plugin)
+            except AdjustmentRefused:
+                return
+        if self._apply_all(turn.updates) and self.runtime.direct:
+            return
+        if self.random.random() < 0.05:
+            # The OCI runtime refused it.
+            return
+        self._by_cri(life, turn.resources, own=True)
+        self._run("PostUpdateContainer", life)
+
+    def _sees(self, event: str) -> bool:
+        return any(one.role is not None for one in self._asked(event))
+
+    def _stop(self, life: Life) -> None:
+        self.operation += 1
+        case = self.random.choice(self._stops)
+        request = api.StopContainerRequest(pod=POD, container=self._shown(life))
+        if self._sees("StopContainer"):
+            life.told = self.operation
+        turn = merging.Stopping(request, version=self.version)
+        replies: dict[str, Any] = {
+            str(name): each for name, each in zip(PLUGINS, case.replies, strict=False)
+        }
+        others = self._targets(life.id)
+        for one in self._asked("StopContainer"):
+            reply = None if one.passive else self._renamed(replies.get(one.plugin), life.id, others)
+            reply = reply or api.StopContainerResponse()
+            status = (0, "") if one.passive else self._fault()
+            self._capture(one, "StopContainer", request, reply, status)
+            if status[0] == 2:
+                return
+            if status[0]:
+                self._disconnect(one, "it did not answer in time")
+                continue
+            for update in reply.update:
+                self._claim_update(one.plugin, update)
+            try:
+                turn.apply(reply, one.plugin)
+            except AdjustmentRefused:
+                return
+        self._apply_all(turn.updates)
+
+    def _out_of_turn(self) -> None:
+        plugins = [one for one in self.connections if not one.passive and not one.gone]
+        if not plugins:
+            return
+        self.operation += 1
+        one = self.random.choice(plugins)
+        wanted = self._wanted(one)
+        kept, _ = merging.unsolicited(wanted, one.plugin, version=self.version)
+        failed = self._apply_all(kept)
+        request = api.UpdateContainersRequest(update=wanted)
+        if self.random.random() < 0.2:
+            request.evict.add(container_id=self._targets("")[0], reason="no room")
+        told = api.UpdateContainersResponse(failed=failed)
+        self._capture(one, "UpdateContainers", request, told, service=RUNTIME_SERVICE)
+
+    def _wanted(self, one: Connection) -> list[api.ContainerUpdate]:
+        """What a plugin asks for that nobody asked."""
+        case = self.random.choice(self._stops)
+        others = self._targets("")
+        found = list(self._renamed(case.replies[0], others[0], others).update)
+        for update in found:
+            self._claim_update(one.plugin, update)
+        return found
+
+    def _apply_all(self, updates: Iterable[api.ContainerUpdate]) -> list[api.ContainerUpdate]:
+        """Do these; returns those that failed. One that fails does not keep others from it."""
+        failed: list[api.ContainerUpdate] = []
+        for update in updates:
+            life = self.lives.get(update.container_id)
+            if life is None or life.state == "removed":
+                continue
+            resources = update.linux.resources
+            if not self.runtime.direct:
+                self._by_cri(life, resources)
+            elif life.state != "stopped":
+                if self.random.random() < 0.1 or (resources.unified and not self.unified):
+                    if not update.ignore_failure:
+                        failed.append(update)
+                    continue
+                self._by_oci_runtime(life, resources)
+        return failed
+
+    def _by_cri(self, life: Life, resources: api.LinuxResources, *, own: bool = False) -> None:
+        """As toCRIResources and what follows do, in containerd; CRI-O has less then."""
+        wanted = api.LinuxResources()
+        wanted.CopyFrom(resources)
+        if self.runtime.direct and own:
+            wanted.ClearField("hugepage_limits")
+            if not self.unified:
+                wanted.ClearField("unified")
+        life.message = merging.with_resources(life.message, wanted)
+        for path in resource_values(wanted):
+            life.effects.pop(path, None)
+        self._settle(life)
+
+    def _by_oci_runtime(self, life: Life, resources: api.LinuxResources) -> None:
+        """As ``runc update`` does with what NRI's ToOCI makes of it."""
+        memory, cpu = resources.memory, resources.cpu
+        for name in ("limit", "reservation", "swap"):
+            if value := getattr(memory, name).value:
+                life.effects[f"/linux/resources/memory/{name}"] = value
+                if name != "reservation":
+                    getattr(life.message.linux.resources.memory, name).value = value
+        for name in _SHOWN_BY_CRI_O:
+            value = getattr(cpu, name)
+            value = value if isinstance(value, str) else value.value
+            if value:
+                life.effects[f"/linux/resources/cpu/{name}"] = value
+                target = life.message.linux.resources.cpu
+                if isinstance(value, str):
+                    setattr(target, name, value)
+                else:
+                    getattr(target, name).value = value
+        if resources.pids.limit > 0:
+            life.effects["/linux/resources/pids/limit"] = resources.pids.limit
+        for key, each in resources.unified.items():
+            life.effects[oci.pointer("/linux/resources/unified", key)] = each
+            life.message.linux.resources.unified[key] = each
+        self._settle(life)
+
+    def _settle(self, life: Life) -> None:
+        """The runtime's own spec has what its events show."""
+        shown = cast("dict[str, Any]", oci.spec_of(life.message))
+        resources = shown.get("linux", {}).get("resources", {})
+        linux = dict(cast("dict[str, Any]", life.real.get("linux", {})))
+        mine = dict(linux.get("resources", {}))
+        for name in ("cpu", "memory", "hugepageLimits", "unified"):
+            if name in resources:
+                mine[name] = resources[name]
+        linux["resources"] = mine
+        life.real = {**life.real, "linux": linux}
+        life.keep(self.operation)
+
+    # -- the CRI --------------------------------------------------------------------------------
+
+    def _tell_cri(self, name: str) -> None:
+        """What ContainerStatus tells, some time after the newest event."""
+        life = self.lives[name]
+        self.operation += 1
+        life.told = self.operation
+        real = {key: value for key, value in life.real.items() if key not in ("cdiDevices", "nri")}
+        self.now_ns += 50 * MS
+        item = Captured(
+            self.now_ns, self.now_ns - START_NS, container_status.METHOD,
+            container_status.status_request(name), json.dumps({"runtimeSpec": real}).encode(),
+            0, "", MS, 0, container_status.SERVICE,
+        )  # fmt: skip
+        self._recorder.capture(self._cri, item)
+        self.number += 1
+        self.operation_of[self.number] = self.operation
+
+
+def resource_values(resources: api.LinuxResources) -> dict[str, oci.Json]:
+    """What an update asks for, by path."""
+    container = api.Container(linux=api.LinuxContainer(resources=resources))
+    linux = cast("dict[str, Any]", oci.spec_of(container).get("linux", {}))
+    found: dict[str, oci.Json] = {}
+    for group, members in linux.get("resources", {}).items():
+        place = f"/linux/resources/{group}"
+        if group == "hugepageLimits":
+            found |= {oci.pointer(place, each["pageSize"]): each["limit"] for each in members}
+        elif isinstance(members, dict) and group != "blockIO":
+            found |= {oci.pointer(place, key): value for key, value in members.items()}
+        else:
+            found[place] = members
+    if resources.HasField("rdt_class"):
+        found["/linux/intelRdt/closID"] = resources.rdt_class.value
+    if resources.HasField("blockio_class"):
+        found["/linux/resources/blockIO"] = resources.blockio_class.value
+    return found
