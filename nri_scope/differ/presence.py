@@ -48,10 +48,10 @@ class _Heard:
     """Whether its set-up was seen, and so its beginning."""
     joined: int = 0
     """The event from which on it may have been asked; 0: none yet."""
-    in_turn: bool = True
-    """Whether nobody else was being asked when it was synchronized."""
     asked: int = 0
     """The first event of a chain that it was asked about; 0: none yet."""
+    over: int = 0
+    """The event before which it was found to be over first; 0: it was not."""
 
 
 @dataclass(slots=True)
@@ -65,15 +65,15 @@ class Presence:
     """When those began that were not heard from, with their numbers; ascending."""
     _starts_of: tuple[int, int] = (0, 0)
 
-    def hear(self, event: Event, *, in_turn: bool = True) -> None:
-        """The newest event of its session; ``in_turn``: no chain is being asked."""
+    def hear(self, event: Event) -> None:
+        """The newest event of its session."""
         heard = self._heard.get(event.session)
         if heard is None:
             heard = self._heard[event.session] = _Heard(event, event.method in SET_UP)
             self._over.discard(event.session)
-        heard.newest = event
+        heard.newest, heard.over = event, 0
         if event.method == _SYNCHRONIZE and not heard.asked:
-            heard.joined, heard.in_turn = event.id, in_turn
+            heard.joined = event.id
         elif event.method not in _INTRODUCTION:
             heard.joined = heard.joined or event.id
             if event.method not in ASIDE:
@@ -93,7 +93,10 @@ class Presence:
                 continue
             # By either clock: after a restart of the machine the monotonic one begins anew.
             if _end_of(session, gaps) <= last.at_ns or not outlived(session, heard.newest, last):
-                over.append(number)
+                # A creation may be asked about once more when validators were told of it.
+                if 0 < heard.over < first.id:
+                    over.append(number)
+                heard.over = heard.over or first.id
             elif 0 < heard.joined < first.id or (
                 # Not all events need be fed: it may have been there, and not heard from.
                 not heard.set_up
@@ -116,10 +119,10 @@ class Presence:
     def had_its_place(self, session: Session, event: Event) -> bool:
         """Whether a session that was there is certain to have had its place when `event` came.
 
-        Who is synchronized during a chain waits for that behind events that wait as well.
+        Who was synchronized waits for it behind events that wait as well; being asked shows it.
         """
         heard = self._heard.get(session.id)
-        return heard is None or heard.in_turn or 0 < heard.asked < event.id
+        return heard is None or not heard.set_up or 0 < heard.asked < event.id
 
     def _unheard(
         self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]

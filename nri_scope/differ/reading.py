@@ -14,7 +14,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.recorder import lookup
 from nri_scope.recorder.creations import Creations
-from nri_scope.recorder.model import Container, Event, Role
+from nri_scope.recorder.model import Container, Event, Role, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.unheard import unheard_in
 
@@ -22,6 +22,7 @@ from .choice import Choice
 from .differ import Differ
 from .history import History
 from .model import Evidence, RoundDiff, Step
+from .presence import SET_UP
 from .rounds import ASIDE, CONTAINER_STATUS, CREATE, UPDATE
 
 
@@ -70,9 +71,17 @@ def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Dif
         gaps=recording.gaps(),
         # Among the events of a few containers none follows another.
         follows=lambda event: lookup.follows(recording, event),
+        had_its_place=lambda session, event: _had_its_place(recording, session, event),
         outcome=Creations(recording).outcome,
         unheard=unheard_in(recording),
     )
+
+
+def _had_its_place(recording: Recording, session: Session, event: Event) -> bool:
+    """As `Presence.had_its_place`, by all that was recorded."""
+    return lookup.has_event_before(
+        recording, session.id, event.id, sorted(ASIDE), others=True
+    ) or not lookup.has_event_before(recording, session.id, event.id, sorted(SET_UP))
 
 
 def blame(recording: Recording, container: Container) -> History:

@@ -120,6 +120,8 @@ class Rounds:
     follows: Callable[[Event], bool] | None = None
     """Whether the event before it in its session was recorded. None: told by what is fed, which
     then has to be everything that there is."""
+    had_its_place: Callable[[Session, Event], bool] | None = None
+    """As `Presence.had_its_place`, where not everything is fed."""
     _open: list[Station] = field(default_factory=list)
     _bytes: int = 0
     _newest: dict[int, int] = field(default_factory=dict)
@@ -140,8 +142,7 @@ class Rounds:
         session = self.sessions.get(event.session)
         if session is None:
             return None
-        in_turn = event.method != SYNCHRONIZE or not self.goes_on(event)
-        self._presence.hear(event, in_turn=in_turn)
+        self._presence.hear(event)
         if self._open and request == self._open[-1].request:
             # So it is for all connections between two that change something.
             request = self._open[-1].request
@@ -245,7 +246,7 @@ class Rounds:
             session
             for session in self._behind(one)
             if self._presence.outlasts(session, by, self.gaps)
-            and self._presence.had_its_place(session, one.first)
+            and (self.had_its_place or self._presence.had_its_place)(session, one.first)
         ]
         theirs = {None, *(session.id for session in waiting)}
         if not waiting or any(

@@ -282,6 +282,22 @@ def next_after(
     return [number for (number,) in rows]
 
 
+def has_event_before(
+    recording: Recording, session: int, event: int, methods: Sequence[str], *, others: bool = False
+) -> bool:
+    """Whether a session has an earlier event of one of these methods; ``others``: of another."""
+    among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
+    rows = _rows(
+        recording,
+        f"SELECT 1 FROM event WHERE session = ? AND id < ? AND method {among} "
+        "ORDER BY id DESC LIMIT 1",
+        session,
+        event,
+        *methods,
+    )
+    return bool(rows)
+
+
 def _marks(values: Sequence[str]) -> str:
     return ", ".join("?" * len(values))
 

@@ -178,7 +178,7 @@ def test_what_a_gap_may_have_lost_is_no_failure(
     made = tmp_path / "gap.nriscope.db"
     recorder = Recorder.open(made)
     create = api.CreateContainerRequest(pod=POD, container=a_container(args=["sh"]))
-    write_session(recorder, [], plugin="50-silent")
+    write_session(recorder, [run_pod()], plugin="50-silent")
     other = api.RunPodSandboxRequest(pod=api.PodSandbox(id="other", name="other"))
     events = [("CreateContainer", create), ("RunPodSandbox", other)]
     write_session(recorder, events, plugin="00-probe")

@@ -88,7 +88,6 @@ def _live(
             found += one.until(at_ns + draw(st.sampled_from([0, MS, 2 * DEADLINE_NS])))
         found += one.until(times[-1] + 10 * DEADLINE_NS)
         found += one.end()
-        if not node.restless:
-            whole, alone = one.failures()
-            assert whole == alone
+        whole, alone = one.failures()
+        assert whole == alone
         return found, one.afterwards()
