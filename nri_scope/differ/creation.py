@@ -161,7 +161,7 @@ class _Creation:
             if one.path not in (_SWAP, EVICTION) and (now is oci.ABSENT or now == one.value):
                 reasons[one.path] = one.reason, one.evidence, one.event
         for number in standing(self.found.steps):
-            # What nobody was seen to ask for.
+            # What no reply that was seen asked for.
             made = self.found.steps[number]
             reason = _never_applied(made.change.path)
             if reason and last is not None and manner_of(last).adjusts_as_upstream:

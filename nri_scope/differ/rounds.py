@@ -233,7 +233,7 @@ class Rounds:
     def ended_early(self, one: Round) -> str:
         """Words on a chain that did not get to its end; "" where nothing shows that.
 
-        A plugin's error and a conflict end a chain, and are seen by nobody behind it. What shows
+        A plugin's error and a conflict end a chain, and no plugin behind it sees them. What shows
         it is that the runtime went on to something else, past connections that were there.
         """
         by = self._shown_by(one)
@@ -268,7 +268,7 @@ class Rounds:
         )
 
     def _shown_by(self, one: Round) -> Event | None:
-        """The event that shows its end; None where nobody was left then who could have seen more.
+        """The event that shows its end; None where no connection that could have seen more was left.
 
         So it does not matter whether that was known when they left, or is told afterwards.
         """

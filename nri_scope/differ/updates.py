@@ -269,7 +269,7 @@ def _not_done(
 ) -> list[Asked]:
     """Changes that were asked for, and did not come or are not known to have come."""
     limits = {one.change.after for one in steps if one.change.path == _LIMIT}
-    # That the swap limit follows the memory limit is the runtime's doing, which nobody asked for.
+    # That the swap limit follows the memory limit is the runtime's doing, and no request.
     steps = [one for one in steps if one.change.path != _SWAP or one.change.after not in limits]
     return [
         Asked(
