@@ -268,7 +268,7 @@ class Rounds:
         )
 
     def _shown_by(self, one: Round) -> Event | None:
-        """The event that shows its end; None where no connection that could have seen more was left.
+        """The event that shows its end; None where no connection could have seen more.
 
         So it does not matter whether that was known when they left, or is told afterwards.
         """

@@ -268,7 +268,7 @@ def _not_done(
     steps: Sequence[Step], reason: str, fate: RequestFate = RequestFate.NOT_APPLIED
 ) -> list[Asked]:
     """Changes that were asked for, and did not come or are not known to have come."""
-    limits = {one.change.after for one in steps if one.change.path == _LIMIT}
+    limits = [one.change.after for one in steps if one.change.path == _LIMIT]
     # That the swap limit follows the memory limit is the runtime's doing, and no request.
     steps = [one for one in steps if one.change.path != _SWAP or one.change.after not in limits]
     return [

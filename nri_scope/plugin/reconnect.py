@@ -18,8 +18,8 @@ from nri_scope.errors import (
 from .session import SessionEnd
 
 ABSENT_POLL = 0.1
-"""Seconds between two looks for a socket that no runtime listens on. A runtime that comes back
-is found within this time, whatever became of the socket's folder. A look costs some 50 µs and, unlike
+"""Seconds between two looks for a socket that no runtime listens on. A runtime that comes back is
+found within this time, whatever became of the socket's folder. A look costs some 50 µs and, unlike
 a session that fails, disturbs no runtime.
 """
 
