@@ -153,12 +153,14 @@ class _Creation:
         if self.found.failure:
             return spec
         reasons: dict[str, tuple[str, Evidence, int]] = {}
+        newest = newest_steps(self.found.steps)
         for one in self.found.asked:
-            if one.container != self.id or one.fate is not RequestFate.NOT_APPLIED:
+            step = newest.get(one.path)
+            if one.container != self.id or step is None or one.path == _SWAP:
                 continue
-            now = oci.value_at(spec, one.path)
             # Not what a later plugin made of it.
-            if one.path not in (_SWAP, EVICTION) and (now is oci.ABSENT or now == one.value):
+            is_it = step.change.kind == "removed" or step.change.after == one.value
+            if one.fate is RequestFate.NOT_APPLIED and is_it:
                 reasons[one.path] = one.reason, one.evidence, one.event
         for number in standing(self.found.steps):
             # What no reply that was seen asked for.
@@ -312,9 +314,7 @@ class _Creation:
                 value = gone.value
             elif value is None:
                 value = f"-{oci.split(gone.path)[-1]}"
-            self.found.asked.append(
-                Asked(self.id, owner, gone.path, value, gone.reason, evidence, event.id)
-            )
+            self.found.ask(Asked(self.id, owner, gone.path, value, gone.reason, evidence, event.id))
         return notes
 
     def _refused(
@@ -398,8 +398,7 @@ class _Creation:
         """The runtime keeps a value of its own that a plugin removed."""
         made = step(self.id, change, RUNTIME, Evidence.VALIDATOR, owned.event, NOT_PASSED_ON)
         self.found.steps.append(made)
-        if not any(one.path == change.path for one in self.found.asked):
-            self.found.asked.append(not_passed_on(removal, owned.event))
+        self.found.ask(not_passed_on(removal, owned.event))
 
     def _by_owner(self, change: Change, rest: Owner, last: Station | None, owned: Owned) -> Step:
         """A change that the merged adjustment shows and no snapshot did."""

@@ -26,7 +26,7 @@ from .findings import (
     version_of,
 )
 from .history import History
-from .model import Evidence, RoundDiff, Step
+from .model import Asked, Evidence, RoundDiff, Step
 from .owner import plugin
 from .owners import Owned
 from .rounds import (
@@ -465,10 +465,12 @@ class Differ:
             for step in found.steps:
                 if step.container != first.container_id and Evidence.EVENTS not in step.evidence:
                     self._containers.touched(step.container)
-        for asked in found.asked:
-            history = self.histories.get(asked.container)
-            if history is not None and asked not in history.asked:
-                history.asked.append(asked)
+        asked: dict[str, list[Asked]] = {}
+        for each in found.asked:
+            asked.setdefault(each.container, []).append(each)
+        for container, requests in asked.items():
+            if container in self.histories:
+                self.histories[container].ask(requests)
         missed = self._rounds.missed_by(one)
         stations = (*one.stations, *(extra.stations if extra else ()))
         return RoundDiff(

@@ -55,6 +55,8 @@ class Findings:
     open_ns: int = 0
     created: bool = False
     """See `RoundDiff`."""
+    _told: dict[tuple[str, str], list[Json]] = field(default_factory=dict)
+    """The values that were asked for, by container and path."""
 
     def note(self, remark: str) -> None:
         """Say it once."""
@@ -67,10 +69,10 @@ class Findings:
 
     def ask(self, one: Asked) -> None:
         """Keep a request, unless another source told it already."""
-        for known in self.asked:
-            if (known.container, known.path, known.value) == (one.container, one.path, one.value):
-                return
-        self.asked.append(one)
+        values = self._told.setdefault((one.container, one.path), [])
+        if one.value not in values:
+            values.append(one.value)
+            self.asked.append(one)
 
     def remark(
         self, container: str, owner: Owner, evidence: Evidence, event: Event, one: oci.Remark

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nri_scope.oci import Spec
@@ -61,6 +62,11 @@ class History:
         self.steps += steps
         self.spec = spec
 
+    def ask(self, requests: Iterable[Asked]) -> None:
+        """Requests that were not simply carried out, each of them once."""
+        known = {_key(one) for one in self.asked}
+        self.asked += (one for one in requests if _key(one) not in known)
+
     def remark(self, text: str) -> None:
         """Say it once."""
         if text not in self.remarks:
@@ -97,3 +103,8 @@ class History:
             step = judged.pop(self.steps[number].change.path, None)
             if step is not None:
                 self.steps[number] = step
+
+
+def _key(one: Asked) -> tuple[str, int, str, str]:
+    # Values may be lists, which no set can have.
+    return one.path, one.event, one.reason, str(one.value)

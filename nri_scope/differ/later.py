@@ -271,10 +271,18 @@ def _devices(history: History) -> _Devices:
             place = "/".join(step.change.path.split("/")[:4])
             newest.pop(place, None)
             newest[place] = step.owner
+    linux = history.spec.get("linux")
+    members = linux.get("devices") if isinstance(linux, dict) else None
+    # Not each by its path, which would go through all of them for each.
+    there = {
+        oci.pointer("/linux/devices", str(device.get("path"))): device
+        for device in (members if isinstance(members, list) else ())
+        if isinstance(device, dict)
+    }
     found: _Devices = {}
     for place, owner in newest.items():
-        device = oci.value_at(history.spec, place)
-        if isinstance(device, dict):
+        device = there.get(place)
+        if device is not None:
             found.setdefault(_device(device), []).append((owner, str(device.get("path"))))
     return found
 

@@ -32,10 +32,6 @@ _SHOWS = (
     "ContainerStatus",
 )
 """Events that a container has only when it was created."""
-_SHOWN = (
-    "SELECT id FROM event WHERE container = (SELECT container FROM event WHERE id = ?) AND id > ? "
-    f"AND event IN (SELECT id FROM name WHERE text IN {_SHOWS}) LIMIT 1"
-)
 _CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
 _ENDS = ("StopContainer", "RemoveContainer")
 _POD_ENDS = ("StopPodSandbox", "RemovePodSandbox")
@@ -43,6 +39,8 @@ NO_POST = "PostCreateContainer did not follow"
 NO_STATE = "the container never came to be"
 _ROWS_MAX = 400
 """Events of one container that are looked at: those of sixteen connections, a few times over."""
+_FEW = 24
+"""Events that tell of most creations what became of them."""
 _NEAR = 1_000
 """How far before an event of a creation the first one may be: all that came in some seconds."""
 _RANGE_MAX = 100_000
@@ -121,17 +119,22 @@ class Creations:
         if not event.container_id:
             # iSulad: nothing says which container it becomes.
             return UNKNOWN
-        if self._number(_SHOWN, event.id, event.id) is not None:
-            return CREATED
+        asked: list[_Row] = []
+        later: list[_Row] = []
+        for most in (_FEW, _ROWS_MAX):
+            rows = self._rows(
+                "o.container = (SELECT container FROM event WHERE id = ?) AND o.id > ? - ? "
+                f"ORDER BY o.id LIMIT {most}",
+                (event.id, event.id, _NEAR),
+            )
+            asked, later = _attempt(rows, event, self._index)
+            if any(row.name in _SHOWS for row in later):
+                return CREATED
+            if len(rows) < most:
+                break
         told = self._told(event)
         if told is not None:
             return told
-        rows = self._rows(
-            "o.container = (SELECT container FROM event WHERE id = ?) AND o.id > ? - ? "
-            f"ORDER BY o.id LIMIT {_ROWS_MAX}",
-            (event.id, event.id, _NEAR),
-        )
-        asked, later = _attempt(rows, event, self._index)
         best = UNKNOWN
         for row in asked:
             found = self._of(row, event, later)
