@@ -125,8 +125,18 @@ def test_each_source_shows_what_it_can_see(release: Merger, view: str) -> None:
     seen, found = seen_by(release), found_in(release, view)
     wrong = {}
     for case in workable(seen):
-        own = [step for step in _own(found, case) if not _is_rule_for_device(case, step)]
+        own = [
+            step
+            for step in _own(found, case)
+            # Not what the runtime makes undone of what the chain had agreed on.
+            if not _is_rule_for_device(case, step)
+            and not (step.owner.who is Who.RUNTIME and step.note == oci.ONLY_THE_LIMIT)
+        ]
         expected = expected_of(case, view, seen)
+        if view == REPLIES:
+            # Whether the runtime keeps what was removed shows in a later event: without those
+            # before the plugin, it is not known whose value that was.
+            expected = [one for one in expected if one.owner != "runtime"]
         if said(own) != expected:
             wrong[case.name] = (said(own), expected)
         assert all(

@@ -10,8 +10,8 @@ from nri_scope.oci import UpdatePath, manner_of
     ("name", "own", "other"),
     [
         ("containerd", UpdatePath.CRI, UpdatePath.CRI),
-        ("cri-o", UpdatePath.CRI, UpdatePath.OCI_RUNTIME),
-        ("CRI-O", UpdatePath.CRI, UpdatePath.OCI_RUNTIME),
+        ("cri-o", UpdatePath.CRI_O, UpdatePath.OCI_RUNTIME),
+        ("CRI-O", UpdatePath.CRI_O, UpdatePath.OCI_RUNTIME),
         ("v2", UpdatePath.UNKNOWN, UpdatePath.UNKNOWN),
         ("another", UpdatePath.UNKNOWN, UpdatePath.UNKNOWN),
         ("", UpdatePath.UNKNOWN, UpdatePath.UNKNOWN),
@@ -20,4 +20,4 @@ from nri_scope.oci import UpdatePath, manner_of
 def test_no_runtime_is_taken_for_another(name: str, own: UpdatePath, other: UpdatePath) -> None:
     manner = manner_of(name)
     assert (manner.own_updates, manner.other_updates) == (own, other)
-    assert manner.ignores_evictions == (own is UpdatePath.CRI)
+    assert manner.ignores_evictions == (own is not UpdatePath.UNKNOWN)

@@ -23,7 +23,7 @@ async def test_searching_goes_on_in_the_view_that_is_shown() -> None:
         await shown.press("/")
         await shown.type("sidecar")
         await shown.press("enter")
-        await shown.shows("[2 Containers]", "shop/web/sidecar  created")
+        await shown.shows("[2 Containers]", "shop/web/sidecar  creating")
         await shown.press("/")
         await shown.type("nobody")
         await shown.press("enter")

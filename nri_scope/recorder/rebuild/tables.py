@@ -317,8 +317,13 @@ class Tables:
             "WHERE n.text IN ('CreateContainer', 'ValidateContainerAdjustment') ORDER BY e.id"
         ).fetchall()
         for (number,) in asked:
-            event = self._source.event(number)
-            found = UNKNOWN if event is None else creations.outcome(event)
+            try:
+                event = self._source.event(number)
+                found = UNKNOWN if event is None else creations.outcome(event)
+            except RecordingError as error:
+                # What comes after the damage tells nothing.
+                self._part.damage = self._part.damage or error
+                return
             if found.fate is not CreationFate.UNKNOWN:
                 self._connection.execute(
                     "INSERT INTO outcome (event, fate, shown_by, name, session, after_ns) "

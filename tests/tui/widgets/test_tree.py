@@ -38,7 +38,7 @@ async def test_shows_pods_and_containers_with_state_and_age() -> None:
         assert "removed" in shown.screen[4] and "918ms" in shown.screen[4]
         await shown.press(*["down"] * 3)
         assert shown.screen[-1] == (
-            "shop/web/app  created 95.4ms, running 726ms, stopped 96.4ms, removed"
+            "shop/web/app  creating 24.1ms, created 71.3ms, running 726ms, stopped 96.4ms, r…"
         )
 
 
