@@ -269,9 +269,10 @@ class _Creation:
             )
         self.before_reply[station.plugin] = spec
         after = self._with_hidden(shown)
-        notes = {one.path: one.reason for one in remarks}
+        changes = changes_of_chain(spec, after)
+        notes = _notes(remarks, changes)
         notes |= self._take_dropped(turn.dropped, reply, spec, owner, evidence, event)
-        for change in changes_of_chain(spec, after):
+        for change in changes:
             note = notes.get(change.path, "")
             self.found.steps.append(step(self.id, change, owner, evidence, event, note))
         for one in remarks:
@@ -485,6 +486,21 @@ def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
     if before.get("mounts") == after.get("mounts"):
         return oci.changes(before, after)
     return oci.changes(oci.sort_mounts(before), oci.sort_mounts(after))
+
+
+def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str, str]:
+    """What is to be noted of changes, by path.
+
+    What is said of a part that may be applied or not stands at what came as a whole.
+    """
+    paths = {change.path for change in changes}
+    notes: dict[str, str] = {}
+    for one in remarks:
+        path = one.path
+        while path and path not in paths and one.kind == "unresolved":
+            path = path.rpartition("/")[0]
+        notes.setdefault(path or one.path, one.reason)
+    return notes
 
 
 def not_passed_on(removal: Step, event: Event) -> Asked:

@@ -13,15 +13,29 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
+from nri_scope.errors import RpcError
 from tests.cli.tap_process import PATIENCE, tapping
 from tests.runtime.testbed.containerd import Containerd
 from tests.runtime.testbed.driver import Driver
-from tests.runtime.testbed.record import nri_scope
+from tests.runtime.testbed.record import nri_scope, recording
 
 pytestmark = pytest.mark.runtime
 
 INJECTOR, POLICY = "20-injector", "60-policy"
+REFUSED = "70-refused"
 SOURCE = {
+    # containerd refuses a shared mount whose source is not on a shared mount of the node.
+    REFUSED: """
+class Plugin:
+    def create_container(self, pod, container):
+        return Adjustment().add_mount("/refused", "/proc", options=["rbind", "rshared"])
+
+    def stop_container(self, pod, container):
+        pass
+
+    def remove_container(self, pod, container):
+        pass
+""",
     INJECTOR: """
 class Plugin:
     def create_container(self, pod, container):
@@ -110,3 +124,35 @@ async def test_owners_are_exact_on_every_nri_version(
     spec = info["runtimeSpec"]
     assert "INJECTED=yes" in spec["process"]["env"]
     assert spec["linux"]["resources"]["cpu"]["quota"] == 50000
+
+
+async def test_creations_that_all_fail_are_diagnosed(
+    containerd: Containerd, driver: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tapped, plain = tmp_path / "tapped.nriscope.db", tmp_path / "plain.nriscope.db"
+    socket = tmp_path / "tap.sock"
+    async with (
+        tapping("--listen", socket, "--socket", containerd.nri_socket, "-o", tapped) as tap,
+        recording(plain, containerd) as record,
+    ):
+        await tap.said("plugins can connect")
+        async with plugin(REFUSED, tmp_path, socket):
+            async with asyncio.timeout(PATIENCE):
+                while not containerd.connections(REFUSED):
+                    await asyncio.sleep(0.01)
+            pod = await driver.run_pod("shop", "web")
+            for _ in range(3):
+                with pytest.raises(RpcError):
+                    await driver.create(pod, "app")
+        status, _, errors = await tap.interrupt()
+        assert status == 0, errors
+        assert await record.end() == 0
+    for file in (tapped, plain):
+        capsys.readouterr()
+        assert run(["report", "--diagnose", str(file), "--format", "json"]) == 1
+        (finding,) = json.loads(capsys.readouterr().out)["findings"]
+        assert finding["kind"] == "failed"
+        assert finding["level"] == "problem"
+        assert "shop/web/app" in finding["containers"]
+        # What a tap knows beside it: what was asked for, and why it may be refused.
+        assert ("unless /proc is shared" in finding["detail"]) == (file is tapped)
