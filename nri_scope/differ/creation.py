@@ -449,14 +449,6 @@ class _Creation:
         return version_of(self.stations[0]) if self.stations else None
 
 
-def conflict(stations: tuple[Station, ...]) -> str:
-    """Why the runtime gave up, by the replies that are known; "" where nothing says so."""
-    for station in stations:
-        if station.event.status_code not in (0, 4, 14):
-            return f"{station.plugin} answered: {station.event.status_message or 'an error'}"
-    return _refusal(stations)[1]
-
-
 def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
     """The plugin at whose reply the runtime gave up, and its words; "" where it did not."""
     replies = [
