@@ -40,7 +40,7 @@ ITEMS = [
 def told(recording: Recording, event: Event) -> str:
     """All that is said of an event, anywhere."""
     tabs = (Tab.SUMMARY, Tab.CONTAINER, Tab.CHANGES, Tab.RAW)
-    queries = ("nri_json(?1)", "nri_json(?1, 'reply')")
+    queries = ("nri_json(?)", "nri_json(?, 'reply')")
     return "\n".join(
         [
             *Lines().of(event),
