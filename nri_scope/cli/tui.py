@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from nri_scope.logger.run import RecordOptions
     from nri_scope.recorder.filter import Filter
     from nri_scope.tui.app import ScopeApp
-    from nri_scope.tui.looking import RecorderNews
     from nri_scope.tui.model.config import Config
+    from nri_scope.tui.polling import RecorderNews
     from nri_scope.tui.recorder_process import RecorderProcess
 
 MIN_COLUMNS, MIN_LINES = 40, 10

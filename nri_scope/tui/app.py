@@ -1,64 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal user interface: views of one recording, and what keeps them in step."""
+"""The terminal user interface: its parts, and who does what a key or a view asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from textual import on
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container as Box
-from textual.containers import Vertical
+from textual.command import CommandPalette
+from textual.containers import Container
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
-from textual.widget import Widget
-from textual.widgets import ContentSwitcher
+from textual.widgets import Input
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.filter import Filter
 from nri_scope.tui import main_screen
 from nri_scope.tui.bindings import as_keymap, bindings
-from nri_scope.tui.copying import Copier
-from nri_scope.tui.finding import Finder
-from nri_scope.tui.jobs import Jobs
-from nri_scope.tui.keyed import Keyed
-from nri_scope.tui.looking import Looker, RecorderNews
+from nri_scope.tui.commands.copy import Copier
+from nri_scope.tui.commands.filter import FILTER_GROUP, Narrower
+from nri_scope.tui.commands.find import Finder
+from nri_scope.tui.commands.job import Jobs
+from nri_scope.tui.commands.mark import GROUP as MARKS_GROUP
+from nri_scope.tui.commands.mark import Marker
+from nri_scope.tui.commands.replay import Replayer
+from nri_scope.tui.commands.save import Saver
+from nri_scope.tui.frame import Frame
+from nri_scope.tui.help import help_lines
+from nri_scope.tui.key_order import KeyOrderApp
 from nri_scope.tui.main_screen import MainScreen
-from nri_scope.tui.marking import GROUP as MARKS_GROUP
-from nri_scope.tui.marking import Marker
 from nri_scope.tui.model.actions import DEFAULT
 from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.keys import Keymap, Scope
+from nri_scope.tui.model.marks import Marks
 from nri_scope.tui.model.store import Store
-from nri_scope.tui.narrowing import Narrower
 from nri_scope.tui.palette import Actions
-from nri_scope.tui.replaying import Replayer
-from nri_scope.tui.saving import Saver
-from nri_scope.tui.states import Work, trouble_words
-from nri_scope.tui.telling import Teller
+from nri_scope.tui.polling import Poller, RecorderNews
 from nri_scope.tui.terminal import EndSignals
 from nri_scope.tui.theme import DEFAULT as DEFAULT_THEME
-from nri_scope.tui.theme import THEMES
-from nri_scope.tui.views import BOARDS, EVENTS
+from nri_scope.tui.theme import THEMES, next_theme
+from nri_scope.tui.views import DETAIL_FROM, SCOPES, Views
 from nri_scope.tui.widgets import messages
-from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.detail_pane import DetailPane
-from nri_scope.tui.widgets.event_header import EventHeader
 from nri_scope.tui.widgets.event_list import EventList
 from nri_scope.tui.widgets.filter_bar import FilterBar, Purpose
-from nri_scope.tui.widgets.status_line import KeyLine, StatusLine
+from nri_scope.tui.widgets.reading import ReadingScreen
 from nri_scope.tui.widgets.view_tabs import ViewTabs
 from nri_scope.tui.workers import begin
 
-DETAIL_FROM = (200, 30)
-"""Columns or lines of the screen from which on there is room for details from the beginning."""
 
-
-class ScopeApp(Keyed, inherit_bindings=False):
+class ScopeApp(KeyOrderApp, inherit_bindings=False):
     """One recording, looked at. ``run`` returns when the user leaves.
 
     What keeps the recording from being shown at all is in ``failure`` then.
@@ -66,17 +61,7 @@ class ScopeApp(Keyed, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.APP)
     COMMANDS: ClassVar = {Actions}
-    CSS = (
-        main_screen.CSS
-        + """
-    #body { height: 1fr; }
-    #views { width: 1fr; height: 1fr; }
-    #events { height: 1fr; }
-    #nothing { display: none; height: 1fr; content-align: center middle; text-align: center; }
-    EventList.-nothing { height: 0; }
-    #nothing.-shown { display: block; }
-    """
-    )
+    CSS = main_screen.CSS + "#body { height: 1fr; }"
 
     def __init__(
         self,
@@ -104,27 +89,18 @@ class ScopeApp(Keyed, inherit_bindings=False):
         self.keymap = keymap
         self.set_keymap(as_keymap(keymap))
         self.path = path
-        self.context = Context(where)
         self.failure: NriScopeError | None = None
-        self.work = Work()
+        self.made: list[Path] = []
+        """Files that were made meanwhile, for those who leave."""
         self._live = live
         self._store = store
         self._warning = warning
-        self.teller = Teller(self, badge)
-        self.looker = Looker(self, recorder)
-        self.finder = Finder(self)
-        self.marker = Marker(self)
-        self.context.also = self.marker.where
-        self.narrower = Narrower(self)
-        self.copier = Copier(self)
-        self.jobs = Jobs(self)
-        self.saver = Saver(self)
-        self.replayer = Replayer(self)
-        self.made: list[Path] = []
-        """Files that were made meanwhile, for those who leave."""
-        self.typed_in_detail = False
-        self._boards: dict[str, Board] = {}
-        self.detail = None
+        self._recorder = recorder
+        self._marks = Marks(path)
+        self.context = Context(where, marked=self._marks.filter)
+        self.frame = Frame(keymap, self.context, badge)
+        self._typed_in_detail = False
+        """Whether the details had the focus before the line for text was opened."""
 
     @property
     def store(self) -> Store:
@@ -142,21 +118,21 @@ class ScopeApp(Keyed, inherit_bindings=False):
         kept = [each for each in filters if not isinstance(each, Monochrome | NoColor)]
         return [*kept, self._without_color]
 
-    # -- what is on the screen ----------------------------------------------------------------
+    # -- its parts ----------------------------------------------------------------------------
 
     def get_default_screen(self) -> Screen[None]:
         """The one screen."""
         return MainScreen()
 
     def compose(self) -> ComposeResult:
-        """The frame; what needs the recording comes once it is open."""
+        """The frame; the views come once the recording is open."""
         self.bar = FilterBar(self.keymap, self._typed, self._bar_closed)
-        yield self.teller.title_bar
-        yield self.teller.tabs
-        yield Box(id="body")
+        yield self.frame.title_bar
+        yield self.frame.tabs
+        yield Container(id="body")
         yield self.bar
-        yield self.status
-        yield KeyLine(self.keymap)
+        yield self.frame.status
+        yield self.frame.keys
 
     async def on_mount(self) -> None:
         """Open the recording and look at it for as long as the screen is there."""
@@ -168,134 +144,122 @@ class ScopeApp(Keyed, inherit_bindings=False):
             self.failure = error
             self.exit(return_code=2)
             return
-        header = EventHeader()
-        self.events = EventList(
-            self.store,
-            follows=self.follows,
-            header=header,
-            is_marked=self.marker.is_marked,
-            grows=lambda: self.follows,
-        )
-        self._boards = {
-            kind.name: kind.make(self.store, self.context, self.keymap) for kind in BOARDS
-        }
-        for name, board in self._boards.items():
-            board.id = name
-            board.is_marked = self.marker.is_event_marked
-        self._views = ContentSwitcher(
-            Vertical(header, self.events, self.teller.nothing, id=EVENTS),
-            *self._boards.values(),
-            initial=EVENTS,
-            id="views",
-        )
         columns, lines = DETAIL_FROM
-        hidden = self.size.width < columns and self.size.height < lines
-        self.detail = DetailPane(self.store, hidden=hidden, keymap=self.keymap)
-        await self.query_one("#body").mount(self._views, self.detail)
-        self.give_focus(self.events)
-        self.teller.show_facts()
+        self.views = Views(
+            self.store,
+            self.context,
+            self.keymap,
+            follows=self.follows,
+            is_marked=self._marks.has,
+            hide_detail=self.size.width < columns and self.size.height < lines,
+        )
+        await self.query_one("#body").mount(self.views)
+        self._make_commands()
+        self.views.switched = self._switched
+        self.views.focus_view()
+        self.frame.show(self.store, self.views, lambda: len(self._marks))
         if self.context.where() is not None:
             self.bar.remember(self.context.where_text)
             self.narrower.show()
-        self.looker.begin()
-        begin(self, self.marker.load, MARKS_GROUP)
+        self.poller.begin()
         if self._warning:
-            self.say(self._warning, problem=True)
+            self.frame.say(self._warning, problem=True)
 
-    @property
+    def _make_commands(self) -> None:
+        frame, views, store, keymap = self.frame, self.views, self.store, self.keymap
+        marks, context = self._marks, self.context
+        self.poller = Poller(self, frame, views, store, self.bar, self._recorder)
+        self.narrower = Narrower(self, frame, views, store, keymap, context, marks, self.bar)
+        self.finder = Finder(self, frame, views, store, keymap, marks)
+        marker = Marker(self, frame, views, store, keymap, marks, self.path, self._marks_changed)
+        jobs = Jobs(self, frame, keymap, self.path, self.made)
+        self.jobs, self.marker = jobs, marker
+        copier = Copier(self, frame, views, store, keymap, context, marker, jobs)
+        saver = Saver(self, frame, views, marker, jobs)
+        self.replayer = Replayer(self, frame, views, marker, jobs)
+        narrower, finder, detail = self.narrower, self.finder, views.detail
+        actions: dict[str, Callable[[], object]] = {
+            **{f"mode_{name}": partial(views.show, name) for name in SCOPES},
+            "toggle_detail": detail.action_toggle_detail,
+            "maximise_detail": detail.action_maximise_detail,
+            "move_detail": detail.action_move_detail,
+            "next_tab": detail.action_next_tab,
+            "previous_tab": detail.action_previous_tab,
+            "search_next": partial(finder.go_on, forwards=True),
+            "search_previous": partial(finder.go_on, forwards=False),
+            "view_errors": partial(narrower.toggle, "errors"),
+            "view_changed": partial(narrower.toggle, "changed"),
+            "view_slow": partial(narrower.toggle, "slow"),
+            "view_marked": narrower.only_marked,
+            "back": narrower.back,
+            "narrow_container": narrower.narrow_to_container,
+            "narrow_pod": narrower.narrow_to_pod,
+            "mark": marker.toggle,
+            "compare": marker.compare,
+            "copy": copier.copy,
+            "copy_command": copier.copy_command,
+            "save_text": copier.save,
+            "save_recording": saver.save_recording,
+            "export_bundle": saver.export_bundle,
+        }
+        for name, action in actions.items():
+            # Where Textual looks for what a key is bound to.
+            setattr(self, f"action_{name}", action)
+        begin(self, marker.load, MARKS_GROUP)
+
     def follows(self) -> bool:
         """Whether what is shown still grows."""
-        return (self._live or self.store.facts.growing) and not self.work.recorder_ended
+        return (self._live or self.store.facts.growing) and not self.frame.work.recorder_ended
 
     async def on_unmount(self) -> None:
         """End what is at work, keep the last marks, and close the recording."""
-        await self.jobs.close()
-        await self.marker.close()
         if self._store is not None:
+            await self.jobs.close()
+            await self.marker.close()
             await self._store.close()
-        await self.marker.release()
+            await self.marker.release()
         self._signals.restore()
-
-    @on(EventList.Moved)
-    def _list_moved(self, event: EventList.Moved) -> None:
-        # What was said about a key must not go by with the next event that comes.
-        self.status.hush(unless_fresh=True)
-        self.teller.show_status()
-
-    async def update_board(self) -> None:
-        """Have another view than the list of events show what there is now."""
-        board = self._boards.get(self.mode)
-        if board is not None:
-            await board.update()
-
-    # -- which view -------------------------------------------------------------------------------
-
-    @property
-    def mode(self) -> str:
-        """The name of the view that is shown."""
-        return self._views.current or EVENTS
-
-    @property
-    def current(self) -> EventList | Board:
-        """The view that is shown."""
-        return self._boards.get(self.mode, self.events)
-
-    @property
-    def in_detail(self) -> bool:
-        """Whether the details have the focus."""
-        return self.detail is not None and self.detail.body.has_focus
-
-    def show_mode(self, name: str) -> None:
-        """Show another view, and give it the focus."""
-        if name != self.mode:
-            self._views.current = name
-            self.looker.hurry()
-            self.teller.tabs.show(name, self.context.words())
-        if self.detail is not None and self.detail.is_alone:
-            self.detail.action_maximise_detail()
-        self.give_focus(self.current)
-
-    @on(ViewTabs.Chosen)
-    def _view_chosen(self, event: ViewTabs.Chosen) -> None:
-        self.show_mode(event.name)
-
-    # -- details --------------------------------------------------------------------------------
-
-    @on(messages.RowChosen)
-    def _row_chosen(self, event: messages.RowChosen) -> None:
-        if self.detail is not None:
-            self.detail.show(event.row, self.marker.comment_of(event.row))
-
-    @on(messages.RowOpened)
-    def _row_opened(self, event: messages.RowOpened) -> None:
-        if self.detail is None:
-            return
-        self.detail.show(event.row, self.marker.comment_of(event.row))
-        if self.detail.is_hidden:
-            self.detail.action_toggle_detail()
-        self.give_focus(self.detail.body)
-
-    @on(DetailPane.Left)
-    def _detail_left(self) -> None:
-        self.give_focus(self.current)
 
     # -- what the views ask for ---------------------------------------------------------------
 
+    @on(EventList.Moved)
+    def _list_moved(self) -> None:
+        # What was said about a key must not go by with the next event that comes.
+        self.frame.status.hush(unless_fresh=True)
+        self.frame.show_status()
+
+    def _switched(self) -> None:
+        self.poller.hurry()
+        self.frame.show_facts()
+
+    @on(ViewTabs.Chosen)
+    def _view_chosen(self, event: ViewTabs.Chosen) -> None:
+        self.views.show(event.name)
+
+    @on(messages.RowChosen)
+    def _row_chosen(self, event: messages.RowChosen) -> None:
+        self.views.detail.show(event.row, self._marks.comment_of(event.row))
+
+    @on(messages.RowOpened)
+    def _row_opened(self, event: messages.RowOpened) -> None:
+        self.views.detail.show(event.row, self._marks.comment_of(event.row))
+        self.views.open_detail()
+
+    @on(DetailPane.Left)
+    def _detail_left(self) -> None:
+        self.views.focus_view()
+
     @on(messages.Said)
     def _said(self, event: messages.Said) -> None:
-        self.say(event.text, problem=event.problem)
+        self.frame.say(event.text, problem=event.problem)
 
     @on(messages.Failed)
     def _failed(self, event: messages.Failed) -> None:
-        self.show_trouble(event.error)
+        self.frame.show_trouble(event.error)
 
     @on(messages.Narrow)
     def _narrow(self, event: messages.Narrow) -> None:
         self.narrower.narrow(event.what)
-
-    @on(messages.Back)
-    def _back(self, event: messages.Back) -> None:
-        self.narrower.back()
 
     @on(messages.SetFilter)
     def _set_filter(self, event: messages.SetFilter) -> None:
@@ -311,89 +275,105 @@ class ScopeApp(Keyed, inherit_bindings=False):
 
     @on(messages.OpenEvent)
     def _open_event(self, event: messages.OpenEvent) -> None:
-        if self.events.go_to_event(event.event_id):
-            self.show_mode(EVENTS)
-        else:
-            self.say("the filter hides this event", problem=True)
+        if not self.views.show_event(event.event_id):
+            self.frame.say("the filter hides this event", problem=True)
+
+    def _marks_changed(self) -> None:
+        views, row = self.views, self.views.events.selected_row
+        views.redraw_marks()
+        if row is not None and views.current is views.events:
+            views.detail.show(row, self._marks.comment_of(row))
+        self.frame.show_status()
+        if self.context.only_marked:
+            self.narrower.show()
+
+    # -- the line for text --------------------------------------------------------------------
+
+    def _open_bar(self, purpose: Purpose, text: str = "", note: str = "") -> None:
+        self._typed_in_detail = self.views.in_detail and purpose is not Purpose.FILTER
+        self.bar.open(purpose, text, note=note)
 
     def _typed(self, purpose: Purpose, text: str) -> None:
         match purpose:
             case Purpose.FILTER:
                 self.narrower.filter_by(text)
             case Purpose.SEARCH:
-                self.finder.begin(text, in_detail=self.typed_in_detail)
+                self.finder.begin(text, in_detail=self._typed_in_detail)
             case Purpose.COMMENT:
                 self.marker.comment(text)
             case Purpose.PLUGIN:
                 self.replayer.replay(text)
 
     def _bar_closed(self) -> None:
-        if self.typed_in_detail and self.detail is not None:
-            self.give_focus(self.detail.body)
+        self.views.focus_view(detail=self._typed_in_detail)
+
+    def action_filter(self) -> None:
+        """Type a filter."""
+        self.poller.learn_values()
+        self._open_bar(Purpose.FILTER, self.context.where_text)
+
+    def action_search(self) -> None:
+        """Type what to search for."""
+        self._open_bar(Purpose.SEARCH)
+
+    def action_comment(self) -> None:
+        """Type something about the selected event."""
+        text = self.marker.begin_comment()
+        if text is not None:
+            self._open_bar(Purpose.COMMENT, text, self._marks.where_kept())
+
+    def action_replay_shown(self) -> None:
+        """Type what to replay the shown events to."""
+        self._open_bar(Purpose.PLUGIN, note=self.marker.what_is_taken())
+
+    # -- other actions ------------------------------------------------------------------------
+
+    def action_focus_other(self) -> None:
+        """Go to the details, and back."""
+        if self.views.in_detail:
+            self.views.focus_view()
         else:
-            self.give_focus(self.current)
+            self.views.open_detail()
 
-    # -- what others tell --------------------------------------------------------------------------
+    async def action_quit(self) -> None:
+        """Leave."""
+        self.exit()
 
-    @property
-    def status(self) -> StatusLine:
-        """The line below the views."""
-        return self.teller.status
+    async def action_command_palette(self) -> None:  # type: ignore[override]
+        """Show all actions. The next key is for its line, which Textual does not wait for."""
+        palette = CommandPalette()
+        await self.push_screen(palette)
+        palette.set_focus(palette.query_one(Input))
 
-    def say(self, text: str, *, problem: bool = False) -> None:
-        """Tell the user one line."""
-        self.status.say(text, problem=problem)
+    async def action_help(self) -> None:
+        """Show the keys."""
+        here = Scope.DETAIL if self.views.in_detail else self.views.scope
+        lines = help_lines(self.keymap, (here, Scope.APP, Scope.FILTER), self.available())
+        await self.push_screen(ReadingScreen("keys", lines, wrap=True))
 
-    def show_trouble(self, error: Exception) -> None:
-        """Tell what keeps the recording from being read, for as long as it does."""
-        self.teller.trouble = trouble_words(error)
-        self.teller.show_status()
+    def action_clear_filter(self) -> None:
+        """Show everything."""
+        self.finder.forget()
+        self.narrower.everything()
 
-    def work_on(
-        self,
-        *,
-        part: float | str | None = "",
-        searching: str | None = None,
-        searched: float = 0.0,
-        busy: str | None = None,
-    ) -> None:
-        """Say what goes on: a filter (how far it is; None: none is), a search ("": none is) and
-        how far that is, or something else ("": nothing is).
-        """
-        if not isinstance(part, str):
-            self.work = replace(self.work, part=part)
-        if searching is not None:
-            self.work = replace(self.work, searching=searching, searched=searched)
-        if busy is not None:
-            self.work = replace(self.work, busy=busy)
-        self.teller.show_status()
+    def action_stop(self) -> None:
+        """Stop what is at work: a search, something that is saved, a filter."""
+        if self.frame.work.searching:
+            self.finder.stop()
+            self.frame.say("search stopped")
+        elif self.jobs.busy:
+            self.jobs.stop()
+        elif self.frame.work.part is not None:
+            self.workers.cancel_group(self, FILTER_GROUP)
+            self.narrower.back()
+        elif self.views.in_detail:
+            self.views.focus_view()
+        else:
+            self.finder.rest()
+            self.frame.status.hush()
 
-    # -- actions by their names -------------------------------------------------------------------
-
-    @property
-    def scope(self) -> Scope:
-        """Where the keys of the view that is shown count."""
-        return next((kind.scope for kind in BOARDS if kind.name == self.mode), Scope.EVENTS)
-
-    def available(self) -> frozenset[str]:
-        """The names of all actions that something here can do."""
-        parts: tuple[Widget | App[None], ...] = (self, *self.screen_stack[0].query(Widget))
-        return frozenset(
-            action.name
-            for action in self.keymap
-            if any(hasattr(part, f"action_{action.name}") for part in parts)
-        )
-
-    # -- marks --------------------------------------------------------------------------------
-
-    def marks_changed(self) -> None:
-        """Draw what shows marks anew."""
-        self.events.remark()
-        for board in self._boards.values():
-            board.body.changed()
-        row = self.events.selected_row
-        if self.detail is not None and row is not None and self.mode == EVENTS:
-            self.detail.show(row, self.marker.comment_of(row))
-        self.teller.show_status()
-        if self.marker.only:
-            self.narrower.show()
+    def action_theme(self) -> None:
+        """Next theme."""
+        self.theme = next_theme(self.theme)
+        self.views.events.restyle()
+        self.frame.say(f"theme: {self.theme}")

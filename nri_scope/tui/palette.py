@@ -5,16 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
+from nri_scope.tui.key_order import KeyOrderApp
 from nri_scope.tui.model.keys import Action, Scope
-from nri_scope.tui.views import BOARDS, EVENTS
+from nri_scope.tui.views import SCOPES
 from nri_scope.tui.widgets.board import Board
-
-if TYPE_CHECKING:
-    from nri_scope.tui.app import ScopeApp
 
 
 class Actions(Provider):
@@ -35,13 +33,13 @@ class Actions(Provider):
                 yield Hit(score, matcher.highlight(label), partial(self._do, action), label)
 
     @property
-    def _app(self) -> ScopeApp:
-        return cast("ScopeApp", self.app)
+    def _app(self) -> KeyOrderApp:
+        return cast("KeyOrderApp", self.app)
 
     def _labels(self) -> Iterator[tuple[Action, str]]:
         """All of the app, then those of the view that is shown, then those of other places."""
         app = self._app
-        here, available = (Scope.APP, app.scope), app.available()
+        here, available = (Scope.APP, app.views.scope), app.available()
         actions = [
             action for action in app.keymap if action.in_palette and action.name in available
         ]
@@ -55,29 +53,21 @@ class Actions(Provider):
 
     async def _do(self, action: Action) -> None:
         """What a key would, in the view that it is of."""
-        app = self._app
+        app, views = self._app, self._app.views
         if hasattr(app, f"action_{action.name}"):
             await app.run_action(action.name, app)
             return
-        if app.scope not in action.scopes:
+        if views.scope not in action.scopes:
             place = _places(action)[0]
             if place is Scope.DETAIL:
-                if app.detail is not None:
-                    if app.detail.is_hidden:
-                        app.detail.action_toggle_detail()
-                    app.detail.body.focus()
-                    await app.run_action(action.name, app.detail.body)
+                views.open_detail()
+                await app.run_action(action.name, views.detail.body)
                 return
-            app.show_mode(_VIEWS[place])
-        current = app.current
-        focused = current.body if isinstance(current, Board) else current
-        await app.run_action(action.name, focused)
-
-
-_VIEWS = {Scope.EVENTS: EVENTS, **{kind.scope: kind.name for kind in BOARDS}}
-"""The views by what their keys count in."""
+            views.show(next(name for name, scope in SCOPES.items() if scope is place))
+        current = views.current
+        await app.run_action(action.name, current.body if isinstance(current, Board) else current)
 
 
 def _places(action: Action) -> list[Scope]:
     """Where it can be done, the views first."""
-    return [scope for scope in (*_VIEWS, Scope.DETAIL) if scope in action.scopes]
+    return [scope for scope in (*SCOPES.values(), Scope.DETAIL) if scope in action.scopes]

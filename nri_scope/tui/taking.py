@@ -1,42 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the user takes away from the screen, and what an event's subject is in the recording."""
+"""Events as YAML, and new files for what the user takes away from the screen."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder import lookup
 from nri_scope.recorder.documents import document
 from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.recorder.problems import in_words
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.yamltext import to_yaml
-from nri_scope.tui.model.whom import container_of_event
 
 CLIPBOARD_MAX = 48 << 10
 """Bytes of text. Some terminals silently drop what is longer than 74,994 bytes in base64."""
 
 SEPARATOR = "---\n"
 """Between two documents of YAML."""
-
-Find = Callable[[Recording, int], Pod | Container | None]
-
-
-def others_of_container(recording: Recording, event: Event, *, forwards: bool) -> list[int]:
-    """The events of the same container after or before this one, the nearest first."""
-    container = container_of_event(recording, event.id)
-    numbers = lookup.events_about(recording, container) if container is not None else []
-    if forwards:
-        return [number for number in numbers if number > event.id]
-    return [number for number in reversed(numbers) if number < event.id]
 
 
 def as_yaml(recording: Recording, numbers: Sequence[int]) -> Iterator[str]:

@@ -1,37 +1,178 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The views that there are beside the list of events."""
+"""The views of a recording, which of them is shown, and the details of the selected row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.widget import Widget
+from textual.widgets import ContentSwitcher, Static
+
+from nri_scope.recorder.model import Event
 from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.keys import Keymap, Scope
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.chain import Chain
+from nri_scope.tui.widgets.detail_pane import DetailPane
+from nri_scope.tui.widgets.event_header import EventHeader
+from nri_scope.tui.widgets.event_list import EventList
 from nri_scope.tui.widgets.sessions import Sessions
 from nri_scope.tui.widgets.timeline import Timeline
 from nri_scope.tui.widgets.tree import Tree
 
 EVENTS = "events"
 """The name of the first view."""
+DETAIL_FROM = (200, 30)
+"""Columns or lines of the screen that leave room for details from the beginning."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewKind:
-    """One of them; ``mode_<name>`` is the action that shows it."""
+class BoardKind(NamedTuple):
+    """A view beside the list of events; ``mode_<name>`` is the action that shows it."""
 
     name: str
     scope: Scope
     make: Callable[[Store, Context, Keymap], Board]
 
 
-BOARDS: tuple[ViewKind, ...] = (
-    ViewKind("containers", Scope.CONTAINERS, Tree),
-    ViewKind("timeline", Scope.TIMELINE, Timeline),
-    ViewKind("plugins", Scope.PLUGINS, Chain),
-    ViewKind("sessions", Scope.SESSIONS, Sessions),
+BOARDS: tuple[BoardKind, ...] = (
+    BoardKind("containers", Scope.CONTAINERS, Tree),
+    BoardKind("timeline", Scope.TIMELINE, Timeline),
+    BoardKind("plugins", Scope.PLUGINS, Chain),
+    BoardKind("sessions", Scope.SESSIONS, Sessions),
 )
 """In the order of their keys."""
+SCOPES = {EVENTS: Scope.EVENTS, **{kind.name: kind.scope for kind in BOARDS}}
+"""Where the keys of each view count."""
+
+
+class Views(Container):
+    """The list of events, the boards, and the detail pane; one view is shown at a time."""
+
+    DEFAULT_CSS = """
+    Views { height: 1fr; }
+    #views { width: 1fr; height: 1fr; }
+    #events { height: 1fr; }
+    #nothing { display: none; height: 1fr; content-align: center middle; text-align: center; }
+    EventList.-nothing { height: 0; }
+    #nothing.-shown { display: block; }
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        context: Context,
+        keymap: Keymap,
+        *,
+        follows: Callable[[], bool],
+        is_marked: Callable[[Event | None], bool],
+        hide_detail: bool,
+    ) -> None:
+        """``follows``: whether what is shown still grows."""
+        super().__init__()
+        header = EventHeader()
+        self.events = EventList(
+            store,
+            follows=follows(),
+            header=header,
+            is_marked=lambda row: is_marked(row.event),
+            grows=follows,
+        )
+        self.nothing = Static(id="nothing", markup=False)
+        """Stands in the place of events where there is none."""
+        self.boards = {kind.name: kind.make(store, context, keymap) for kind in BOARDS}
+        for name, board in self.boards.items():
+            board.id = name
+            board.is_marked = is_marked
+        self.detail = DetailPane(store, hidden=hide_detail, keymap=keymap)
+        self._switcher = ContentSwitcher(
+            Vertical(header, self.events, self.nothing, id=EVENTS),
+            *self.boards.values(),
+            initial=EVENTS,
+            id="views",
+        )
+        self.switched: Callable[[], None] = lambda: None
+        """Called when another view is shown."""
+
+    def compose(self) -> ComposeResult:
+        """One of the views, and the details."""
+        yield self._switcher
+        yield self.detail
+
+    @property
+    def mode(self) -> str:
+        """The name of the view that is shown."""
+        return self._switcher.current or EVENTS
+
+    @property
+    def current(self) -> EventList | Board:
+        """The view that is shown."""
+        return self.boards.get(self.mode, self.events)
+
+    @property
+    def scope(self) -> Scope:
+        """Where the keys of the view that is shown count."""
+        return SCOPES[self.mode]
+
+    @property
+    def in_detail(self) -> bool:
+        """Whether the details have the focus."""
+        return self.detail.body.has_focus
+
+    def show(self, name: str) -> None:
+        """Show another view, and give it the focus."""
+        if name != self.mode:
+            self._switcher.current = name
+            self.switched()
+        if self.detail.is_alone:
+            self.detail.action_maximise_detail()
+        self.focus_view()
+
+    def show_event(self, number: int) -> bool:
+        """Show an event in the list; False where the list does not have it."""
+        if not self.events.go_to_event(number):
+            return False
+        self.show(EVENTS)
+        return True
+
+    def focus_view(self, *, detail: bool = False) -> None:
+        """Give the focus to the view that is shown, or to the details (``detail``)."""
+        if detail:
+            self.focus_now(self.detail.body)
+        else:
+            current = self.current
+            self.focus_now(current.body if isinstance(current, Board) else current)
+
+    def focus_now(self, widget: Widget) -> None:
+        """Give the focus to a widget, which has the next key.
+
+        `Widget.focus` would do it later, when that key may have been taken already.
+        """
+        self.app.screen_stack[0].set_focus(widget)
+
+    def open_detail(self) -> None:
+        """Show the details and give them the focus."""
+        if self.detail.is_hidden:
+            self.detail.action_toggle_detail()
+        self.focus_view(detail=True)
+
+    async def update(self) -> None:
+        """Have another view than the list of events show what there is now."""
+        if isinstance(self.current, Board):
+            await self.current.update()
+
+    def highlight(self, text: str) -> None:
+        """Highlight a text in every view."""
+        self.events.search_text = text
+        self.detail.body.highlight = text
+        for board in self.boards.values():
+            board.body.highlight = text
+
+    def redraw_marks(self) -> None:
+        """Draw what shows marks anew."""
+        self.events.remark()
+        for board in self.boards.values():
+            board.body.changed()

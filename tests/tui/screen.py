@@ -14,7 +14,7 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.worker import WorkerCancelled
 
-from nri_scope.tui import looking
+from nri_scope.tui import polling
 from nri_scope.tui.app import ScopeApp
 from tests.tui import keyboard
 from tests.tui.widgets.drawn import strips_of
@@ -29,7 +29,7 @@ _STALL = 0.5
 """Seconds that one turn counts at most: while the machine stands still, the app does too."""
 
 # Waiting takes all of a processor here, which is not the drawing that has it look less often.
-looking.LONGEST_POLL_SECONDS = looking.POLL_SECONDS
+polling.LONGEST_POLL_SECONDS = polling.POLL_SECONDS
 
 
 class Shown:
@@ -75,13 +75,13 @@ class Shown:
 
     async def go_to(self, event: int) -> None:
         """Go to an event of the list, and wait until its row is read."""
-        await self.until(lambda: self.app.events.go_to_event(event))
-        await self.until(lambda: self.app.events.selected_row is not None)
+        await self.until(lambda: self.app.views.events.go_to_event(event))
+        await self.until(lambda: self.app.views.events.selected_row is not None)
 
     @property
     def selected(self) -> int | None:
         """The event under the cursor."""
-        return self.app.events.selected_event_id
+        return self.app.views.events.selected_event_id
 
 
 def copied(folder: Path) -> Path:

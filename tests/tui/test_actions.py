@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from textual.widget import Widget
 
-from nri_scope.tui.app import ScopeApp
 from nri_scope.tui.model.actions import ACTIONS, DEFAULT
 from nri_scope.tui.model.keys import Scope
 from nri_scope.tui.widgets.board import Board
@@ -23,8 +22,9 @@ async def test_every_action_is_one_that_something_can_do() -> None:
 
 
 async def test_what_counts_everywhere_the_app_can_do() -> None:
-    for action in DEFAULT.of(Scope.APP):
-        assert hasattr(ScopeApp, f"action_{action.name}"), action.name
+    async with showing() as screen:
+        for action in DEFAULT.of(Scope.APP):
+            assert hasattr(screen.app, f"action_{action.name}"), action.name
 
 
 async def test_each_view_can_do_what_its_keys_say() -> None:
@@ -34,7 +34,7 @@ async def test_each_view_can_do_what_its_keys_say() -> None:
         ):
             await screen.press(str(number))
             await screen.until(lambda scope=scope: f"{scope.value}]" in screen.text())  # type: ignore[misc]
-            current = screen.app.current
+            current = screen.app.views.current
             target: Widget = current.body if isinstance(current, Board) else current
             for action in DEFAULT.of(scope):
                 assert hasattr(target, f"action_{action.name}"), (scope, action.name)

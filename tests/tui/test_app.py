@@ -14,7 +14,7 @@ import pytest
 
 from nri_scope.cli import tui
 from nri_scope.recorder.filter import parse
-from nri_scope.tui import looking, main_screen, taking
+from nri_scope.tui import main_screen, polling, taking
 from nri_scope.tui.model.actions import DEFAULT
 from nri_scope.tui.model.listing import State
 from tests.tui.screen import RECORDING, copied, showing
@@ -140,7 +140,7 @@ async def test_everything_is_shown_again_by_one_key() -> None:
 async def test_a_filter_by_the_value_of_the_selected_field() -> None:
     async with showing() as screen:
         await screen.press("end", "up")
-        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.until(lambda: screen.app.views.events.selected_row)
         await screen.press("left", "=")
         await screen.until(lambda: screen.app.context.where_text == "event:RemovePodSandbox")
         await screen.press("x")
@@ -175,19 +175,19 @@ async def test_what_was_searched_for_last_is_searched_for_again_after_escape() -
         await screen.until(lambda: screen.selected not in (None, 1))
         found = screen.selected
         await screen.press("escape")
-        assert screen.app.events.search_text == ""
+        assert screen.app.views.events.search_text == ""
         await screen.press("g", "n")
         await screen.until(lambda: screen.selected == found)
-        assert screen.app.events.search_text == "sidecar"
+        assert screen.app.views.events.search_text == "sidecar"
         await screen.press("x", "n")
         await screen.shows("nothing to search for yet")
 
 
 async def test_a_long_search_says_how_far_it_is() -> None:
     async with showing() as screen:
-        screen.app.work_on(searching="web", searched=0.42)
+        screen.app.frame.work_on(searching="web", searched=0.42)
         await screen.shows("searching for web … 42%")
-        screen.app.work_on(searching="")
+        screen.app.frame.work_on(searching="")
         await screen.hides("searching for")
 
 
@@ -222,7 +222,7 @@ async def test_presses_that_come_faster_than_a_search_ends_count(
 async def test_one_container_or_pod_alone_and_back() -> None:
     async with showing() as screen:
         await screen.press(*["down"] * 5)
-        await screen.until(lambda: screen.selected == 5 and screen.app.events.selected_row)
+        await screen.until(lambda: screen.selected == 5 and screen.app.views.events.selected_row)
         await screen.press("i")
         await screen.shows("shop/web/app")
         await screen.hides("jobs/batch")
@@ -270,10 +270,10 @@ async def test_a_filter_to_begin_with_can_be_left_and_comes_back() -> None:
 async def test_next_and_previous_event_of_the_same_container() -> None:
     async with showing() as screen:
         await screen.press(*["down"] * 8)
-        await screen.until(lambda: screen.selected == 8 and screen.app.events.selected_row)
+        await screen.until(lambda: screen.selected == 8 and screen.app.views.events.selected_row)
         await screen.press("o")
         await screen.until(lambda: screen.selected == 13)
-        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.until(lambda: screen.app.views.events.selected_row)
         await screen.press("O")
         await screen.until(lambda: screen.selected == 8)
 
@@ -317,7 +317,7 @@ async def test_themes_go_round() -> None:
 async def test_an_event_is_copied_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     async with showing() as screen:
         await screen.press(*["down"] * 5)
-        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.until(lambda: screen.app.views.events.selected_row)
         await screen.press("y")
         await screen.shows("copied event 5")
         assert "name: app" in screen.app.clipboard
@@ -366,7 +366,7 @@ def test_the_largest_text_that_is_copied_fits_into_what_terminals_take() -> None
 async def test_a_finished_recording_has_no_state_of_following() -> None:
     async with showing() as screen:
         await screen.shows("1 of 34")
-        assert screen.app.events.listing.state is State.SCROLLED
+        assert screen.app.views.events.listing.state is State.SCROLLED
         assert "scrolled" not in screen.text()
 
 
@@ -390,7 +390,7 @@ async def test_where_nothing_comes_any_more_following_and_pausing_say_so() -> No
         await screen.shows("1 of 34")
         await screen.press("space")
         await screen.shows("! this recording is over: nothing comes that could be paused")
-        assert screen.app.events.listing.state is State.SCROLLED
+        assert screen.app.views.events.listing.state is State.SCROLLED
         await screen.press("F")
         await screen.shows("! this recording is over: there is nothing to follow")
         await screen.press("down")
@@ -401,7 +401,7 @@ async def test_of_many_completions_the_chosen_one_can_be_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = [f"{'x' * 15}-{number}" for number in range(20)]
-    monkeypatch.setattr(looking, "known_values", lambda recording: {"pod": names})
+    monkeypatch.setattr(polling, "known_values", lambda recording: {"pod": names})
     async with showing() as screen:
         await screen.press("f")
         await screen.until(lambda: "pod" in screen.app.bar.values)
@@ -480,4 +480,4 @@ async def test_without_a_mark_nothing_is_narrowed_to_marked_events(view: str) ->
         await screen.shows("jobs/batch")
         await screen.press("*")
         await screen.shows("! no event is marked; m marks one")
-        assert not screen.app.marker.only
+        assert not screen.app.context.only_marked

@@ -156,11 +156,13 @@ async def test_a_key_waits_for_the_line_that_was_just_gone_to(
         await shown.press("2")
         await shown.shows("▾ shop/web")
         await shown.until(
-            lambda: isinstance(shown.app.current, Tree) and shown.app.current.is_there
+            lambda: isinstance(shown.app.views.current, Tree) and shown.app.views.current.is_there
         )
         monkeypatch.setattr(Tree, "look", slowly)
         _type(shown, "end", "enter", "1")
-        await shown.until(lambda: isinstance(tree := shown.app.current, Tree) and tree.lacks_line)
+        await shown.until(
+            lambda: isinstance(tree := shown.app.views.current, Tree) and tree.lacks_line
+        )
         go_on.set()
         await shown.shows("[1 Events]", "> jobs/batch/broken")
 

@@ -77,7 +77,7 @@ def _writing(tmp_path: Path) -> Iterator[Writing]:
 
 async def grown(screen: Shown, events: int) -> None:
     """Wait until the list has so many events, and room for all of them."""
-    shown = screen.app.events
+    shown = screen.app.views.events
     await screen.until(lambda: shown.view.events == events)
     await screen.until(lambda: shown.virtual_size.height == shown.view.length)
 
@@ -100,7 +100,7 @@ async def test_what_comes_moves_nothing_but_rows(
     async with showing(writing.path) as screen:
         await screen.shows("following · 41 of 41", "RunPodSandbox")
         await taken(screen.pilot)
-        events, laid_out = screen.app.events, []
+        events, laid_out = screen.app.views.events, []
         refresh = EventList.refresh
 
         def noted(self: EventList, *regions: Region, layout: bool = False, **more: Any) -> Any:
@@ -150,7 +150,7 @@ async def test_paused_stands_still_while_recording_goes_on(writing: Writing) -> 
         await screen.shows("paused")
         writing.events(10)
         await screen.shows("paused, +10 new")
-        assert screen.selected == 5 and screen.app.events.listing.length == 6
+        assert screen.selected == 5 and screen.app.views.events.listing.length == 6
         await screen.press("space")
         await screen.shows("following")
         assert screen.selected == 15
@@ -229,7 +229,7 @@ async def test_what_was_said_stays_while_events_come(writing: Writing) -> None:
     writing.events(2)
     async with showing(writing.path) as screen:
         await grown(screen, 2)
-        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.until(lambda: screen.app.views.events.selected_row)
         await screen.press("m")
         await screen.shows("event 2 is marked")
         writing.events(2)
@@ -271,7 +271,7 @@ async def test_a_container_narrows_every_view(writing: Writing) -> None:
             )
     async with showing(writing.path) as screen:
         await grown(screen, 12)
-        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.until(lambda: screen.app.views.events.selected_row)
         await screen.press("i", "2")
         await screen.shows("[2 Containers]", "> shop/web/other")
         await screen.until(lambda: not screen.line("▸ app"))

@@ -12,13 +12,13 @@ from tests.tui.screen import showing
 async def test_every_view_shows_it_harmlessly(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "h.nriscope.db", huge=False)
     async with showing(path, size=(160, 50)) as screen:
-        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.until(lambda: screen.app.views.events.selected_row)
         for key in ("1", "2", "3", "4", "5"):
             await screen.press(key)
             assert_harmless(screen.text())
         await screen.press("1", "end")
         for _ in range(6):
-            await screen.until(lambda: screen.app.events.selected_row)
+            await screen.until(lambda: screen.app.views.events.selected_row)
             for _ in range(5):
                 await screen.press("]")
                 assert_harmless(screen.text())

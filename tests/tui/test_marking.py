@@ -238,13 +238,13 @@ async def test_of_pods_it_says_that_containers_are_compared(path: Path) -> None:
 
 
 def _is_reading(screen: Shown) -> bool:
-    detail = screen.app.detail
+    detail = screen.app.views.detail
     assert detail is not None
     return detail._wanted() != detail._read_last
 
 
 def _container(screen: Shown) -> str:
-    current = screen.app.current
+    current = screen.app.views.current
     selected = current.selected if isinstance(current, Board) else None
     return selected.name if isinstance(selected, Container) else ""
 
@@ -325,11 +325,11 @@ async def test_whoever_marks_and_leaves_at_once_has_marked_though_the_reader_is_
         await screen.go_to(5)
         await screen.press("2")
         await screen.press("down", "down")
-        await screen.until(lambda: screen.app.current.selected_event_id)
+        await screen.until(lambda: screen.app.views.current.selected_event_id)
         busy = asyncio.create_task(screen.app.store.run(lambda recording: held.wait()))
         await asyncio.sleep(0)
         # The newest event of a pod is not at hand, a row of the list is.
-        number = screen.app.current.selected_event_id
+        number = screen.app.views.current.selected_event_id
         await screen.press("m", "1", "m", "q")
         held.set()
         await busy
@@ -364,7 +364,7 @@ async def test_details_follow_the_cursor_and_their_keys_work(path: Path) -> None
         await screen.press("[", "[")
         await screen.shows("[Raw]", "request:")
         await screen.press("|")
-        await screen.until(lambda: screen.app.detail is not None and screen.app.detail.region.x > 0)
+        await screen.until(lambda: screen.app.views.detail.region.x > 0)
         await screen.press("z")
         await screen.hides("Pod/container")
         await screen.press("end")
@@ -378,10 +378,10 @@ async def test_enter_goes_to_the_details_and_escape_back(path: Path) -> None:
     async with showing(path) as screen:
         await screen.go_to(5)
         await screen.press("enter")
-        await screen.until(lambda: screen.app.in_detail)
+        await screen.until(lambda: screen.app.views.in_detail)
         await screen.shows("container   app")
         await screen.press("escape")
-        await screen.until(lambda: not screen.app.in_detail)
+        await screen.until(lambda: not screen.app.views.in_detail)
 
 
 async def test_a_search_in_the_details_stays_there(path: Path) -> None:
@@ -392,7 +392,7 @@ async def test_a_search_in_the_details_stays_there(path: Path) -> None:
         await screen.press("/")
         await screen.type("DESTINATION")
         await screen.press("enter")
-        detail = screen.app.detail
+        detail = screen.app.views.detail
         assert detail is not None
         await screen.until(lambda: detail.body.found > 0)
         first = detail.body.found

@@ -66,7 +66,7 @@ async def test_what_the_filter_shows_is_saved_with_what_goes_with_it(path: Path)
 async def test_marked_events_are_saved_whatever_is_shown(path: Path) -> None:
     async with showing(path, size=(120, 24)) as screen:
         await screen.go_to(15)
-        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.until(lambda: screen.app.views.events.selected_row)
         await screen.press("m")
         await screen.shows("event 15 is marked")
         await screen.press("e")
@@ -80,7 +80,7 @@ async def test_marks_go_along_wherever_they_are_kept(path: Path) -> None:
     path.chmod(0o400)
     async with showing(path, size=(120, 24)) as screen:
         await screen.go_to(15)
-        await screen.until(lambda: screen.app.events.selected_row)
+        await screen.until(lambda: screen.app.views.events.selected_row)
         await screen.press("M")
         await screen.type("mail me at jo@acme.test")
         await screen.press("enter")

@@ -28,14 +28,18 @@ class _Place:
 class Context:
     """A filter and perhaps a pod or a container; remembers what it was before."""
 
-    def __init__(self, where: Filter | None = None) -> None:
-        """``where``: the filter to begin with."""
+    def __init__(
+        self,
+        where: Filter | None = None,
+        marked: Callable[[Filter | None], Filter] | None = None,
+    ) -> None:
+        """``where``: the filter to begin with. ``marked``: makes one that asks for a mark, too."""
         self._place = _Place(where.text if where is not None else "", where, None)
         # What it begins with can be left like anything else.
         self._before = [_Place("", None, None)] if where is not None else []
-        self.also: Callable[[Filter | None], Filter | None] = lambda where: where
-        """Makes the filter of what is shown out of what was asked for: where only marked events
-        are shown, they are chosen here."""
+        self._marked = marked
+        self.only_marked = False
+        """Whether only marked events are shown."""
 
     @property
     def where_text(self) -> str:
@@ -67,7 +71,8 @@ class Context:
         self._go(replace(self._place, text=text.strip(), where=where))
 
     def everything(self) -> None:
-        """Neither a filter nor a pod or a container."""
+        """No filter, no pod, no container; unmarked events, too."""
+        self.only_marked = False
         self._go(_Place("", None, None))
 
     def back(self) -> bool:
@@ -83,7 +88,9 @@ class Context:
 
     def shown(self) -> Filter | None:
         """What events have to pass to be shown, whatever asks for it; None: all are."""
-        return self.also(self._place.where)
+        if self.only_marked and self._marked is not None:
+            return self._marked(self._place.where)
+        return self._place.where
 
     @property
     def is_narrowed(self) -> bool:

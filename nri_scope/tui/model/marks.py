@@ -13,12 +13,14 @@ from typing import cast
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.filter import Filter, parse
+from nri_scope.recorder.filter.text import fold
 from nri_scope.recorder.marks import beside, inside
 from nri_scope.recorder.marks.kept import merged
 from nri_scope.recorder.marks.watch import RecorderWatch
 from nri_scope.recorder.model import MAX_COMMENT, MAX_MARKS, Event, Mark, MarkKey
 from nri_scope.recorder.problems import in_words
 from nri_scope.recorder.reader import Recording
+from nri_scope.tui.model.rows import Row
 
 LOST = "marks are lost when you leave"
 
@@ -58,6 +60,20 @@ class Marks:
     def of(self, event: Event | None) -> Mark | None:
         """The mark of an event; None where it has none."""
         return None if event is None else self._marks.get((event.id, event.at_ns))
+
+    def has(self, event: Event | None) -> bool:
+        """Whether an event is marked."""
+        return self.of(event) is not None
+
+    def comment_of(self, row: Row | None) -> str:
+        """What was written about a row's event."""
+        mark = self.of(row.event) if row is not None else None
+        return mark.comment if mark is not None else ""
+
+    def commented(self, text: str) -> list[int]:
+        """Numbers of the events with ``text`` in their comment, in upper or lower case."""
+        needle = fold(text)
+        return [mark.event for mark in self.all() if needle in fold(mark.comment)]
 
     def toggle(self, event: Event) -> bool:
         """Mark it, or unmark it, comment and all; returns whether it is marked now."""

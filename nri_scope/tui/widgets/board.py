@@ -108,7 +108,7 @@ class Board(Widget, can_focus=False):
         self.head.can_focus = False
         self.body = self.make_body()
         self.head.gutter_width = self.body.gutter_width = GUTTER
-        self.is_marked: Callable[[Event], bool] = lambda event: False
+        self.is_marked: Callable[[Event | None], bool] = lambda event: False
         """Which events have a mark."""
         self.foot = Lines((), classes="board--foot")
         self.foot.can_focus = False

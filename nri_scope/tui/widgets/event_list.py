@@ -83,7 +83,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         super().__init__()
         self.store = store
         self.listing = Listing(store.all, follows=follows)
-        self._grows = grows
+        self.grows = grows
         self._header = header
         self._painter = RowPainter(self)
         self._painter.field = "subject"
@@ -338,7 +338,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     def action_follow(self) -> None:
         """Follow what comes."""
-        if not self._grows():
+        if not self.grows():
             self._say_over("there is nothing to follow")
             return
         self.listing.follow()
@@ -346,7 +346,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     def action_pause(self) -> None:
         """Stand still, or go on."""
-        if not self._grows() and self.listing.state is not State.PAUSED:
+        if not self.grows() and self.listing.state is not State.PAUSED:
             self._say_over("nothing comes that could be paused")
             return
         self.listing.pause()

@@ -36,10 +36,6 @@ class Narrow(Message):
         self.what = what
 
 
-class Back(Message):
-    """What was shown before, please."""
-
-
 class OpenEvent(Message):
     """Show this event in the list of events, with the cursor on it."""
 

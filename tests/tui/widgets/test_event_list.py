@@ -47,8 +47,8 @@ async def test_a_cursor_that_moves_by_one_row_has_two_of_them_drawn(drawn: list[
 async def test_a_window_that_moves_is_drawn_whole(drawn: list[int]) -> None:
     async with showing(size=(100, 24)) as screen:
         await _all_read(screen)
-        height = screen.app.events.listing.height
-        screen.app.events.go_to(height - 1)
+        height = screen.app.views.events.listing.height
+        screen.app.views.events.go_to(height - 1)
         await stands_still(screen, 0.3)
         drawn.clear()
         await screen.press("down")
@@ -71,8 +71,8 @@ async def test_keys_that_do_nothing_on_a_session_say_why() -> None:
 async def test_how_long_an_answer_took_is_filtered_by() -> None:
     async with showing() as screen:
         await _all_read(screen)
-        screen.app.events.go_to_event(3)
-        await screen.until(lambda: screen.app.events.selected_row)
+        screen.app.views.events.go_to_event(3)
+        await screen.until(lambda: screen.app.views.events.selected_row)
         await screen.press("right", "right", "=")
         await screen.until(lambda: screen.app.context.where_text == "took:>=406us")
 
@@ -83,20 +83,20 @@ async def test_the_wheel_moves_rows_by_what_the_list_says(
 ) -> None:
     async with showing() as screen:
         await _all_read(screen)
-        listing = screen.app.events.listing
+        listing = screen.app.views.events.listing
         listing.scroll(2)
-        wheel = kind(screen.app.events, 5, 5, 0, 0, 0, shift=False, meta=False, ctrl=False)
-        screen.app.events.post_message(wheel)
+        wheel = kind(screen.app.views.events, 5, 5, 0, 0, 0, shift=False, meta=False, ctrl=False)
+        screen.app.views.events.post_message(wheel)
         await screen.until(lambda: listing.top == top)
-        assert screen.app.events.scroll_y == top
+        assert screen.app.views.events.scroll_y == top
 
 
 async def test_the_scroll_bar_moves_rows_at_once() -> None:
     async with showing() as screen:
         await _all_read(screen)
-        screen.app.events.post_message(ScrollTo(y=7))
-        await screen.until(lambda: screen.app.events.listing.top == 7)
-        assert screen.app.events.scroll_y == 7
+        screen.app.views.events.post_message(ScrollTo(y=7))
+        await screen.until(lambda: screen.app.views.events.listing.top == 7)
+        assert screen.app.views.events.scroll_y == 7
 
 
 async def test_without_colour_there_is_not_even_grey(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,7 +198,9 @@ async def test_fits_any_screen(size: tuple[int, int]) -> None:
 
 async def test_the_cursor_and_marks_have_signs() -> None:
     async with showing(RECORDING, Tree) as shown:
-        shown.board.is_marked = lambda event: event.id == shown.board.selected_event_id
+        shown.board.is_marked = lambda event: (
+            event is not None and event.id == shown.board.selected_event_id
+        )
         await shown.press(*["down"] * 3, "right", "down")
         signs = {line[:2] for line in shown.screen[1:-1] if line.strip()}
         assert signs == {"  ", ">*"}

@@ -6,15 +6,20 @@ from __future__ import annotations
 from collections import deque
 
 from textual import events, on
+from textual.app import App
+from textual.widget import Widget
 from textual.widgets import Input
 
-from nri_scope.tui.acting import Acting
+from nri_scope.tui.commands.filter import Narrower
+from nri_scope.tui.frame import Frame
 from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.terminal import TerminalDriver
 from nri_scope.tui.textual_gaps import do_bound
+from nri_scope.tui.views import Views
 from nri_scope.tui.widgets import messages
 from nri_scope.tui.widgets.board import Board, BoardLines
 from nri_scope.tui.widgets.event_list import EventList
+from nri_scope.tui.widgets.filter_bar import FilterBar
 from nri_scope.tui.widgets.text_line import TextLine
 
 _POINTED = (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
@@ -30,13 +35,28 @@ _OPENING = (
 """What opens something that takes the keys behind it: there they may be text, or close it."""
 
 
-class Keyed(Acting, inherit_bindings=False):
+class KeyOrderApp(App[None], inherit_bindings=False):
     """An app whose keys may come as fast as a connection that stood still lets them."""
+
+    keymap: Keymap
+    frame: Frame
+    views: Views
+    bar: FilterBar
+    narrower: Narrower
 
     def __init__(self) -> None:
         super().__init__(driver_class=TerminalDriver)
         self._held: deque[events.Key] = deque()
         """Keys that wait for lines of the view that is shown."""
+
+    def available(self) -> frozenset[str]:
+        """The names of all actions that something here can do."""
+        parts: tuple[Widget | App[None], ...] = (self, *self.screen_stack[0].query(Widget))
+        return frozenset(
+            action.name
+            for action in self.keymap
+            if any(hasattr(part, f"action_{action.name}") for part in parts)
+        )
 
     async def on_event(self, event: events.Event) -> None:
         """Keys do what they do before the next one is looked at.
@@ -53,7 +73,7 @@ class Keyed(Acting, inherit_bindings=False):
         if isinstance(event, _POINTED):
             # Whoever points has seen what there is.
             self._held.clear()
-            self.status.hush()
+            self.frame.status.hush()
         await super().on_event(event)
 
     @on(messages.LinesThere)
@@ -65,7 +85,7 @@ class Keyed(Acting, inherit_bindings=False):
         """Whether the key is for lines that are still to be read."""
         if isinstance(self.focused, EventList):
             return self.narrower.is_beginning
-        board = self.current if isinstance(self.focused, BoardLines) else None
+        board = self.views.current if isinstance(self.focused, BoardLines) else None
         if not isinstance(board, Board):
             return False
         # Moving on needs no line, and whoever keeps a key down would not be where it is let go.
@@ -81,12 +101,12 @@ class Keyed(Acting, inherit_bindings=False):
             return False
         if len(self._held) < _HELD_MAX:
             self._held.append(key)
-        if isinstance(self.current, Board):
-            await self.current.update()
+        if isinstance(self.views.current, Board):
+            await self.views.current.update()
         return True
 
     async def _take(self, key: events.Key) -> None:
-        self.status.hush()
+        self.frame.status.hush()
         if not await self._is_done(key):
             await super().on_event(key)
 

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass
 from time import monotonic, process_time
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
+
+from textual.app import App
 
 from nri_scope.errors import NriScopeError
+from nri_scope.tui.frame import Frame
 from nri_scope.tui.model.filtering import known_values
+from nri_scope.tui.model.store import Store
 from nri_scope.tui.terminal import is_gone
+from nri_scope.tui.views import Views
+from nri_scope.tui.widgets.filter_bar import FilterBar
 from nri_scope.tui.workers import begin
-
-if TYPE_CHECKING:
-    from nri_scope.tui.app import ScopeApp
 
 POLL_SECONDS = 0.1
 """Between two looks at the recording, which cost little where nothing came."""
@@ -44,23 +47,27 @@ class RecorderNews(Protocol):
         ...
 
 
-class Looker:
-    """Keeps the screen of an app in step with its recording."""
+@dataclass
+class Poller:
+    """Keeps the screen in step with the recording."""
 
-    def __init__(self, app: ScopeApp, recorder: RecorderNews | None) -> None:
-        """``recorder``: whose news are heard, too."""
-        self._app = app
-        self._recorder = recorder
-        self._updated = 0.0
+    app: App[Any]
+    frame: Frame
+    views: Views
+    store: Store
+    bar: FilterBar
+    recorder: RecorderNews | None
+    """Its news are shown, too."""
+    _updated: float = 0.0
 
     def begin(self) -> None:
         """Look for as long as the app runs."""
-        begin(self._app, self._look_again, "looking")
+        begin(self.app, self._look_again, "looking")
         self.learn_values()
 
     def learn_values(self) -> None:
         """Learn anew what a filter can be completed with."""
-        begin(self._app, self._learn_values, "values", exclusive=True)
+        begin(self.app, self._learn_values, "values", exclusive=True)
 
     def hurry(self) -> None:
         """Update the view that is shown with the next look."""
@@ -74,43 +81,38 @@ class Looker:
             before, worked = worked, process_time()
             rest = (worked - before) / SHARE
             await asyncio.sleep(min(rest, LONGEST_POLL_SECONDS) - POLL_SECONDS)
-            if not self._app.is_headless and is_gone():
+            if not self.app.is_headless and is_gone():
                 # Not every terminal that goes away says so by SIGHUP, and Textual would go on
                 # reading its end as fast as it can.
-                self._app.exit()
+                self.app.exit()
                 return
-            await self.look()
+            await self._look()
 
-    async def look(self) -> None:
-        """Show what came meanwhile."""
-        app = self._app
-        self._hear_recorder()
+    async def _look(self) -> None:
+        if self.recorder is not None:
+            self.recorder.hear()
+            latest, ended = self.recorder.latest, self.recorder.ended
+            if (latest, ended) != (self.frame.work.recorder, self.frame.work.recorder_ended):
+                self.frame.work_on(recorder=latest, recorder_ended=ended)
         try:
-            growth = await app.store.refresh()
+            growth = await self.store.refresh()
             if growth:
-                await app.events.read_ahead()
+                await self.views.events.read_ahead()
         except NriScopeError as error:
-            app.show_trouble(error)
+            self.frame.show_trouble(error)
             return
-        app.teller.trouble = ""
+        self.frame.trouble = ""
         if growth:
-            app.events.grow(between=growth.between)
-            if app.detail is not None:
-                app.detail.grown()
+            self.views.events.grow(between=growth.between)
+            self.views.detail.grown()
         now = monotonic()
         if now - self._updated > BOARD_SECONDS:
             self._updated = now
-            await app.update_board()
-        app.teller.show_facts()
+            await self.views.update()
+        self.frame.show_facts()
 
     async def _learn_values(self) -> None:
         try:
-            self._app.bar.values = await self._app.store.run(known_values)
+            self.bar.values = await self.store.run(known_values)
         except NriScopeError as error:
-            self._app.show_trouble(error)
-
-    def _hear_recorder(self) -> None:
-        if self._recorder is not None:
-            self._recorder.hear()
-            latest, ended = self._recorder.latest, self._recorder.ended
-            self._app.work = replace(self._app.work, recorder=latest, recorder_ended=ended)
+            self.frame.show_trouble(error)

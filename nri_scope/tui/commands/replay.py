@@ -11,39 +11,43 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from textual.app import SuspendNotSupported
+from textual.app import App, SuspendNotSupported
 
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.jobs import Progress
-from nri_scope.tui.shown import Shown, shown_events
-
-if TYPE_CHECKING:
-    from nri_scope.tui.app import ScopeApp
+from nri_scope.tui.commands.job import Jobs, Progress
+from nri_scope.tui.commands.mark import Marker
+from nri_scope.tui.commands.save import ShownEvents, shown_events
+from nri_scope.tui.frame import Frame
+from nri_scope.tui.views import Views
 
 _LOOKED_AT = 1_000
 """Events among which the session to be replayed is looked for."""
 
 
+@dataclass
 class Replayer:
     """Makes a temporary recording and hands the terminal over to ``nri-scope replay``."""
 
-    def __init__(self, app: ScopeApp) -> None:
-        self._app = app
+    app: App[Any]
+    frame: Frame
+    views: Views
+    marker: Marker
+    jobs: Jobs
 
     def replay(self, text: str) -> None:
         """Replay to the plugin that this command line starts, which a shell could read."""
         words = shlex.split(text)
         if words:
-            self._app.jobs.begin(lambda: self._replay(words))
+            self.jobs.begin(lambda: self._replay(words))
 
     async def _replay(self, words: Sequence[str]) -> None:
-        app = self._app
-        shown = await shown_events(app)
+        shown = await shown_events(self.marker, self.views.events.view)
         folder = Path(tempfile.mkdtemp(prefix="nri-scope-replay-"))
         file, keep = folder / "shown.nriscope.db", False
 
@@ -54,25 +58,25 @@ class Replayer:
             return _session(recording, shown)
 
         try:
-            session = await app.jobs.run(f"preparing {shown.words}", make)
+            session = await self.jobs.run(f"preparing {shown.words}", make)
             arguments = ["replay", str(file)]
             arguments += ["--session", str(session)] if session is not None else []
             arguments += ["--", *words]
             try:
-                with app.suspend():
+                with self.app.suspend():
                     _in_terminal(shown, arguments)
             except SuspendNotSupported:
                 keep = True
-                app.made.append(file)
+                self.jobs.made.append(file)
                 command = shlex.join(["nri-scope", *arguments])
-                app.copy_to_clipboard(command)
-                app.say(f"copied, to be run elsewhere: {command}")
+                self.app.copy_to_clipboard(command)
+                self.frame.say(f"copied, to be run elsewhere: {command}")
         finally:
             if not keep:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _session(recording: Recording, shown: Shown) -> int | None:
+def _session(recording: Recording, shown: ShownEvents) -> int | None:
     """The session of the first of these events; None where all events are taken."""
     if shown.selection.is_all:
         return None
@@ -84,7 +88,7 @@ def _session(recording: Recording, shown: Shown) -> int | None:
     return None
 
 
-def _in_terminal(shown: Shown, arguments: Sequence[str]) -> None:
+def _in_terminal(shown: ShownEvents, arguments: Sequence[str]) -> None:
     """Run it where the screen was, until the user has read what it printed."""
     _say(f"replaying {shown.words}; ^C ends it")
     _say(f"$ nri-scope {safe(shlex.join(arguments))}\n")

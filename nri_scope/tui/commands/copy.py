@@ -4,48 +4,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
+
+from textual.app import App
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui import taking
-from nri_scope.tui.jobs import Progress
+from nri_scope.tui.commands.job import Jobs, Progress
+from nri_scope.tui.commands.mark import Marker
+from nri_scope.tui.frame import Frame
+from nri_scope.tui.model.context import Context
+from nri_scope.tui.model.keys import Keymap
+from nri_scope.tui.model.store import Store
+from nri_scope.tui.views import Views
 from nri_scope.tui.workers import begin
-
-if TYPE_CHECKING:
-    from nri_scope.tui.app import ScopeApp
 
 _GROUP = "taking"
 
 
+@dataclass
 class Copier:
     """Gives to the terminal's clipboard, or to a file."""
 
-    def __init__(self, app: ScopeApp) -> None:
-        self._app = app
+    app: App[Any]
+    frame: Frame
+    views: Views
+    store: Store
+    keymap: Keymap
+    context: Context
+    marker: Marker
+    jobs: Jobs
 
     def copy(self) -> None:
         """Events as YAML, to the clipboard."""
-        selected = self._app.current.selected_event_id
-        begin(self._app, partial(self._copy, selected), _GROUP, exclusive=True)
+        selected = self.views.current.selected_event_id
+        begin(self.app, partial(self._copy, selected), _GROUP, exclusive=True)
 
     def save(self) -> None:
         """The same, to a new file."""
-        selected = self._app.current.selected_event_id
-        self._app.jobs.begin(partial(self._save, selected))
+        selected = self.views.current.selected_event_id
+        self.jobs.begin(partial(self._save, selected))
 
     def copy_command(self) -> None:
         """The command line that shows the same."""
-        if self._app.marker.only:
-            self._app.say("no command line can say which events are marked", problem=True)
+        if self.context.only_marked:
+            self.frame.say("no command line can say which events are marked", problem=True)
             return
-        where = self._app.context.filter()
-        self._give(taking.command_line(self._app.path, where), "the command line")
+        where = self.context.filter()
+        self._give(taking.command_line(self.jobs.path, where), "the command line")
 
     async def _numbers(self, selected: int | None) -> list[int]:
-        numbers = [event.id for event in await self._app.marker.marked()]
+        numbers = [event.id for event in await self.marker.marked()]
         if not numbers and selected is not None:
             numbers = [selected]
         if not numbers:
@@ -53,19 +66,17 @@ class Copier:
         return numbers
 
     async def _copy(self, selected: int | None) -> None:
-        app = self._app
         try:
             numbers = await self._numbers(selected)
-            text = await app.store.run(
+            text = await self.store.run(
                 lambda recording: taking.fitting(taking.as_yaml(recording, numbers))
             )
         except NriScopeError as error:
-            app.say(str(error), problem=True)
+            self.frame.say(str(error), problem=True)
             return
         self._give(text, _words(numbers))
 
     async def _save(self, selected: int | None) -> None:
-        app = self._app
         numbers = await self._numbers(selected)
 
         def work(recording: Recording, progress: Progress) -> Path:
@@ -75,26 +86,26 @@ class Copier:
                     yield text
 
             path = taking.save(told(), numbers)
-            app.made.append(path)
+            self.jobs.made.append(path)
             return path
 
-        path = await app.jobs.run(f"saving {_words(numbers)}", work)
-        app.say(f"saved to {path} (only you can read it)")
+        path = await self.jobs.run(f"saving {_words(numbers)}", work)
+        self.frame.say(f"saved to {path} (only you can read it)")
 
     def _give(self, text: str | None, what: str) -> None:
         try:
             size = len(text.encode()) if text is not None else taking.CLIPBOARD_MAX + 1
         except UnicodeEncodeError:
             # The name of a file may be any bytes, and a clipboard has text.
-            self._app.say(f"{what} is no text in UTF-8 and cannot be copied", problem=True)
+            self.frame.say(f"{what} is no text in UTF-8 and cannot be copied", problem=True)
             return
         if text is None or size > taking.CLIPBOARD_MAX:
-            key = self._app.keymap.first("save_text")
+            key = self.keymap.first("save_text")
             words = f"too long for the terminal's clipboard; {key} saves it to a file"
-            self._app.say(words, problem=True)
+            self.frame.say(words, problem=True)
             return
-        self._app.copy_to_clipboard(text)
-        self._app.say(f"copied {what}, if your terminal allows it (OSC 52)")
+        self.app.copy_to_clipboard(text)
+        self.frame.say(f"copied {what}, if your terminal allows it (OSC 52)")
 
 
 def _words(numbers: Sequence[int]) -> str:

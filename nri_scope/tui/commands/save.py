@@ -4,61 +4,100 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from textual.app import App
+
+from nri_scope.errors import UsageError
 from nri_scope.recorder.display import size
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui import taking
-from nri_scope.tui.jobs import Progress
+from nri_scope.tui.commands.job import Jobs, Progress
+from nri_scope.tui.commands.mark import Marker
+from nri_scope.tui.frame import Frame
 from nri_scope.tui.model.line import Line, Part, Style, line
-from nri_scope.tui.shown import shown_events
+from nri_scope.tui.model.view import View
+from nri_scope.tui.views import Views
 from nri_scope.tui.widgets.reading import ReadingScreen
 
 if TYPE_CHECKING:
     from nri_scope.recorder.bundle import Bundle
-    from nri_scope.recorder.rebuild import Rebuilt
-    from nri_scope.tui.app import ScopeApp
+    from nri_scope.recorder.rebuild import Rebuilt, Selection
 
 _PLACE = 60
 """Columns of a place: keys that containers have are part of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShownEvents:
+    """Events, and what to call them."""
+
+    selection: Selection
+    numbers: Sequence[int]
+    words: str
+    """``3 marked events``."""
+
+
+async def shown_events(marker: Marker, view: View) -> ShownEvents:
+    """The marked events, else all of a view. Raises RecordingError, and UsageError for none."""
+    # Not before it is needed: there is much to import.
+    from nri_scope.recorder.rebuild import Selection
+
+    marked = [event.id for event in await marker.marked()]
+    if marked:
+        words = _counted(len(marked), "marked event")
+        return ShownEvents(Selection(numbers=marked), marked, words)
+    if not view.complete:
+        raise UsageError("the filter is still at work", "wait until it is done")
+    if not view.events:
+        raise UsageError("no event is shown", "show some first")
+    numbers = view.numbers_between(0, view.length)
+    if view.is_everything:
+        return ShownEvents(Selection(), numbers, f"all {_counted(view.events, 'event')}")
+    words = _counted(view.events, "shown event")
+    return ShownEvents(Selection(numbers=numbers), numbers, words)
+
+
+@dataclass
 class Saver:
     """Makes new files in the current folder."""
 
-    def __init__(self, app: ScopeApp) -> None:
-        self._app = app
+    app: App[Any]
+    frame: Frame
+    views: Views
+    marker: Marker
+    jobs: Jobs
 
     def save_recording(self) -> None:
         """Save the shown events as a recording."""
-        self._app.jobs.begin(self._save)
+        self.jobs.begin(self._save)
 
     async def _save(self) -> None:
-        app = self._app
-        shown = await shown_events(app)
+        shown = await shown_events(self.marker, self.views.events.view)
         path = taking.new_path(shown.numbers, ".nriscope.db")
-        marks = await app.marker.all()
+        marks = await self.marker.all()
 
         def work(recording: Recording, progress: Progress) -> Rebuilt:
             from nri_scope.recorder.rebuild import rebuild
 
             made = rebuild(recording, path, shown.selection, marks=marks, on_progress=progress)
-            app.made.append(path)
+            self.jobs.made.append(path)
             return made
 
-        made = await app.jobs.run(f"saving {shown.words}", work)
-        app.say(saved_words(shown.words, made), problem=bool(made.damage))
+        made = await self.jobs.run(f"saving {shown.words}", work)
+        self.frame.say(saved_words(shown.words, made), problem=bool(made.damage))
 
     def export_bundle(self) -> None:
         """Export the shown events as a redacted bundle."""
-        self._app.jobs.begin(self._export)
+        self.jobs.begin(self._export)
 
     async def _export(self) -> None:
-        app = self._app
-        shown = await shown_events(app)
+        shown = await shown_events(self.marker, self.views.events.view)
         path = taking.new_path(shown.numbers, ".nriscope.zip")
-        marks = await app.marker.all()
+        marks = await self.marker.all()
 
         def work(recording: Recording, progress: Progress) -> Bundle:
             from nri_scope.recorder.bundle import export, redactor_for
@@ -73,14 +112,15 @@ class Saver:
                 marks=marks,
                 on_progress=progress,
             )
-            app.made.append(path)
+            self.jobs.made.append(path)
             return made.bundles[0]
 
-        made = await app.jobs.run(f"exporting {shown.words}", work)
+        made = await self.jobs.run(f"exporting {shown.words}", work)
         screen = ReadingScreen("bundle", exported_lines(made), wrap=True)
         damaged = bool(made.manifest.damage)
-        await app.push_screen(
-            screen, lambda _: app.say(f"exported {taking.shown_path(made.path)}", problem=damaged)
+        await self.app.push_screen(
+            screen,
+            lambda _: self.frame.say(f"exported {taking.shown_path(made.path)}", problem=damaged),
         )
 
 

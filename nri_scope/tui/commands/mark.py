@@ -6,42 +6,48 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+from textual.app import App
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.filter.text import fold
 from nri_scope.recorder.model import MAX_MARKS, Container, Event, Mark
 from nri_scope.recorder.reader import Recording
+from nri_scope.tui.frame import Frame
+from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.model.marks import LOST, Marks
-from nri_scope.tui.model.rows import Row
+from nri_scope.tui.model.store import Store
 from nri_scope.tui.model.whom import container_of_event
+from nri_scope.tui.views import Views
 from nri_scope.tui.widgets.tree import Tree
-
-if TYPE_CHECKING:
-    from nri_scope.tui.app import ScopeApp
 
 GROUP = "marks"
 _Marking = Callable[[int, Event | None, str | None], object]
 """Marks the event of a number, None where it is gone, perhaps with a comment."""
 
 
+@dataclass
 class Marker:
-    """The marks of the recording that the app shows."""
+    """Marks events of the recording that is shown, and compares them."""
 
-    def __init__(self, app: ScopeApp) -> None:
-        self._app = app
-        self.marks = Marks(app.path)
-        self.only = False
-        """Whether only marked events are shown."""
-        self._told = ""
-        self._commented: tuple[int, Event | None] | None = None
-        self._waiting: list[tuple[int, str | None]] = []
-        """Events that are to be read before they are marked, each with its comment, if any."""
-        self._loaded = asyncio.Event()
-        self._saving = asyncio.Lock()
+    app: App[Any]
+    frame: Frame
+    views: Views
+    store: Store
+    keymap: Keymap
+    marks: Marks
+    path: Path
+    changed: Callable[[], None]
+    """Called when other events are marked, or comments are others."""
+    _told: str = ""
+    _commented: tuple[int, Event | None] | None = None
+    _waiting: list[tuple[int, str | None]] = field(default_factory=list)
+    """Events that are to be read before they are marked, each with its comment, if any."""
+    _loaded: asyncio.Event = field(default_factory=asyncio.Event)
+    _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def load(self) -> None:
         """Find the marks of before."""
@@ -51,7 +57,7 @@ class Marker:
             self._loaded.set()
         self._tell()
         if len(self.marks):
-            self._app.marks_changed()
+            self.changed()
 
     async def close(self) -> None:
         """Keep what was marked last: whoever leaves at once must not lose it."""
@@ -63,28 +69,6 @@ class Marker:
     async def release(self) -> None:
         """Let go of the recording, which nobody else here has open any more."""
         await asyncio.to_thread(self.marks.close)
-
-    def is_marked(self, row: Row) -> bool:
-        """Whether a row's event is marked."""
-        return self.marks.of(row.event) is not None
-
-    def is_event_marked(self, event: Event) -> bool:
-        """Whether an event is marked."""
-        return self.marks.of(event) is not None
-
-    def comment_of(self, row: Row | None) -> str:
-        """What was written about a row's event."""
-        mark = self.marks.of(row.event) if row is not None else None
-        return mark.comment if mark is not None else ""
-
-    def commented(self, text: str) -> list[int]:
-        """Numbers of the events with ``text`` in their comment, in upper or lower case."""
-        needle = fold(text)
-        return [mark.event for mark in self.marks.all() if needle in fold(mark.comment)]
-
-    def where(self, where: Filter | None) -> Filter | None:
-        """The filter, and where only marked events are shown that too."""
-        return self.marks.filter(where) if self.only else where
 
     async def all(self) -> list[Mark]:
         """All marks, those of before and the newest included. Raises RecordingError."""
@@ -98,18 +82,14 @@ class Marker:
         if not await self.all():
             return []
         where = self.marks.filter()
-        return await self._app.store.run(lambda recording: list(recording.events(where=where)))
+        return await self.store.run(lambda recording: list(recording.events(where=where)))
 
     def what_is_taken(self) -> str:
         """Of the marked and the shown events those that are taken where several are."""
         if len(self.marks):
-            key = self._app.keymap.first("view_marked")
+            key = self.keymap.first("view_marked")
             return f"takes the {len(self.marks):,} marked ({key} shows them)"
-        return f"takes all {self._app.events.view.events:,} shown"
-
-    def where_kept(self) -> str:
-        """Where what is marked now will be kept, or that it will not be."""
-        return self.marks.where_kept()
+        return f"takes all {self.views.events.view.events:,} shown"
 
     # -- what keys do -------------------------------------------------------------------------
 
@@ -139,17 +119,17 @@ class Marker:
         """Compare two marked events, or one and the selected; of more those of one container, or
         one of each of two.
         """
-        self._app.run_worker(self._compare(), group=GROUP)
+        self.app.run_worker(self._compare(), group=GROUP)
 
     def _selected(self) -> int | None:
-        number = self._app.current.selected_event_id
+        number = self.views.current.selected_event_id
         if number is None:
-            self._app.say("no event is selected", problem=True)
+            self.frame.say("no event is selected", problem=True)
         return number
 
     def _at_hand(self, number: int) -> Event | None:
         """The event, where it need not be read."""
-        row = self._app.events.selected_row if self._app.current is self._app.events else None
+        row = self.views.events.selected_row if self.views.current is self.views.events else None
         return row.event if row is not None and row.event_id == number else None
 
     def _start(self, number: int, event: Event | None, comment: str | None) -> None:
@@ -159,17 +139,17 @@ class Marker:
         else:
             self._waiting.append((number, comment))
         # As a function: where the app is at its end, it is never begun.
-        _: Worker[None] = self._app.run_worker(self._keep, group=GROUP)
+        _: Worker[None] = self.app.run_worker(self._keep, group=GROUP)
 
     async def _keep(self) -> None:
         async with self._saving:
             try:
                 await self._read_waiting(self._mark)
             except NriScopeError as error:
-                self._app.show_trouble(error)
+                self.frame.show_trouble(error)
             await asyncio.to_thread(self.marks.save)
         if not self._tell() and not self.marks.is_kept:
-            self._app.say(LOST, problem=True)
+            self.frame.say(LOST, problem=True)
 
     async def _read_waiting(self, mark: _Marking) -> None:
         """Read and mark what waits for it. Raises NriScopeError, and then nothing waits."""
@@ -185,7 +165,7 @@ class Marker:
             mark(number, event, comment)
 
     def _read(self, number: int) -> Event | None:
-        with Recording.open(self._app.path) as recording:
+        with Recording.open(self.path) as recording:
             return recording.event(number)
 
     def _set(self, number: int, event: Event | None, comment: str | None) -> bool:
@@ -200,18 +180,18 @@ class Marker:
         known = self.marks.of(event) is not None
         marked = self._set(number, event, comment)
         if event is None:
-            self._app.say(f"event {number} was removed meanwhile", problem=True)
+            self.frame.say(f"event {number} was removed meanwhile", problem=True)
             return
         if not marked and (comment is not None or not known):
-            self._app.say(f"more than {MAX_MARKS:,} marks are not kept", problem=True)
+            self.frame.say(f"more than {MAX_MARKS:,} marks are not kept", problem=True)
             return
-        self._app.marks_changed()
+        self.changed()
         which = f"event {number}{self._newest_of(number)}"
-        self._app.say(f"{which} is {'marked' if marked else 'not marked any more'}")
+        self.frame.say(f"{which} is {'marked' if marked else 'not marked any more'}")
 
     def _newest_of(self, number: int) -> str:
         """Why it is this event, where the cursor was on no event."""
-        current = self._app.current
+        current = self.views.current
         if not isinstance(current, Tree) or current.node is None or current.node.event:
             return ""
         if current.selected_event_id != number:
@@ -223,7 +203,7 @@ class Marker:
         is_new = self.marks.notice != self._told
         self._told = self.marks.notice
         if is_new and self.marks.notice:
-            self._app.say(self.marks.notice, problem=True)
+            self.frame.say(self.marks.notice, problem=True)
         return is_new
 
     def _pair(self, marked: list[Event], about: Container | None) -> list[Event]:
@@ -237,35 +217,35 @@ class Marker:
         return list(newest.values()) if len(newest) == 2 else marked
 
     async def _compare(self) -> None:
-        selected = self._app.current.selected_event_id
+        selected = self.views.current.selected_event_id
         about: Container | None = None
         try:
             if selected is not None:
                 at = selected
-                about = await self._app.store.run(lambda one: container_of_event(one, at))
+                about = await self.store.run(lambda one: container_of_event(one, at))
             found = await self.marked()
             if len(found) == 1 and selected not in (None, found[0].id):
                 number = selected or 0
-                other = await self._app.store.run(lambda recording: recording.event(number))
+                other = await self.store.run(lambda recording: recording.event(number))
                 found += [other] if other is not None else []
         except NriScopeError as error:
-            self._app.show_trouble(error)
+            self.frame.show_trouble(error)
             return
         found = self._pair(found, about)
         if len(found) != 2:
-            key = self._app.keymap.first("mark")
+            key = self.keymap.first("mark")
             have = f"{len(found):,} events are marked" if len(found) > 2 else "too few are marked"
             what = "compare takes two events, or those of two containers"
-            self._app.say(f"{have}: {what}; {key} marks and unmarks", problem=True)
+            self.frame.say(f"{have}: {what}; {key} marks and unmarks", problem=True)
             return
         if told := _of_no_container(found):
-            self._app.say(f"compare takes containers: {told}", problem=True)
+            self.frame.say(f"compare takes containers: {told}", problem=True)
             return
         # With the differ, which takes long to import: not before the first screen.
         from nri_scope.tui.widgets.compare import CompareScreen
 
         a, b = found
-        await self._app.push_screen(CompareScreen(self._app.store, a, b, self._app.keymap))
+        await self.app.push_screen(CompareScreen(self.store, a, b, self.keymap))
 
 
 def _of_no_container(pair: list[Event]) -> str:

@@ -7,22 +7,24 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
+from textual.app import App
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import columns, safe
 from nri_scope.recorder.problems import in_words
 from nri_scope.recorder.reader import Recording
+from nri_scope.tui.frame import Frame
+from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.model.line import Style, line
 from nri_scope.tui.model.stop import Stop
 from nri_scope.tui.widgets.reading import ReadingScreen
 from nri_scope.tui.workers import begin
-
-if TYPE_CHECKING:
-    from nri_scope.tui.app import ScopeApp
 
 _TOLD_SECONDS = 0.1
 """Between two words about how far it is."""
@@ -34,14 +36,20 @@ Progress = Callable[[float], None]
 T = TypeVar("T")
 
 
+@dataclass
 class Jobs:
     """At most one at a time."""
 
-    def __init__(self, app: ScopeApp) -> None:
-        self._app = app
-        self._worker: Worker[None] | None = None
-        self._in_thread: asyncio.Task[object] | None = None
-        self._stop = Stop()
+    app: App[Any]
+    frame: Frame
+    keymap: Keymap
+    path: Path
+    """The recording."""
+    made: list[Path]
+    """Files that were made: those that write them add them."""
+    _worker: Worker[None] | None = None
+    _in_thread: asyncio.Task[object] | None = None
+    _stop: Stop = field(default_factory=Stop)
 
     @property
     def busy(self) -> bool:
@@ -51,13 +59,13 @@ class Jobs:
     def begin(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
         """Begin one that calls `run`, unless another is at work. What it raises is told.
 
-        What is done in the thread adds the file that it made to those of the app.
+        What is done in the thread adds the file that it made to ``made``.
         """
         if self.busy:
-            key = self._app.keymap.first("stop")
-            self._app.say(f"one thing at a time; {key} stops the other", problem=True)
+            key = self.keymap.first("stop")
+            self.frame.say(f"one thing at a time; {key} stops the other", problem=True)
         else:
-            self._worker = begin(self._app, partial(self._do, job), "job")
+            self._worker = begin(self.app, partial(self._do, job), "job")
 
     def stop(self) -> None:
         """End it."""
@@ -71,7 +79,7 @@ class Jobs:
             await asyncio.wait({self._in_thread})
 
     async def _do(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
-        made = len(self._app.made)
+        made = len(self.made)
         try:
             await job()
         except NriScopeError as error:
@@ -81,18 +89,18 @@ class Jobs:
             where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
             self._tell(f"{where}{in_words(error)}")
         except asyncio.CancelledError:
-            late = [path.name for path in self._app.made[made:]]
+            late = [path.name for path in self.made[made:]]
             was_written = f"too late to be stopped: ./{late[0]} was written" if late else ""
-            self._app.say(was_written or "stopped: nothing was written")
+            self.frame.say(was_written or "stopped: nothing was written")
             raise
 
     def _tell(self, problem: str) -> None:
-        if columns(problem) < self._app.size.width - _MARGIN:
-            self._app.say(problem, problem=True)
+        if columns(problem) < self.app.size.width - _MARGIN:
+            self.frame.say(problem, problem=True)
         else:
             # What to do about it stands at its end.
             words = [line(safe(problem), Style.BAD)]
-            self._app.push_screen(ReadingScreen("it could not be done", words, wrap=True))
+            self.app.push_screen(ReadingScreen("it could not be done", words, wrap=True))
 
     async def run(self, words: str, work: Callable[[Recording, Progress], T]) -> T:
         """Do ``work`` with a `Recording` of its own. Raises what it raises.
@@ -110,14 +118,14 @@ class Jobs:
                 stop.check()
 
         def in_thread() -> T:
-            with Recording.open(self._app.path) as recording:
+            with Recording.open(self.path) as recording:
                 return work(recording, progress)
 
         doing = asyncio.create_task(asyncio.to_thread(in_thread))
         self._in_thread = cast("asyncio.Task[object]", doing)
         try:
             while not doing.done():
-                self._app.work_on(busy=f"{words}: {part:.0%}")
+                self.frame.work_on(busy=f"{words}: {part:.0%}")
                 await asyncio.wait({doing}, timeout=_TOLD_SECONDS)
             return doing.result()
         finally:
@@ -129,4 +137,4 @@ class Jobs:
             if not doing.cancelled():
                 # Told, or of no interest any more.
                 doing.exception()
-            self._app.work_on(busy="")
+            self.frame.work_on(busy="")

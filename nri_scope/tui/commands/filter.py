@@ -4,22 +4,33 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import Any
+
+from textual.app import App
 
 from nri_scope.errors import FilterError, NriScopeError
+from nri_scope.recorder import lookup
 from nri_scope.recorder.model import Container, Event, Pod
-from nri_scope.tui import taking
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.frame import Frame
+from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.filtering import VIEWS, narrowed
+from nri_scope.tui.model.keys import Keymap
+from nri_scope.tui.model.marks import Marks
+from nri_scope.tui.model.store import Store
 from nri_scope.tui.model.view import View
 from nri_scope.tui.model.whom import container_of_event, pod_of_event
+from nri_scope.tui.views import Views
 from nri_scope.tui.widgets.board import Board
+from nri_scope.tui.widgets.filter_bar import FilterBar
 from nri_scope.tui.widgets.messages import LinesThere
 from nri_scope.tui.workers import begin
 
-if TYPE_CHECKING:
-    from nri_scope.tui.app import ScopeApp
+_Find = Callable[[Recording, int], Pod | Container | None]
 
 FILTER_GROUP = "filter"
 _GROUP = "narrow"
@@ -29,76 +40,81 @@ _AT_ONCE = 1_000
 """Events that are looked for in a view before others get their turn."""
 
 
+@dataclass
 class Narrower:
-    """Changes the app's context, and has the views show what it is then."""
+    """Changes the context, and has the views show what it is then."""
 
-    def __init__(self, app: ScopeApp) -> None:
-        self._app = app
-        self._turn = 0
-        """Counts what is to be shown: what a turn that is over still says does not count."""
-        self.is_beginning = False
-        """Whether the list is still that of before, and about to be another one."""
+    app: App[Any]
+    frame: Frame
+    views: Views
+    store: Store
+    keymap: Keymap
+    context: Context
+    marks: Marks
+    bar: FilterBar
+    _turn: int = 0
+    """Counts what is to be shown: what a turn that is over still says does not count."""
+    is_beginning: bool = False
+    """Whether the list is still that of before, and about to be another one."""
 
     # -- what keys and views ask for ----------------------------------------------------------
 
     def filter_by(self, text: str) -> None:
         """Show what passes this filter; what is wrong with it is told."""
         try:
-            self._app.context.filter_by(text)
+            self.context.filter_by(text)
         except FilterError as error:
-            self._app.say(str(error), problem=True)
+            self.frame.say(str(error), problem=True)
             return
-        self._app.bar.remember(text)
+        self.bar.remember(text)
         self.show()
 
     def add(self, term: str, *, out: bool) -> None:
         """Of what is shown only what passes ``term`` too, or does not (``out``)."""
-        self.filter_by(narrowed(self._app.context.where_text, term, out=out))
+        self.filter_by(narrowed(self.context.where_text, term, out=out))
 
     def toggle(self, name: str) -> None:
         """A named view, or what was shown before it."""
         text = VIEWS[name]
-        if self._app.context.where_text == text:
+        if self.context.where_text == text:
             self.back()
         else:
             self.filter_by(text)
 
     def only_marked(self) -> None:
         """Only marked events, or all again."""
-        marker = self._app.marker
-        if not marker.only and not len(marker.marks):
-            self._say_none(f"no event is marked; {self._key('mark')} marks one")
+        if not self.context.only_marked and not len(self.marks):
+            self._say_none(f"no event is marked; {self.keymap.first('mark')} marks one")
             return
-        marker.only = not marker.only
+        self.context.only_marked = not self.context.only_marked
         self.show()
 
     def narrow(self, what: Pod | Container) -> None:
         """Only this pod or container."""
-        self._app.context.narrow(what)
+        self.context.narrow(what)
         self.show()
 
     def everything(self) -> None:
         """No filter, no pod and no container."""
-        self._app.marker.only = False
-        self._app.context.everything()
+        self.context.everything()
         self.show()
 
     def back(self) -> None:
         """What was shown before."""
-        if self._app.marker.only:
+        if self.context.only_marked:
             self.only_marked()
-        elif self._app.context.back():
+        elif self.context.back():
             self.show()
         else:
-            self._app.say("there is nothing to go back to")
+            self.frame.say("there is nothing to go back to")
 
     def narrow_to_container(self) -> None:
         """Only the container of what is selected."""
-        match self._app.current:
+        match self.views.current:
             case Board(selected=Container() as container):
                 self.narrow(container)
             case Board(selected=Pod()):
-                self._say_none(f"this is a pod; {self._key('narrow_pod')} narrows to it")
+                self._say_none(f"this is a pod; {self.keymap.first('narrow_pod')} narrows to it")
             case Board():
                 self._say_none("there is no container here")
             case _:
@@ -106,7 +122,7 @@ class Narrower:
 
     def narrow_to_pod(self) -> None:
         """Only the pod of what is selected."""
-        match self._app.current:
+        match self.views.current:
             case Board(selected=Pod() as pod):
                 self.narrow(pod)
             case Board(selected=Container(pod=Pod() as pod)):
@@ -120,12 +136,12 @@ class Narrower:
 
     def go_to_same(self, *, forwards: bool) -> None:
         """To the next or previous event of the selected one's container."""
-        row = self._app.events.selected_row
+        row = self.views.events.selected_row
         if row is None or row.event is None or not row.event.container_id:
-            self._app.say("this event is about no container", problem=True)
+            self.frame.say("this event is about no container", problem=True)
             return
         work = partial(self._go_to_same, row.event, forwards)
-        begin(self._app, work, _GROUP, exclusive=True)
+        begin(self.app, work, _GROUP, exclusive=True)
 
     # -- how ----------------------------------------------------------------------------------
 
@@ -133,15 +149,13 @@ class Narrower:
         """Show what the context is now."""
         self._turn += 1
         self.is_beginning = True
-        self._app.status.hush()
-        context = self._app.context
+        self.frame.status.hush()
         # It says so at once: that nothing was found yet must not look like "no match".
-        self._app.work_on(part=0.0 if context.is_narrowed else None)
+        self.frame.work_on(part=0.0 if self.context.is_narrowed else None)
         work = partial(self._look_through, self._turn)
-        begin(self._app, work, FILTER_GROUP, exclusive=True)
+        begin(self.app, work, FILTER_GROUP, exclusive=True)
 
     async def _look_through(self, turn: int) -> None:
-        app = self._app
         shown: View | None = None
         told = 0.0
 
@@ -152,72 +166,78 @@ class Narrower:
                 # Drawing takes time from the thread that looks through the recording.
                 return
             told = now
-            app.work_on(part=part)
+            self.frame.work_on(part=part)
             if view is shown:
-                app.events.grow()
+                self.views.events.grow()
             else:
                 shown = view
-                app.events.show(view)
+                self.views.events.show(view)
                 self._begun(turn)
 
-        where, about = app.context.shown(), app.context.about
+        where, about = self.context.shown(), self.context.about
         try:
-            app.events.show(await app.store.view(where, progress, about=about))
+            self.views.events.show(await self.store.view(where, progress, about=about))
         except NriScopeError as error:
-            app.show_trouble(error)
+            self.frame.show_trouble(error)
         finally:
             if turn == self._turn:
-                app.work_on(part=None)
+                self.frame.work_on(part=None)
             self._begun(turn)
-        await app.update_board()
+        await self.views.update()
 
     def _begun(self, turn: int) -> None:
         if turn == self._turn and self.is_beginning:
             self.is_beginning = False
-            self._app.post_message(LinesThere())
+            self.app.post_message(LinesThere())
 
-    def _narrow_to_that_of_event(self, find: taking.Find) -> None:
-        number = self._app.current.selected_event_id
+    def _narrow_to_that_of_event(self, find: _Find) -> None:
+        number = self.views.current.selected_event_id
         if number is None:
             self._say_none("this row is no event, and about no pod or container")
             return
         work = partial(self._narrow_to, number, find)
-        begin(self._app, work, _GROUP, exclusive=True)
+        begin(self.app, work, _GROUP, exclusive=True)
 
-    async def _narrow_to(self, number: int, find: taking.Find) -> None:
+    async def _narrow_to(self, number: int, find: _Find) -> None:
         try:
-            found = await self._app.store.run(lambda recording: find(recording, number))
-            pod = found or await self._app.store.run(lambda one: pod_of_event(one, number))
+            found = await self.store.run(lambda recording: find(recording, number))
+            pod = found or await self.store.run(lambda one: pod_of_event(one, number))
         except NriScopeError as error:
-            self._app.show_trouble(error)
+            self.frame.show_trouble(error)
             return
         if found is not None:
             self.narrow(found)
         elif pod is not None:
-            key = self._key("narrow_pod")
+            key = self.keymap.first("narrow_pod")
             self._say_none(f"this event is about a pod as a whole; {key} narrows to it")
         else:
             self._say_none("this event is about no pod or container")
 
     def _say_none(self, words: str) -> None:
-        self._app.say(words, problem=True)
-
-    def _key(self, action: str) -> str:
-        return self._app.keymap.first(action)
+        self.frame.say(words, problem=True)
 
     async def _go_to_same(self, event: Event, forwards: bool) -> None:
         try:
-            numbers = await self._app.store.run(
-                lambda recording: taking.others_of_container(recording, event, forwards=forwards)
+            numbers = await self.store.run(
+                lambda recording: others_of_container(recording, event, forwards=forwards)
             )
         except NriScopeError as error:
-            self._app.show_trouble(error)
+            self.frame.show_trouble(error)
             return
         for count, number in enumerate(numbers, 1):
-            if self._app.events.go_to_event(number):
+            if self.views.events.go_to_event(number):
                 return
             if not count % _AT_ONCE:
                 # A filter may hide ever so many of them.
                 await asyncio.sleep(0)
         where = "later" if forwards else "earlier"
-        self._app.say(f"no {where} event of this container is shown here")
+        self.frame.say(f"no {where} event of this container is shown here")
+
+
+def others_of_container(recording: Recording, event: Event, *, forwards: bool) -> list[int]:
+    """The events of the same container after or before this one, the nearest first."""
+    container = container_of_event(recording, event.id)
+    numbers = lookup.events_about(recording, container) if container is not None else []
+    if forwards:
+        return [number for number in numbers if number > event.id]
+    return [number for number in reversed(numbers) if number < event.id]

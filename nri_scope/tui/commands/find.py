@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Searching: in the view that is shown, or in the details where they have the focus."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
+from typing import Any, NamedTuple
+
+from textual.app import App
+
+from nri_scope.errors import NriScopeError
+from nri_scope.recorder.escape import safe
+from nri_scope.tui.frame import Frame
+from nri_scope.tui.model.keys import Keymap
+from nri_scope.tui.model.marks import Marks
+from nri_scope.tui.model.store import Store
+from nri_scope.tui.model.view import View
+from nri_scope.tui.views import EVENTS, Views
+from nri_scope.tui.widgets.board import Board
+from nri_scope.tui.workers import begin
+
+GROUP = "search"
+_SHOWN = 40
+"""Columns of a text that is searched for."""
+_TELL_SECONDS = 0.1
+"""Between two words about how far a search is."""
+_WAITING_MAX = 100
+"""Presses of ``n`` and ``N`` that wait while a search is at work; more than that are forgotten."""
+
+
+class _Step(NamedTuple):
+    """One search that was asked for."""
+
+    forwards: bool
+    here: bool
+    in_detail: bool
+
+
+@dataclass
+class Finder:
+    """What ``/``, ``n`` and ``N`` do."""
+
+    app: App[Any]
+    frame: Frame
+    views: Views
+    store: Store
+    keymap: Keymap
+    marks: Marks
+    text: str = ""
+    """What is searched for; "" for nothing."""
+    _last: str = ""
+    """What was searched for last, for those who go on after `rest`."""
+    _steps: deque[_Step] = field(default_factory=deque)
+    """Asked for and not made yet."""
+    _turn: int = 0
+    """Counts the texts that were searched for, and how often a search was stopped."""
+    _at_work: bool = False
+
+    def begin(self, text: str, *, in_detail: bool = False) -> None:
+        """Go to the next place that has ``text``, and highlight it wherever it is.
+
+        ``in_detail``: the details had the focus before the text was typed.
+        """
+        self.stop()
+        self.text = text
+        if not text:
+            self.forget()
+        else:
+            self._add(_Step(forwards=True, here=True, in_detail=in_detail))
+
+    def stop(self) -> None:
+        """Search no further; what was asked for meanwhile is forgotten, too."""
+        self._turn += 1
+        self._steps.clear()
+        self._end()
+        self.app.workers.cancel_group(self.app, GROUP)
+
+    def rest(self) -> None:
+        """Search for nothing any more, and highlight nothing; `go_on` searches again."""
+        last = self.text or self._last
+        self.forget()
+        self._last = last
+
+    def forget(self) -> None:
+        """Search for nothing any more."""
+        self.stop()
+        self._last = ""
+        self.text = ""
+        self.views.highlight("")
+
+    def go_on(self, *, forwards: bool) -> None:
+        """To the next or previous place: at once, or after those that were asked for before."""
+        self.text = self.text or self._last
+        if self.text:
+            self._add(_Step(forwards=forwards, here=False, in_detail=self.views.in_detail))
+        else:
+            key = self.keymap.first("search")
+            self.frame.say(f"nothing to search for yet: {key} begins", problem=True)
+
+    def _add(self, step: _Step) -> None:
+        if len(self._steps) < _WAITING_MAX:
+            self._steps.append(step)
+        if not self._at_work:
+            self._at_work = True
+            self.frame.work_on(searching=self.text)
+            begin(self.app, partial(self._work, self._turn), GROUP)
+
+    async def _work(self, turn: int) -> None:
+        try:
+            while self._steps and turn == self._turn:
+                if not await self._make(self._steps.popleft()):
+                    # Nor will the others find anything.
+                    self._steps.clear()
+        finally:
+            if turn == self._turn:
+                self._end()
+
+    def _end(self) -> None:
+        if self._at_work:
+            self._at_work = False
+            self.frame.work_on(searching="")
+
+    async def _make(self, step: _Step) -> bool:
+        """Make one search; whether it found anything. What it did not find is told."""
+        again = False
+        try:
+            if step.in_detail:
+                where = " in these details"
+                found = await self.views.detail.find(self.text, forwards=step.forwards)
+            elif isinstance(board := self.views.current, Board):
+                where = ""
+                found = await board.find(self.text, forwards=step.forwards, here=step.here)
+            else:
+                where, view = "", self.views.events.view
+                place, again = await self._in_list(view, step)
+                if view is not self.views.events.view:
+                    return False
+                found = place is not None
+                if place is not None:
+                    self.views.show(EVENTS)
+                    self.views.events.go_to(place)
+        except NriScopeError as error:
+            self.frame.show_trouble(error)
+            return False
+        if not found:
+            self.frame.say(f"not found{where}: {safe(self.text, _SHOWN)}", problem=True)
+        elif again:
+            end = "beginning" if step.forwards else "end"
+            self.frame.say(f"searched on from the {end}")
+        return found
+
+    async def _in_list(self, view: View, step: _Step) -> tuple[int | None, bool]:
+        """The position found, and whether it was searched from the other end on."""
+        events = self.views.events
+        events.search_text = self.text
+        start = events.listing.cursor + (0 if step.here else 1 if step.forwards else -1)
+        found = await self._find(view, start, step.forwards)
+        if found is not None or not view.length:
+            return found, False
+        end = 0 if step.forwards else view.length - 1
+        return await self._find(view, end, step.forwards), True
+
+    async def _find(self, view: View, start: int, forwards: bool) -> int | None:
+        """As `Store.find`; of the next row with a comment that has the text, too."""
+        text, turn = self.text, self._turn
+        told = 0.0
+
+        def progress(part: float) -> None:
+            nonlocal told
+            # Another search may have begun meanwhile.
+            if turn == self._turn and self._at_work and monotonic() - told > _TELL_SECONDS:
+                told = monotonic()
+                self.frame.work_on(searching=text, searched=part)
+
+        found = await self.store.find(view, text, start, forwards, progress)
+        places = [found] if found is not None else []
+        for number in self.marks.commented(text):
+            at = view.position_of(number)
+            if view.shows(number) and (at >= start if forwards else at <= start):
+                places.append(at)
+        return (min if forwards else max)(places, default=None)
