@@ -116,6 +116,10 @@ class Recording:
         self._patience.renew()
         return self._connection
 
+    def interrupt(self) -> None:
+        """End the query that is under way in another thread."""
+        self._connection.interrupt()
+
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
         """All rows that a query of ours gives; their types are still to be looked at."""
         return self._read(lambda: self._connection.execute(sql, values).fetchall())

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from textual.app import App
 
 from nri_scope.errors import NriScopeError
+from nri_scope.recorder.filter_values import known_values
 from nri_scope.tui.frame import Frame
-from nri_scope.tui.model.filtering import known_values
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.terminal import is_gone
 from nri_scope.tui.views import Views

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nri_scope import oci
-from nri_scope.differ import Differ, History, RoundDiff
+from nri_scope.differ import Differ, History, RoundDiff, excerpt
 from nri_scope.differ.blame.document import document
 from nri_scope.differ.blame.lines import lines
 from nri_scope.differ.model import EVICTION, Applied, Asked, Evidence, RequestFate, Step
@@ -24,8 +24,6 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.finding import Kind
 from nri_scope.report.model import Facts
-from nri_scope.tui.model import excerpt
-from nri_scope.tui.model.stop import Stop
 
 from .chains import named, related
 from .node import GHOST, Creation, Life, Node
@@ -363,7 +361,7 @@ class _Checker:
                 part = blame(self.recording, container)
             except UsageError:
                 part = None
-            seen = excerpt.of_container(self.recording, container, Stop())
+            seen = excerpt.of_container(self.recording, container, lambda: None)
             for name, other in (("blame", part), ("the excerpt", seen.history(container.id))):
                 if (whole is None) != (other is None):
                     self._wrong(f"{name} and all histories", container.id)
@@ -378,7 +376,7 @@ class _Checker:
         for one in self._some_rounds():
             event = self.recording.event(one.event)
             assert event is not None
-            found = excerpt.of_event(self.recording, event, Stop()).round_of(one.event)
+            found = excerpt.of_event(self.recording, event, lambda: None).round_of(one.event)
             if found is None:
                 self._wrong("no round of an event", one.event)
             else:

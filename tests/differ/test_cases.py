@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import main
-from nri_scope.differ import History, RoundDiff
+from nri_scope.differ import History, RoundDiff, excerpt
 from nri_scope.differ.blame import lines
 from nri_scope.differ.model import RequestFate
 from nri_scope.differ.reading import blame, rounds
@@ -23,8 +23,6 @@ from nri_scope.recorder.model import Container, Event
 from nri_scope.recorder.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.finding import Finding, Kind
-from nri_scope.tui.model import excerpt
-from nri_scope.tui.model.stop import Stop
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
 LIMIT = "/linux/resources/pids/limit"
@@ -83,7 +81,7 @@ class TestRemovalOfAnotherPluginsValue:
                 ("60-remover", "removed")
             ]
         assert not history.asked
-        seen = excerpt.of_container(recording, one, Stop()).history(one.id)
+        seen = excerpt.of_container(recording, one, lambda: None).history(one.id)
         assert seen is not None
         assert seen.steps == history.steps
         (changed,) = collect(recording).changed
@@ -122,7 +120,7 @@ class TestConflictOnContainerd:
         assert "99-nri-scope was not asked" in history.failure
         assert "StopContainer" in history.failure
         assert "created by" not in told(recording, "shop/cf/cx")
-        seen = excerpt.of_container(recording, one, Stop()).history(one.id)
+        seen = excerpt.of_container(recording, one, lambda: None).history(one.id)
         assert seen is not None
         assert seen.failure == history.failure
         facts = collect(recording)
@@ -237,7 +235,7 @@ class TestRequestsForNothing:
         assert asked.fate is RequestFate.NOT_APPLIED
         event = recording.event(13)
         assert isinstance(event, Event)
-        of_event = excerpt.of_event(recording, event, Stop()).round_of(13)
+        of_event = excerpt.of_event(recording, event, lambda: None).round_of(13)
         assert of_event is not None
         assert of_event.asked == (asked,)
         sentence = '30-g30 asked to evict the container ("held says so")'
@@ -260,7 +258,7 @@ def test_one_container_and_all_say_the_same(path: Path) -> None:
     with Recording.open(path) as recording:
         whole = [step for one in rounds(recording) for step in one.steps]
         for one in recording.containers():
-            mine = excerpt.of_container(recording, one, Stop())
+            mine = excerpt.of_container(recording, one, lambda: None)
             alone = [
                 step for each in mine.rounds for step in each.steps if step.container == one.id
             ]

@@ -16,9 +16,9 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.plugin import Identity, SessionEnd
 from nri_scope.recorder.between_sessions import gaps_between
+from nri_scope.recorder.event_pages import Tables
 from nri_scope.recorder.model import KILLED, LEFT_OUT, Gap, Role, Session
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.model.tables import Tables
 from tests.cli.command import NRI_SCOPE
 from tests.logger.test_logger import exchange
 

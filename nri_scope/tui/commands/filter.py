@@ -16,6 +16,7 @@ from nri_scope.errors import FilterError, NriScopeError
 from nri_scope.recorder import lookup
 from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.subject_queries import container_of_event, pod_of_event
 from nri_scope.tui.frame import Frame
 from nri_scope.tui.model.context import Context
 from nri_scope.tui.model.filtering import VIEWS, narrowed
@@ -23,7 +24,6 @@ from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.model.marks import Marks
 from nri_scope.tui.model.store import Store
 from nri_scope.tui.model.view import View
-from nri_scope.tui.model.whom import container_of_event, pod_of_event
 from nri_scope.tui.views import Views
 from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.filter_bar import FilterBar

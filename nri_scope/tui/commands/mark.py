@@ -16,11 +16,11 @@ from textual.worker import Worker
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.model import MAX_MARKS, Container, Event, Mark
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.subject_queries import container_of_event
 from nri_scope.tui.frame import Frame
 from nri_scope.tui.model.keys import Keymap
 from nri_scope.tui.model.marks import LOST, Marks
 from nri_scope.tui.model.store import Store
-from nri_scope.tui.model.whom import container_of_event
 from nri_scope.tui.views import Views
 from nri_scope.tui.widgets.tree import Tree
 

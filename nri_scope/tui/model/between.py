@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError
+from nri_scope.recorder.event_pages import Look, place_of, span_of
 from nri_scope.recorder.model import Gap, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model.order import Key
-from nri_scope.tui.model.reading import Look, place_of, span_of
 
 _ENDLESS = (1 << 63) - 1
 """No event has a larger number, and nothing happens later."""

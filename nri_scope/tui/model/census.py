@@ -8,13 +8,11 @@ takes some hundred bytes of memory for each pod and container, and next to nothi
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
+from nri_scope.recorder.event_scan import EventScan, SubjectEvent, name_of
 from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rows import RowError, ascending
-from nri_scope.recorder.sound import sound
 from nri_scope.tui.model.lives import STAGES, Lives, Stage
 
 if TYPE_CHECKING:
@@ -46,112 +44,63 @@ class Census:
         self.containers = Lives()
         self.pod_of = array("q")
         """The pod of each of ``containers``, or `NO_POD`."""
-        self.newest = 0
-        """The number of the newest event that was read."""
         self.first_ns = 0
         """Of all events; 0 where there is none."""
         self.last_ns = 0
-        self.outdated = False
-        """The oldest events were removed since: a new census has to be made."""
-        self._oldest = 0
-        self._names: dict[int, tuple[Stage, bool] | None] = {}
-        self._told = (0, 0, -1)
+        self._scan = EventScan()
+        self._stages: dict[int, tuple[Stage | None, bool]] = {}
+        """By the keys of events' names."""
         self._blocks: list[tuple[int, int, int]] = []
         """First number, earliest and latest time of every so many events."""
         self._in_block = 0
 
-    # -- reading --------------------------------------------------------------------------
+    @property
+    def newest(self) -> int:
+        """The number of the newest event that was read."""
+        return self._scan.newest
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the oldest events were removed since: a new census has to be made."""
+        return self._scan.outdated
 
     def step(self, recording: Recording) -> bool:
         """Read on; False where nothing is left. Raises RecordingError."""
-        with sound(recording):
-            self._look_for_the_oldest(recording)
-            self._read_subjects(recording)
-            self._read_told(recording)
-            rows = recording.connection.execute(
-                "SELECT id, at_ns, event, pod, container, status_code, changed IS NOT NULL "
-                f"FROM event WHERE id > ? ORDER BY id LIMIT {STEP}",
-                (self.newest,),
-            ).fetchall()
-            self._read_names(recording, {row[2] for row in rows})
-            for row in ascending(rows, (self.newest,)):
-                self._add(row)
-        return len(rows) == STEP
-
-    def _look_for_the_oldest(self, recording: Recording) -> None:
-        (oldest,) = recording.connection.execute(
-            "SELECT coalesce(min(id), 0) FROM event"
-        ).fetchone()
-        if self._oldest and oldest != self._oldest:
-            self.outdated = True
-        self._oldest = self._oldest or oldest
-
-    def _read_subjects(self, recording: Recording) -> None:
-        newest = self.pods.newest
-        rows = recording.connection.execute(
-            "SELECT key FROM pod WHERE key > ? ORDER BY key", (newest,)
-        )
-        for (key,) in ascending(rows, (newest,)):
+        pods, containers = self._scan.subjects(recording, self.pods.newest, self.containers.newest)
+        for key in pods:
             self.pods.append(key)
-        newest = self.containers.newest
-        rows = recording.connection.execute(
-            "SELECT key, pod FROM container WHERE key > ? ORDER BY key", (newest,)
-        )
-        for key, pod in ascending(rows, (newest,)):
+        for key, pod in containers:
             self.containers.append(key)
-            self.pod_of.append(pod if type(pod) is int and pod in self.pods else NO_POD)
+            self.pod_of.append(pod if pod is not None and pod in self.pods else NO_POD)
+        for told_pod, container, thing, at_ns in self._scan.told(recording):
+            if container is not None:
+                self.containers.tell(container, thing, at_ns)
+            elif told_pod is not None:
+                self.pods.tell(told_pod, thing, at_ns)
+        events = self._scan.subject_events(recording, STEP)
+        for name in {event.name for event in events} - self._stages.keys():
+            self._stages[name] = STAGES.get(name_of(recording, name), (None, True))
+        for event in events:
+            self._add(event)
+        return len(events) == STEP
 
-    def _read_told(self, recording: Recording) -> None:
-        """What Synchronize told; each pod and container counts from the first time."""
-        rows = recording.connection.execute(
-            "SELECT t.session, t.event, t.position, t.pod, t.container, t.object, s.started_ns "
-            "FROM state AS t JOIN session AS s ON s.id = t.session "
-            "WHERE (t.session, t.event, t.position) > (?, ?, ?) "
-            "ORDER BY t.session, t.event, t.position",
-            self._told,
-        )
-        for row in ascending(rows, self._told):
-            self._told = row[:3]
-            pod, container, thing, at_ns = row[3:]
-            lives, key = (self.pods, pod) if container is None else (self.containers, container)
-            if type(key) is not int or type(thing) is not int or type(at_ns) is not int:
-                raise RowError("a state has values of a wrong type")
-            lives.tell(key, thing, at_ns)
-
-    def _read_names(self, recording: Recording, wanted: Iterable[object]) -> None:
-        for number in wanted:
-            if type(number) is not int or number in self._names:
-                continue
-            found = recording.connection.execute(
-                "SELECT text FROM name WHERE id = ?", (number,)
-            ).fetchone()
-            self._names[number] = STAGES.get(found[0]) if found else None
-
-    def _add(self, row: tuple[object, ...]) -> None:
-        number, at_ns, name, pod, container, code, changed = row
-        if not (isinstance(number, int) and isinstance(at_ns, int) and isinstance(name, int)):
-            raise RowError("an event has values of a wrong type")
-        self.newest = number
+    def _add(self, event: SubjectEvent) -> None:
+        number, at_ns, name, pod, container, ok, changed = event
         self.first_ns = min(self.first_ns, at_ns) if self.first_ns else at_ns
         self.last_ns = max(self.last_ns, at_ns)
-        self._span(number, at_ns)
-        stage, of_container = self._names[name] or (None, True)
-        ok, did = not code, bool(changed)
-        if isinstance(pod, int):
-            of_pod = None if of_container else stage
-            self.pods.count(pod, number, at_ns, of_pod, ok=ok, changed=did)
-        if isinstance(container, int):
-            reached = stage if of_container else None
-            self.containers.count(container, number, at_ns, reached, ok=ok, changed=did)
-
-    def _span(self, number: int, at_ns: int) -> None:
         if not self._in_block:
             self._blocks.append((number, at_ns, at_ns))
         else:
             first, earliest, latest = self._blocks[-1]
-            if not earliest <= at_ns <= latest:
-                self._blocks[-1] = (first, min(earliest, at_ns), max(latest, at_ns))
+            self._blocks[-1] = (first, min(earliest, at_ns), max(latest, at_ns))
         self._in_block = (self._in_block + 1) % _BLOCK
+        stage, of_container = self._stages[name]
+        if pod is not None:
+            of_pod = None if of_container else stage
+            self.pods.count(pod, number, at_ns, of_pod, ok=ok, changed=changed)
+        if container is not None:
+            reached = stage if of_container else None
+            self.containers.count(container, number, at_ns, reached, ok=ok, changed=changed)
 
     # -- asking ---------------------------------------------------------------------------
 

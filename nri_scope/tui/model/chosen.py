@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nri_scope.recorder.event_scan import subjects_of_matches
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod
 from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rows import ascending
-from nri_scope.recorder.sound import sound
 from nri_scope.tui.model.census import NO_POD, Census
 from nri_scope.tui.model.tree import Outline
 
@@ -28,8 +27,6 @@ class Chosen:
         self.about = about
         self.newest = 0
         """The number of the newest event that was looked at."""
-        self.found = 0
-        """Events that the filter let through."""
         self._pods: set[int] = set()
         self._containers: set[int] = set()
         self._pods_read = 0
@@ -43,19 +40,11 @@ class Chosen:
         if self.where is None or self.newest >= newest:
             self.newest = newest
             return False
-        text, values = self.where.to_sql()
         last = min(self.newest + STEP, newest)
-        with sound(recording):
-            rows = recording.connection.execute(
-                "SELECT id, pod, container FROM event WHERE id IN "
-                f"(SELECT id FROM events WHERE ({text}) AND id > ? AND id <= ?) ORDER BY id",
-                (*values, self.newest, last),
-            )
-            for _, pod, container in ascending(rows, (self.newest,)):
-                self.found += 1
-                self._pods.add(NO_POD if pod is None else pod)
-                if container is not None:
-                    self._containers.add(container)
+        for pod, container in subjects_of_matches(recording, self.where, self.newest, last):
+            self._pods.add(NO_POD if pod is None else pod)
+            if container is not None:
+                self._containers.add(container)
         self.newest = last
         return last < newest
 

@@ -17,9 +17,9 @@ from nri_scope.recorder.display import clock, day, subject
 from nri_scope.recorder.escape import columns, safe
 from nri_scope.recorder.model import Container, Event
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.subject_queries import container_of_event
 from nri_scope.tui.model.line import Line, Part, Style
 from nri_scope.tui.model.stop import Stop
-from nri_scope.tui.model.whom import container_of_event
 
 BESIDE_FROM = 100
 """Columns from which on there is room for two values beside each other."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from nri_scope.differ import blame, render
+from nri_scope.differ import blame, excerpt, render
 from nri_scope.differ.render import words
 from nri_scope.oci import Json
 from nri_scope.recorder import lookup
@@ -19,12 +19,12 @@ from nri_scope.recorder.documents import reply_of, request_of
 from nri_scope.recorder.model import Event
 from nri_scope.recorder.plain import MALFORMED, RAW, Plain
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.model import excerpt, summary
+from nri_scope.recorder.subject_queries import container_of_event
+from nri_scope.tui.model import summary
 from nri_scope.tui.model.line import Line, Style, line
 from nri_scope.tui.model.painted import lines_of
 from nri_scope.tui.model.stop import Stop
 from nri_scope.tui.model.tabs import Tab, Wanted
-from nri_scope.tui.model.whom import container_of_event
 from nri_scope.tui.model.wrapping import folded
 from nri_scope.tui.model.yamllines import MAX_MEMBERS, MAX_TEXT, clipped_text, yaml_lines
 
@@ -86,7 +86,7 @@ def _container(recording: Recording, event: Event, _wanted: Wanted, stop: Stop) 
 
 def _changes(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> Iterator[Line]:
     """What the differ makes of the round that the event belongs to."""
-    found = excerpt.of_event(recording, event, stop)
+    found = excerpt.of_event(recording, event, stop.check)
     diff = found.round_of(event.id)
     if diff is None and event.mark:
         yield from _not_understood(event)
@@ -107,7 +107,7 @@ def _blame(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> It
     if one is None:
         yield from _note("This event is about no container.")
         return
-    history = excerpt.of_container(recording, one, stop).history(one.id)
+    history = excerpt.of_container(recording, one, stop.check).history(one.id)
     if history is None or not (history.spec or history.base or history.steps or history.real):
         yield from _note(
             "The recording does not show what this container is made of: it would have to begin",

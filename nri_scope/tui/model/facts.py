@@ -8,8 +8,8 @@ from pathlib import Path
 
 from nri_scope.recorder import display
 from nri_scope.recorder.escape import safe
+from nri_scope.recorder.event_pages import Look
 from nri_scope.recorder.model import Role
-from nri_scope.tui.model.reading import Look
 
 _RUNTIME_WIDTH = 100
 

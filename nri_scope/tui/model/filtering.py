@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -15,8 +14,6 @@ from nri_scope.recorder.filter import FIELDS, Filter, parse
 from nri_scope.recorder.filter.fields import BY_NAME
 from nri_scope.recorder.filter.tree import Matches, Or, quote
 from nri_scope.recorder.model import Event, Status
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.sound import sound
 
 VIEWS: Mapping[str, str] = MappingProxyType(
     {"errors": "-status:ok", "changed": "changed:~.", "slow": "took:>1ms"}
@@ -26,17 +23,6 @@ VIEWS: Mapping[str, str] = MappingProxyType(
 _EVENT = BY_NAME["event"]
 _VALUES_MAX = 500
 """Values of one field that are offered; nobody reads on."""
-_LONGEST = 253
-"""Characters of a name that is offered: Kubernetes has no longer ones."""
-
-_LOOKED_AT = 50_000
-"""Events, the newest ones, in which it is looked for what was changed."""
-_LISTS_MAX = 2_000
-"""Different lists of changes that are looked at."""
-_LONGEST_LIST = 20_000
-"""Characters of such a list."""
-_LONGEST_PATH = 200
-"""Characters of a path that is offered."""
 
 Values = Mapping[str, Sequence[str]]
 """By field, the values that a recording has."""
@@ -109,58 +95,6 @@ def _word_start(text: str, cursor: int) -> int:
         elif char.isspace():
             start = at + 1
     return start
-
-
-def known_values(recording: Recording) -> Values:
-    """The values of names in ``recording``, for `complete`. Raises RecordingError."""
-    sessions = recording.sessions()
-    plugins = _sorted(session.plugin for session in sessions)
-    return {
-        "pod": _names(recording, "name", "pod"),
-        "ns": _names(recording, "namespace", "pod"),
-        "container": _names(recording, "name", "container"),
-        "plugin": plugins,
-        "owner": _listed(recording, "owners"),
-        "changed": _listed(recording, "changed"),
-        "index": _sorted(session.plugin_index for session in sessions),
-        "runtime": _sorted(session.runtime_name for session in sessions),
-        "session": [str(session.id) for session in sessions[-_VALUES_MAX:]],
-    }
-
-
-def _names(recording: Recording, column: str, table: str) -> list[str]:
-    # Not by way of `Recording.containers`: there may be hundreds of thousands.
-    with sound(recording):
-        rows = recording.connection.execute(
-            f"SELECT DISTINCT {column} FROM {table} WHERE length({column}) BETWEEN 1 AND ? LIMIT ?",
-            (_LONGEST, _VALUES_MAX),
-        )
-        return _sorted(value for (value,) in rows if isinstance(value, str))
-
-
-def _listed(recording: Recording, column: str) -> list[str]:
-    """What is in the lists of a column, in the newest events."""
-    with sound(recording):
-        rows = recording.connection.execute(
-            f"SELECT DISTINCT {column} FROM event WHERE {column} IS NOT NULL "
-            f"AND id > (SELECT max(id) FROM event) - ? AND length({column}) <= ? LIMIT ?",
-            (_LOOKED_AT, _LONGEST_LIST, _LISTS_MAX),
-        )
-        texts = [text for (text,) in rows if isinstance(text, str)]
-    found: set[str] = set()
-    for text in texts:
-        try:
-            each: object = json.loads(text)
-        except (ValueError, RecursionError):
-            # Nobody is told here: what shows the event tells it.
-            continue
-        if isinstance(each, list):
-            found |= {one for one in each if isinstance(one, str) and len(one) <= _LONGEST_PATH}
-    return _sorted(found)[:_VALUES_MAX]
-
-
-def _sorted(names: Iterable[str]) -> list[str]:
-    return sorted({name for name in names if name})
 
 
 # -- filters out of what is on the screen ---------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -91,29 +90,11 @@ class Lives:
 
     def __init__(self) -> None:
         self.keys = array("q")
-        self._told: dict[int, int] = {}
-        """By place, as few are: those that were there before a session began."""
-        self.first_ns = array("q")
-        self.last_ns = array("q")
-        self._first_event = array("q")
-        self._last_event = array("q")
-        self._events = array("I")
-        self._problems = array("I")
-        self._changed = array("I")
-        self._stages: dict[Stage, array[int]] = {
-            stage: array("q") for stage in Stage if stage is not Stage.TOLD
-        }
-        # Those of the table above that are one number each.
-        self._columns = (
-            self.first_ns, self.last_ns, self._first_event, self._last_event,
-            self._events, self._problems, self._changed, *self._stages.values(),
-        )  # fmt: skip
+        self._columns = {name: array("q") for name in Life._fields}
+        """Of each field the numbers, in the order of the keys."""
 
     def __len__(self) -> int:
         return len(self.keys)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.keys)
 
     def __contains__(self, key: int) -> bool:
         return self._find(key) is not None
@@ -124,69 +105,43 @@ class Lives:
         return self.keys[-1] if self.keys else 0
 
     def append(self, key: int) -> None:
-        """One more, whose key is larger than all others."""
-        for column in self._columns:
+        """Add one, whose key is larger than all others."""
+        for column in self._columns.values():
             column.append(0)
         self.keys.append(key)
 
     def __getitem__(self, key: int) -> Life:
-        """One without any event where the key is not known, or not any more."""
+        """Return a life; one without any event where the key is not known, or not any more."""
         slot = self._find(key)
         if slot is None:
             return _UNKNOWN
-        return Life(
-            self._stages[Stage.CREATING][slot],
-            self._stages[Stage.CREATED][slot],
-            self._stages[Stage.STARTED][slot],
-            self._stages[Stage.STOPPED][slot],
-            self._stages[Stage.REMOVED][slot],
-            self.first_ns[slot],
-            self.last_ns[slot],
-            self._first_event[slot],
-            self._last_event[slot],
-            self._events[slot],
-            self._problems[slot],
-            self._changed[slot],
-            self._told.get(slot, 0),
-        )
+        return Life(*(column[slot] for column in self._columns.values()))
 
     def tell(self, key: int, thing: int, at_ns: int) -> None:
-        """Synchronize told of it; the first time counts."""
-        slot = self._find(key)
-        if slot is not None and not self._told.get(slot):
-            self._told[slot] = thing
-            self.first_ns[slot] = min(at_ns, self.first_ns[slot] or at_ns)
+        """Note that Synchronize told of it; the first time counts."""
+        slot, told, first = self._find(key), self._columns["told"], self._columns["first_ns"]
+        if slot is not None and not told[slot]:
+            told[slot] = thing
+            first[slot] = min(at_ns, first[slot] or at_ns)
 
     def count(
         self, key: int, event: int, at_ns: int, stage: Stage | None, *, ok: bool, changed: bool
     ) -> None:
-        """An event about it. Of what several connections saw, the first one counts."""
-        slot = self._find(key)
+        """Count an event about it. Of what several connections saw, the first one counts."""
+        slot, columns = self._find(key), self._columns
         if slot is None:
             return
-        if not self._events[slot]:
-            self._first_event[slot] = event
-            self.first_ns[slot] = self.first_ns[slot] or at_ns
-        self._events[slot] += 1
-        self._last_event[slot] = event
-        if at_ns > self.last_ns[slot]:
-            self.last_ns[slot] = at_ns
-        if not ok:
-            self._problems[slot] += 1
-        if changed:
-            self._changed[slot] += 1
+        if not columns["events"][slot]:
+            columns["first_event"][slot] = event
+            columns["first_ns"][slot] = columns["first_ns"][slot] or at_ns
+        columns["events"][slot] += 1
+        columns["last_event"][slot] = event
+        columns["last_ns"][slot] = max(at_ns, columns["last_ns"][slot])
+        columns["problems"][slot] += not ok
+        columns["changed"][slot] += changed
         if stage is not None:
-            reached = self._stages[stage]
+            reached = columns[f"{stage.name.lower()}_ns"]
             reached[slot] = reached[slot] or at_ns
-
-    def span(self, key: int) -> tuple[int, int]:
-        """When it began and ended, as `Life` has it; zeros for one that is not known."""
-        slot = self._find(key)
-        if slot is None:
-            return 0, 0
-        removed = self._stages[Stage.REMOVED][slot]
-        end = max(removed, self.last_ns[slot]) if removed else FOR_EVER
-        return self.first_ns[slot], end
 
     def _find(self, key: int) -> int | None:
         keys = self.keys

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Status
 from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rows import RowError
-from nri_scope.recorder.sound import sound
+from nri_scope.recorder.subject_queries import points_between
 from nri_scope.tui.model.census import Census, Span
 from nri_scope.tui.model.lives import STAGES
 from nri_scope.tui.model.timeline import Point, Window, kind_of
@@ -70,50 +68,15 @@ def _between(
     where: Filter | None,
     most: int,
 ) -> list[Point]:
-    about = "container = ?" if lane.container else "pod = ? AND container IS NULL"
-    text, values = where.to_sql() if where is not None else ("1", ())
-    with sound(recording):
-        rows = recording.connection.execute(
-            "SELECT at_ns, id, event, status, changed != '[]' FROM events WHERE id IN "
-            f"(SELECT id FROM event WHERE {about} AND id BETWEEN ? AND ? "
-            f"AND at_ns >= ? AND at_ns < ? ORDER BY id) AND ({text}) ORDER BY id LIMIT ?",
-            (
-                lane.container or lane.pod,
-                span.first,
-                span.last,
-                window.from_ns,
-                window.to_ns,
-                *values,
-                most,
-            ),
+    found = points_between(
+        recording, (lane.pod, lane.container), (window.from_ns, window.to_ns), span, where, most
+    )
+    return [
+        Point(
+            one.at_ns,
+            one.event,
+            kind_of(STAGES.get(one.name, (None,))[0], ok=one.ok, changed=one.changed),
+            one.name,
         )
-        names: dict[str, str] = {}
-        return [_point(row, names) for row in rows]
-
-
-def _point(row: tuple[object, ...], names: dict[str, str]) -> Point:
-    at_ns, number, event, status, changed = row
-    if not (isinstance(at_ns, int) and isinstance(number, int) and isinstance(event, str)):
-        raise RowError("an event has values of a wrong type")
-    stage = STAGES.get(event)
-    kind = kind_of(stage[0] if stage else None, ok=status == Status.OK, changed=bool(changed))
-    # Thousands of events have a handful of names.
-    return Point(at_ns, number, kind, names.setdefault(event, event))
-
-
-def next_point(
-    recording: Recording, lane: Node, at_event: int, where: Filter | None, *, forwards: bool
-) -> tuple[int, int] | None:
-    """Number and time of the lane's next or previous event, by number. Raises RecordingError."""
-    about = "container = ?" if lane.container else "pod = ? AND container IS NULL"
-    text, values = where.to_sql() if where is not None else ("1", ())
-    there, order = (">", "ASC") if forwards else ("<", "DESC")
-    with sound(recording):
-        row = recording.connection.execute(
-            f"SELECT id, at_ns FROM events WHERE id IN (SELECT id FROM event WHERE {about} "
-            f"AND id {there} ?) AND ({text}) ORDER BY id {order} LIMIT 1",
-            (lane.container or lane.pod, at_event, *values),
-        ).fetchone()
-    if row is None or not (isinstance(row[0], int) and isinstance(row[1], int)):
-        return None
-    return row[0], row[1]
+        for one in found
+    ]

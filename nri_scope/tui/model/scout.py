@@ -12,20 +12,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from nri_scope.recorder.log import Log
-from nri_scope.recorder.reader import Recording
-from nri_scope.tui.model.between import Between, Places
-from nri_scope.tui.model.reading import (
+from nri_scope.recorder.event_pages import (
     Damage,
     Look,
     Matches,
     Question,
     Stretch,
+    Tables,
     look,
     matching,
     walk,
 )
-from nri_scope.tui.model.tables import Tables
+from nri_scope.recorder.log import Log
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.model.between import Between, Places
 
 _STRETCHES = 3
 """Of new events, in one go; the rest in the next one."""

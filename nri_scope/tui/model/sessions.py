@@ -8,11 +8,7 @@ from dataclasses import dataclass
 
 from nri_scope.nri.events import events_in
 from nri_scope.recorder.display import clock, day, duration, runtime
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Container, Gap, Pod, Session
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rows import number_of
-from nri_scope.recorder.sound import sound
+from nri_scope.recorder.model import Gap, Session
 from nri_scope.tui.model.grid import Field, Grid, cut
 from nri_scope.tui.model.line import Line, Part, Style
 from nri_scope.tui.model.tally import Counts
@@ -162,24 +158,3 @@ def connection_words(entry: Connection) -> str:
     ]
     asked = f"{len(events_in(session.mask))} events" if session.mask else "all events"
     return "; ".join([f"session {session.id}: subscribed to {asked}", *limits])
-
-
-def event_after(
-    recording: Recording,
-    at_ns: int,
-    where: Filter | None = None,
-    about: Pod | Container | None = None,
-) -> int | None:
-    """The first event that is not earlier, passes the filter and is about the pod or container;
-    None where none is. Raises RecordingError.
-    """
-    text, values = where.to_sql() if where is not None else ("1", ())
-    of_it = "" if about is None else f" AND {'pod' if isinstance(about, Pod) else 'container'} = ?"
-    keys = () if about is None else (about.key,)
-    with sound(recording):
-        row = recording.connection.execute(
-            f"SELECT id FROM events WHERE id IN (SELECT id FROM event WHERE at_ns >= ?{of_it}) "
-            f"AND ({text}) ORDER BY id LIMIT 1",
-            (at_ns, *keys, *values),
-        ).fetchone()
-        return number_of(row) if row is not None else None

@@ -16,15 +16,8 @@ from typing import Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Container, Pod, Session
-from nri_scope.recorder.reader import Recording
-from nri_scope.tui.model import searching
-from nri_scope.tui.model.between import DamagedHere
-from nri_scope.tui.model.facts import Facts, Growth, facts_of
-from nri_scope.tui.model.numbers import Ids, Runs
-from nri_scope.tui.model.order import Key
-from nri_scope.tui.model.reading import (
+from nri_scope.recorder import event_search
+from nri_scope.recorder.event_pages import (
     Damage,
     Matches,
     Question,
@@ -32,6 +25,13 @@ from nri_scope.tui.model.reading import (
     events_of,
     matching,
 )
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Container, Pod, Session
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.model.between import DamagedHere
+from nri_scope.tui.model.facts import Facts, Growth, facts_of
+from nri_scope.tui.model.numbers import Ids, Runs
+from nri_scope.tui.model.order import Key
 from nri_scope.tui.model.rows import (
     Row,
     between_row,
@@ -42,7 +42,7 @@ from nri_scope.tui.model.rows import (
 )
 from nri_scope.tui.model.scout import News, Scout, Walked
 from nri_scope.tui.model.view import Entry, View
-from nri_scope.tui.model.worker import Worker
+from nri_scope.tui.model.worker import ReaderThread
 
 __all__ = ["Facts", "Growth", "Progress", "Store"]
 
@@ -63,12 +63,14 @@ class Store:
     their work in the thread soon.
     """
 
-    def __init__(self, path: Path, pages: Worker, scout: Scout, news: News, *, live: bool) -> None:
+    def __init__(
+        self, path: Path, pages: ReaderThread, scout: Scout, news: News, *, live: bool
+    ) -> None:
         """Use `open`."""
         self._path = path
         self._live = live
         self._pages = pages
-        self._others: Worker | None = None
+        self._others: ReaderThread | None = None
         self._closed = False
         self._opening_others = asyncio.Lock()
         self._scout = scout
@@ -94,7 +96,7 @@ class Store:
     @classmethod
     async def open(cls, path: Path, *, live: bool = False) -> Self:
         """Open a recording. ``live``: this process records it."""
-        pages = Worker(path)
+        pages = ReaderThread(path)
         try:
             await pages.start()
             scout = Scout()
@@ -160,7 +162,7 @@ class Store:
         view = View(ids, where=where, about=about, looked_at=first)
         view.stopped = self._stopped
         self._views[view] = ids
-        question = _question(where, about)
+        question = Question(where, about)
 
         def told(found: Matches | Damage) -> None:
             self._add(view, ids, found)
@@ -202,12 +204,12 @@ class Store:
             and needle in between_text(one).lower()
         ]
 
-        def steps(recording: Recording) -> Iterator[searching.Step]:
+        def steps(recording: Recording) -> Iterator[event_search.SearchStep]:
             if numbers is not None:
-                return searching.among_some(recording, text, numbers, forwards=forwards)
-            return searching.among_all(recording, text, first, last, forwards=forwards)
+                return event_search.among_some(recording, text, numbers, forwards=forwards)
+            return event_search.among_all(recording, text, first, last, forwards=forwards)
 
-        def told(step: searching.Step) -> None:
+        def told(step: event_search.SearchStep) -> None:
             if step.found is not None:
                 hits.append(Key.of_event(step.found))
             if on_progress is not None:
@@ -231,7 +233,7 @@ class Store:
         async with self._opening_others:
             self._check()
             if self._others is None:
-                others = Worker(self._path)
+                others = ReaderThread(self._path)
                 await others.start()
                 self._others = others
                 try:
@@ -258,7 +260,7 @@ class Store:
 
     async def _refresh(self) -> Growth:
         views = [view for view in self._views if view.complete and view.stopped is None]
-        questions = [(_question(view.where, view.about), view.looked_at) for view in views]
+        questions = [(Question(view.where, view.about), view.looked_at) for view in views]
         news = await self._pages.soon(lambda recording: self._scout.news(recording, questions))
         moved, self._stirred = self._stirred, False
         if news is None:
@@ -350,11 +352,6 @@ class Store:
         self.facts = facts_of(
             self._path, self._look, events=len(self._runs), damage=damage, live=self._live
         )
-
-
-def _question(where: Filter | None, about: Pod | Container | None) -> Question:
-    condition, values = where.to_sql() if where is not None else ("", [])
-    return Question(condition, tuple(values), about)
 
 
 def _rows(recording: Recording, entries: Sequence[Entry], first_ns: int) -> list[Row]:

@@ -3,21 +3,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nri_scope.recorder.display import SHORT_ID
 from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rows import CONTAINER_COLUMNS, container_of, pod_of
-from nri_scope.recorder.sound import sound
+from nri_scope.recorder.subject_queries import (
+    containers_by_key,
+    owners_of,
+    pods_by_key,
+    state_in,
+)
 from nri_scope.tui.model.census import NO_POD, Census
 from nri_scope.tui.model.lives import Life, Stage
 from nri_scope.tui.model.tree import Level, Node
 
-_OWNERS = 200
-"""Events of one container that are asked who changed something."""
 _TOLD = {
     "CONTAINER_CREATED": "created",
     "CONTAINER_PAUSED": "paused",
@@ -72,9 +73,10 @@ class Subject:
 
 def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[Node, Subject]:
     """What the lines say. Raises RecordingError."""
-    pods = _pods(recording, {node.pod for node in nodes if node.level is Level.POD})
+    pod_keys = {node.pod for node in nodes if node.level is Level.POD} - {NO_POD}
+    pods = {one.key: one for one in pods_by_key(recording, pod_keys)}
     keys = {node.container for node in nodes if node.level is Level.CONTAINER}
-    containers = _containers(recording, keys)
+    containers = {one.key: one for one in containers_by_key(recording, keys)}
     found: dict[Node, Subject] = {}
     for node in nodes:
         match node.level:
@@ -84,7 +86,7 @@ def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[No
                 container = containers.get(node.container)
                 found[node] = Subject(
                     container=container,
-                    owners=_owners(recording, node.container),
+                    owners=owners_of(recording, node.container),
                     told=_told(recording, census.containers[node.container]),
                 )
             case Level.EVENT:
@@ -94,7 +96,7 @@ def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[No
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The pods and containers, by key, whose name or id has some text."""
+    """The keys of some pods and containers."""
 
     pods: frozenset[int]
     containers: frozenset[int]
@@ -106,77 +108,7 @@ class Named:
         return node.container in self.containers if node.container else node.pod in self.pods
 
 
-def named(recording: Recording, text: str) -> Named:
-    """Those with ``text`` in their names or ids, ASCII in upper or lower case.
-
-    Raises RecordingError.
-    """
-    with sound(recording):
-        pods, containers = (
-            frozenset(
-                key
-                for (key,) in recording.connection.execute(
-                    f"SELECT key FROM {table} WHERE instr(lower({name}), lower(?)) "
-                    "OR instr(id, lower(?))",
-                    (text, text),
-                )
-            )
-            for table, name in (("pod", "namespace || '/' || name"), ("container", "name"))
-        )
-    return Named(pods, containers)
-
-
-def _pods(recording: Recording, keys: Iterable[int]) -> dict[int, Pod]:
-    with sound(recording):
-        rows = recording.connection.execute(
-            f"SELECT key, id, namespace, name, uid FROM pod WHERE key IN ({_list(keys)})"
-        )
-        return {pod.key: pod for pod in map(pod_of, rows)}
-
-
-def _containers(recording: Recording, keys: Iterable[int]) -> dict[int, Container]:
-    with sound(recording):
-        rows = recording.connection.execute(
-            f"SELECT {CONTAINER_COLUMNS} FROM container AS c LEFT JOIN pod AS p ON p.key = c.pod "
-            f"WHERE c.key IN ({_list(keys)})"
-        )
-        return {container.key: container for container in map(container_of, rows)}
-
-
-def _list(keys: Iterable[int]) -> str:
-    return ", ".join(str(int(key)) for key in keys if key != NO_POD)
-
-
-def _owners(recording: Recording, container: int) -> tuple[str, ...]:
-    found: set[str] = set()
-    with sound(recording):
-        rows = recording.connection.execute(
-            "SELECT DISTINCT owners FROM (SELECT owners FROM event WHERE container = ? "
-            "ORDER BY id LIMIT ?) WHERE owners IS NOT NULL",
-            (container, _OWNERS),
-        )
-        for (encoded,) in rows:
-            found.update(texts(encoded))
-    return tuple(sorted(found))
-
-
-def texts(encoded: object) -> list[str]:
-    """The texts in a JSON array; nothing where it is none."""
-    try:
-        read = json.loads(encoded) if isinstance(encoded, str) else None
-    except (ValueError, RecursionError):
-        return []
-    return [text for text in read if isinstance(text, str)] if isinstance(read, list) else []
-
-
 def _told(recording: Recording, life: Life) -> str:
     if not life.told or life.stage is not Stage.TOLD:
         return ""
-    with sound(recording):
-        (encoded,) = recording.connection.execute("SELECT nri_object(?)", (life.told,)).fetchone()
-    try:
-        read = json.loads(encoded) if isinstance(encoded, str) else None
-    except (ValueError, RecursionError):
-        return ""
-    state = read.get("state") if isinstance(read, dict) else None
-    return _TOLD.get(state, "") if isinstance(state, str) else ""
+    return _TOLD.get(state_in(recording, life.told), "")

@@ -9,11 +9,9 @@ from nri_scope.nri.subject import is_plugins_call
 from nri_scope.recorder.display import clock, day, duration, mark_words, runtime, size, subject
 from nri_scope.recorder.model import Event, Gap, Role, Session
 from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rows import optional_numbers_of
-from nri_scope.recorder.sound import sound
+from nri_scope.recorder.subject_queries import neighbours, pod_of_event
 from nri_scope.recorder.tapping import printed_by, tapped
 from nri_scope.tui.model.line import Line, Part, Style
-from nri_scope.tui.model.whom import pod_of_event
 from nri_scope.tui.model.yamllines import clipped_text
 
 INDENT = 12
@@ -162,20 +160,13 @@ def _changed(event: Event) -> Iterator[Line]:
 
 
 def _neighbours(recording: Recording, event: Event) -> Iterator[Line]:
-    queries = [
-        ("before", "max", "<", "1"),
-        ("after", "min", ">", "1"),
-    ]
+    beside = list(
+        zip(("before", "after"), neighbours(recording, event, of_container=False), strict=True)
+    )
     if event.container_id:
-        same = "container = (SELECT container FROM event WHERE id = :id)"
-        queries += [("earlier", "max", "<", same), ("later", "min", ">", same)]
-    for name, which, than, where in queries:
-        with sound(recording):
-            row = recording.connection.execute(
-                f"SELECT {which}(id) FROM event WHERE id {than} :id AND {where}", {"id": event.id}
-            ).fetchone()
-            (number,) = optional_numbers_of(row)
-        other = None if number is None else recording.event(number)
+        own = neighbours(recording, event, of_container=True)
+        beside += zip(("earlier", "later"), own, strict=True)
+    for name, other in beside:
         of_same = " of this container" if name in ("earlier", "later") else ""
         if other is None:
             yield _fact(name, (f"nothing{of_same}", Style.DIM))

@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from nri_scope.recorder.event_scan import Call, EventScan
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Event, Pod, Role, Session
 from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rows import RowError, ascending
-from nri_scope.recorder.sound import sound
 from nri_scope.recorder.stats import Took
 from nri_scope.recorder.timeline import interleaved
-from nri_scope.tui.model.subjects import texts
 
 if TYPE_CHECKING:
     # It takes time to load, and not before a chain is looked at.
@@ -28,7 +26,6 @@ STEP = 4_000
 """Events in one step: some 6 ms, and little memory meanwhile."""
 _WHOLE = 2_000
 """Events in one step where rounds have to be put together: some 30 ms, too."""
-_OWN_CALLS = "SELECT id FROM name WHERE text IN ('RegisterPlugin', 'UpdateContainers')"
 _PASSIVE = (Role.LOGGER, Role.PROBE)
 
 
@@ -48,22 +45,18 @@ class Counts:
     """Events that tell of a change, by its owners (``NN-name``)."""
     times: array[int] = field(default_factory=lambda: array("q"))
 
-    def add_own(self, ok: bool) -> None:
-        """One more that the plugin called."""
+    def add(self, call: Call) -> None:
+        """Count one more call."""
         self.calls += 1
-        self.problems += not ok
-
-    def add(self, took_ns: int, deadline_ns: int, ok: bool) -> None:
-        """One more call."""
-        self.calls += 1
-        self.times.append(took_ns)
-        if not ok:
-            self.problems += 1
-        if deadline_ns > 0:
-            if deadline_ns < self.deadline_ns or not self.deadline_ns:
-                self.deadline_ns = deadline_ns
-            if 2 * took_ns > deadline_ns:
-                self.over_half += 1
+        self.problems += not call.ok
+        self.changes.update(call.owners)
+        if call.own:
+            # What a plugin calls takes the runtime's time.
+            return
+        self.times.append(call.took_ns)
+        if call.deadline_ns > 0:
+            self.deadline_ns = min(call.deadline_ns, self.deadline_ns or call.deadline_ns)
+            self.over_half += 2 * call.took_ns > call.deadline_ns
 
 
 class Tally:
@@ -79,15 +72,21 @@ class Tally:
         self.sessions: tuple[Session, ...] = ()
         self.counts: dict[int, Counts] = {}
         """By the numbers of sessions; without those that have no event."""
-        self.newest = 0
-        """The newest event that was looked at."""
-        self.outdated = False
-        """The oldest events were removed since: it has to be counted anew."""
+        self._scan = EventScan()
         self.in_rounds = 0
         """The newest event whose time in plugins is counted; 0 where there is no chain to see."""
         self._latency: Latency | None = None
         self._rounds: Rounds | None = None
-        self._oldest = 0
+
+    @property
+    def newest(self) -> int:
+        """The newest event that was looked at."""
+        return self._scan.newest
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the oldest events were removed since: it has to be counted anew."""
+        return self._scan.outdated
 
     def step(self, recording: Recording) -> bool:
         """Read on; False where nothing is left. Raises RecordingError."""
@@ -96,8 +95,10 @@ class Tally:
     def count_step(self, recording: Recording) -> bool:
         """Read on for the counts alone, which takes much less; otherwise as `step`."""
         self.sessions = tuple(recording.sessions())
-        self._look_for_the_oldest(recording)
-        return self._count(recording)
+        calls, more = self._scan.calls(recording, STEP, self.where, self.about)
+        for call in calls:
+            self.counts.setdefault(call.session, Counts(first_event=call.number)).add(call)
+        return more
 
     def finish(self) -> None:
         """Nothing more comes: the newest round counts, too."""
@@ -126,65 +127,6 @@ class Tally:
         for one in counts:
             every.extend(one.times)
         return Took.of(every)
-
-    def _look_for_the_oldest(self, recording: Recording) -> None:
-        with sound(recording):
-            (oldest,) = recording.connection.execute(
-                "SELECT coalesce(min(id), 0) FROM event"
-            ).fetchone()
-        self.outdated = self.outdated or (self._oldest != 0 and oldest != self._oldest)
-        self._oldest = self._oldest or oldest
-
-    def _count(self, recording: Recording) -> bool:
-        with sound(recording):
-            looked, last = self._stretch(recording)
-            condition, values = self._condition(last)
-            rows = recording.connection.execute(
-                "SELECT id, session, took_ns, timeout_ns, status_code, owners, "
-                f"method IN ({_OWN_CALLS}) AND mark IS NOT 'unknown' FROM event "
-                f"WHERE id > ? AND id <= ?{condition} ORDER BY id",
-                (self.newest, last, *values),
-            ).fetchall()
-            for number, session, took_ns, deadline_ns, code, owners, own in ascending(
-                rows, (self.newest,)
-            ):
-                if type(session) is not int or type(took_ns) is not int:
-                    raise RowError("an event has values of a wrong type")
-                counts = self.counts.get(session)
-                if counts is None:
-                    counts = self.counts[session] = Counts(first_event=number)
-                if own:
-                    # What a plugin calls takes the runtime's time.
-                    counts.add_own(not code)
-                else:
-                    counts.add(took_ns, deadline_ns if type(deadline_ns) is int else 0, not code)
-                if owners is not None:
-                    counts.changes.update(texts(owners))
-                self.newest = number
-            self.newest = last
-        return looked == STEP
-
-    def _stretch(self, recording: Recording) -> tuple[int, int]:
-        """How many events the next step looks at, and the number of the last one."""
-        looked, last = recording.connection.execute(
-            "SELECT count(*), coalesce(max(id), ?) FROM "
-            f"(SELECT id FROM event WHERE id > ? ORDER BY id LIMIT {STEP})",
-            (self.newest, self.newest),
-        ).fetchone()
-        if type(looked) is not int or type(last) is not int or last < self.newest:
-            raise RowError("its rows are out of order")
-        return looked, last
-
-    def _condition(self, last: int) -> tuple[str, list[str | int]]:
-        condition, values = "", list[str | int]()
-        if self.about is not None:
-            condition += f" AND {'pod' if isinstance(self.about, Pod) else 'container'} = ?"
-            values.append(self.about.key)
-        if self.where is not None:
-            text, more = self.where.to_sql()
-            condition += f" AND id IN (SELECT id FROM events WHERE ({text}) AND id > ? AND id <= ?)"
-            values += [*more, self.newest, last]
-        return condition, values
 
     def _has_chain(self) -> bool:
         if self.where is not None:

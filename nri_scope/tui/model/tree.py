@@ -12,11 +12,6 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Event
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rows import ascending, number_of, optional_numbers_of
-from nri_scope.recorder.sound import sound
 from nri_scope.tui.model.groups import Groups, Slots
 
 
@@ -258,33 +253,3 @@ class Outline:
         containers = self._containers[slot]
         events = sum(len(self._events[containers[at]]) for at in self._opened.get(slot, ()))
         return len(containers) + events
-
-
-def neighbour(recording: Recording, event: Event, *, forwards: bool) -> int | None:
-    """The number of the next or previous event of the same container, or, for an event about a pod
-    alone, of the next one about that pod alone. None where there is none. Raises RecordingError.
-    """
-    there, order = (">", "ASC") if forwards else ("<", "DESC")
-    with sound(recording):
-        about = recording.connection.execute(
-            "SELECT pod, container FROM event WHERE id = ?", (event.id,)
-        ).fetchone()
-        pod, container = optional_numbers_of(about or (None, None))
-        of_it = "container = ?" if container is not None else "pod = ? AND container IS NULL"
-        found = recording.connection.execute(
-            f"SELECT id FROM event WHERE {of_it} AND id {there} ? ORDER BY id {order} LIMIT 1",
-            (pod if container is None else container, event.id),
-        ).fetchone()
-        return number_of(found) if found else None
-
-
-def events_of(recording: Recording, node: Node, after: int, where: Filter | None) -> list[int]:
-    """The numbers of a container's events behind ``after``. Raises RecordingError."""
-    text, values = where.to_sql() if where is not None else ("1", ())
-    with sound(recording):
-        rows = recording.connection.execute(
-            "SELECT id FROM events WHERE id IN (SELECT id FROM event WHERE container = ? "
-            f"AND id > ?) AND ({text}) ORDER BY id",
-            (node.container, after, *values),
-        )
-        return [number for (number,) in ascending(rows, (after,))]

@@ -9,9 +9,10 @@ from textual.cache import LRUCache
 
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod
+from nri_scope.recorder.subject_queries import keys_named
 from nri_scope.tui.model.census import Census, census_of
 from nri_scope.tui.model.chosen import Chosen
-from nri_scope.tui.model.subjects import Subject, named
+from nri_scope.tui.model.subjects import Named, Subject
 from nri_scope.tui.model.tree import Node
 from nri_scope.tui.widgets.board import Board
 
@@ -115,7 +116,7 @@ class CensusBoard(Board):
 
     async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
         """By names and ids of pods and containers, whether they were read before or not."""
-        wanted = await self.store.run(lambda recording: named(recording, text))
+        wanted = Named(*await self.store.run(lambda recording: keys_named(recording, text)))
         if not wanted.pods and not wanted.containers:
             return None
         steps = range(start, len(self.body.source) if forwards else -1, 1 if forwards else -1)

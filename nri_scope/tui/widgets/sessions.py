@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.model import Gap
 from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.subject_queries import event_from
 from nri_scope.tui.bindings import bindings
 from nri_scope.tui.model.grid import Grid
 from nri_scope.tui.model.keys import Scope
@@ -25,7 +26,6 @@ from nri_scope.tui.model.sessions import (
     end_words,
     entries,
     entry_line,
-    event_after,
     gap_words,
 )
 from nri_scope.tui.model.tally import Tally, tally_of
@@ -145,7 +145,7 @@ class Sessions(Board):
         where, about = self.context.shown(), self.context.about
 
         def find(recording: Recording) -> int | None:
-            return event_after(recording, at_ns, where, about)
+            return event_from(recording, at_ns, where, about)
 
         try:
             number = await self.store.run(find)

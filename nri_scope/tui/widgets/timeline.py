@@ -14,6 +14,7 @@ from textual import events
 from textual.binding import BindingType
 
 from nri_scope.errors import NriScopeError
+from nri_scope.recorder.subject_queries import next_event
 from nri_scope.tui.bindings import bindings
 from nri_scope.tui.model.keys import Scope
 from nri_scope.tui.model.lanes import (
@@ -27,7 +28,7 @@ from nri_scope.tui.model.lanes import (
     ruled,
 )
 from nri_scope.tui.model.line import Line
-from nri_scope.tui.model.points import Points, next_point, read_points
+from nri_scope.tui.model.points import Points, read_points
 from nri_scope.tui.model.subjects import read
 from nri_scope.tui.model.timeline import Interval, Point, Window, joined, lane, pack, unobserved
 from nri_scope.tui.model.tree import Node
@@ -381,7 +382,9 @@ class Timeline(CensusBoard):
         start = point.event if point is not None else 0 if forwards else _NEWEST
         try:
             found = await self.store.run(
-                lambda recording: next_point(recording, node, start, where, forwards=forwards)
+                lambda recording: next_event(
+                    recording, (node.pod, node.container), start, where, forwards=forwards
+                )
             )
         except NriScopeError as error:
             self.post_message(Failed(error))

@@ -11,12 +11,13 @@ from textual.binding import BindingType
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.subject_queries import events_of_container
 from nri_scope.tui.bindings import bindings
 from nri_scope.tui.model.grid import Grid
 from nri_scope.tui.model.keys import Scope
 from nri_scope.tui.model.line import Line
 from nri_scope.tui.model.subjects import read
-from nri_scope.tui.model.tree import Level, Node, Outline, events_of
+from nri_scope.tui.model.tree import Level, Node, Outline
 from nri_scope.tui.model.treelines import FIELDS, life_of, node_line, node_words
 from nri_scope.tui.widgets.board import BoardLines
 from nri_scope.tui.widgets.census_board import CensusBoard
@@ -108,7 +109,9 @@ class Tree(CensusBoard):
                 outline.open(node, numbers)
 
     async def _numbers(self, node: Node, after: int, where: Filter | None) -> list[int]:
-        return await self.store.run(lambda recording: events_of(recording, node, after, where))
+        return await self.store.run(
+            lambda recording: events_of_container(recording, node.container, after, where)
+        )
 
     def _replace(self) -> None:
         """The same line under the cursor, wherever it is now; a pod that is new is not gone to."""

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from nri_scope.cli.main import cli
+from nri_scope.recorder.event_pages import Tables, look
 from nri_scope.recorder.model import Gap
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Selection, rebuild
@@ -19,10 +20,8 @@ from nri_scope.tui.model import summary
 from nri_scope.tui.model.between import GapHere
 from nri_scope.tui.model.facts import facts_of
 from nri_scope.tui.model.order import Key
-from nri_scope.tui.model.reading import look
 from nri_scope.tui.model.rows import between_text
 from nri_scope.tui.model.sessions import gap_words
-from nri_scope.tui.model.tables import Tables
 from tests.replay.recordings import RECORDING
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.recorder.filter import parse
+from nri_scope.recorder.filter_values import known_values
 from nri_scope.recorder.model import Event
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model.filtering import (
@@ -18,7 +19,6 @@ from nri_scope.tui.model.filtering import (
     History,
     check,
     complete,
-    known_values,
     narrowed,
     term,
 )

@@ -11,7 +11,7 @@ from nri_scope.recorder.filter import parse
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model import points
 from nri_scope.tui.model.census import Census
-from nri_scope.tui.model.points import next_point, read_points
+from nri_scope.tui.model.points import read_points
 from nri_scope.tui.model.timeline import Kind, Window
 from nri_scope.tui.model.tree import Node
 from tests.replay.recordings import START_NS, container, life, recording, run_pod
@@ -73,11 +73,3 @@ def test_of_too_many_events_each_column_has_its_first(
         found = read_points(reading, census, [APP], window, 4, None)[APP]
         assert [point.event for point in found.points] == [4, 6, 8, 10]
         assert not found.complete
-
-
-def test_goes_to_the_next_event_of_a_lane(path: Path) -> None:
-    with Recording.open(path) as reading:
-        assert next_point(reading, APP, 4, None, forwards=True) == (5, START_NS + 4 * SECOND)
-        assert next_point(reading, APP, 4, None, forwards=False) is None
-        last = next_point(reading, APP, 4, parse("event:RemoveContainer"), forwards=True)
-        assert last == (11, START_NS + 10 * SECOND)

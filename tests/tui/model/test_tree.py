@@ -14,7 +14,7 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model.census import Census
 from nri_scope.tui.model.chosen import Chosen
 from nri_scope.tui.model.subjects import read
-from nri_scope.tui.model.tree import Level, Node, Outline, Sums, events_of, neighbour
+from nri_scope.tui.model.tree import Level, Node, Outline, Sums
 from tests.replay.recordings import RECORDING
 
 
@@ -156,36 +156,6 @@ def test_shows_only_what_has_events_that_the_filter_lets_through(census: Census)
         some = lines(recording, census, Chosen(parse("event:UpdateContainer")))
         assert some == ["shop/web", "  app"]
         assert lines(recording, census, Chosen(parse("pod:nothing"))) == []
-
-
-def test_events_of_a_container_are_those_that_the_filter_lets_through(census: Census) -> None:
-    with Recording.open(RECORDING) as recording:
-        node = Node(2, 2)
-        every = events_of(recording, node, 0, None)
-        assert every == [5, 6, 7, 8, 13, 14, 24, 26]
-        assert events_of(recording, node, 8, None) == [13, 14, 24, 26]
-        assert events_of(recording, node, 0, parse("event:UpdateContainer")) == [13]
-
-
-def test_goes_from_event_to_event_of_one_container_and_stops_at_the_ends() -> None:
-    with Recording.open(RECORDING) as recording:
-
-        def walk(start: int, *, forwards: bool) -> list[int]:
-            found, at = [start], start
-            while True:
-                event = recording.event(at)
-                assert event is not None
-                there = neighbour(recording, event, forwards=forwards)
-                if there is None:
-                    return found
-                found.append(there)
-                at = there
-
-        assert walk(5, forwards=True) == [5, 6, 7, 8, 13, 14, 24, 26]
-        assert walk(26, forwards=False) == [26, 24, 14, 13, 8, 7, 6, 5]
-        # Of a pod those that are about no container of it; of neither, none.
-        assert walk(3, forwards=True) == [3, 25, 28]
-        assert walk(1, forwards=True) == [1]
 
 
 def test_tells_what_synchronize_told_of_a_container_without_events(census: Census) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.model.worker import MAX_URGENT, Worker
+from nri_scope.tui.model.worker import MAX_URGENT, ReaderThread
 from tests.recorder.recordings import record
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
@@ -27,8 +27,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def worker(path: Path) -> AsyncIterator[Worker]:
-    worker = Worker(path)
+async def worker(path: Path) -> AsyncIterator[ReaderThread]:
+    worker = ReaderThread(path)
     await worker.start()
     yield worker
     await worker.close()
@@ -37,7 +37,7 @@ async def worker(path: Path) -> AsyncIterator[Worker]:
 class Busy:
     """Keeps the thread until it is let go."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: ReaderThread) -> None:
         self._loop = asyncio.get_running_loop()
         self._go = Event()
         self._began = asyncio.Event()
@@ -55,7 +55,7 @@ class Busy:
         assert self._go.wait(10)
 
 
-async def test_work_is_done_in_order(worker: Worker) -> None:
+async def test_work_is_done_in_order(worker: ReaderThread) -> None:
     done: list[int] = []
 
     def append(number: int, _: Recording) -> None:
@@ -66,7 +66,7 @@ async def test_work_is_done_in_order(worker: Worker) -> None:
 
 
 async def test_the_newest_urgent_request_comes_first_and_old_ones_are_dropped(
-    worker: Worker,
+    worker: ReaderThread,
 ) -> None:
     busy = await Busy(worker).begun()
     done: list[int] = []
@@ -87,7 +87,7 @@ async def test_the_newest_urgent_request_comes_first_and_old_ones_are_dropped(
     assert done == [*reversed(range(2, MAX_URGENT + 2)), -1]
 
 
-async def test_long_work_gives_way_after_each_step(worker: Worker) -> None:
+async def test_long_work_gives_way_after_each_step(worker: ReaderThread) -> None:
     order: list[str] = []
     loop, in_step, asked = asyncio.get_running_loop(), asyncio.Event(), Event()
 
@@ -113,7 +113,7 @@ async def test_long_work_gives_way_after_each_step(worker: Worker) -> None:
     assert got == [0, 1, 2]
 
 
-async def test_long_work_that_nobody_wants_any_more_stops(worker: Worker) -> None:
+async def test_long_work_that_nobody_wants_any_more_stops(worker: ReaderThread) -> None:
     def steps(_: Recording) -> Iterator[int]:
         number = 0
         while True:
@@ -128,7 +128,7 @@ async def test_long_work_that_nobody_wants_any_more_stops(worker: Worker) -> Non
     assert task.cancelled()
 
 
-async def test_errors_belong_to_whoever_asked(worker: Worker) -> None:
+async def test_errors_belong_to_whoever_asked(worker: ReaderThread) -> None:
     def fail(_: Recording) -> int:
         raise RecordingError("x", "it is broken")
 
@@ -147,7 +147,7 @@ async def test_errors_belong_to_whoever_asked(worker: Worker) -> None:
     assert await worker.soon(lambda recording: len(recording.sessions())) == 1
 
 
-async def test_a_query_without_end_ends_when_nobody_wants_it(worker: Worker) -> None:
+async def test_a_query_without_end_ends_when_nobody_wants_it(worker: ReaderThread) -> None:
     began = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -166,7 +166,7 @@ async def test_a_query_without_end_ends_when_nobody_wants_it(worker: Worker) -> 
 
 
 async def test_closing_ends_a_query_and_all_that_waits(path: Path) -> None:
-    worker = Worker(path)
+    worker = ReaderThread(path)
     await worker.start()
     busy = await Busy(worker).begun()
     waiting = asyncio.create_task(worker.soon(lambda _: None))
@@ -187,7 +187,7 @@ class _Strange(BaseException):
 
 
 async def test_nobody_waits_for_a_thread_that_ended_by_itself(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
+    worker: ReaderThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise _Strange
@@ -199,8 +199,8 @@ async def test_nobody_waits_for_a_thread_that_ended_by_itself(
         asyncio.create_task(worker.steps(lambda _: iter([1]), lambda _: None)),
     ]
     await asyncio.sleep(0)
-    # Whatever it is: the end of one job is where no job's own error can be.
-    monkeypatch.setattr(worker, "_done", fail)
+    # Whatever it is: between two jobs is where no job's own error can be.
+    monkeypatch.setattr(worker, "_do_next", fail)
     busy.let_go()
     await busy.task
     for task in waiting:
@@ -211,7 +211,7 @@ async def test_nobody_waits_for_a_thread_that_ended_by_itself(
 
 
 async def test_what_cannot_be_opened_says_so(tmp_path: Path) -> None:
-    worker = Worker(tmp_path / "nothing")
+    worker = ReaderThread(tmp_path / "nothing")
     with pytest.raises(RecordingError, match="no such file"):
         await worker.start()
     await worker.close()
@@ -228,7 +228,7 @@ async def test_who_gives_up_opening_leaves_no_thread(
         return open_it(which)
 
     monkeypatch.setattr(Recording, "open", slowly)
-    task = asyncio.create_task(Worker(path).start())
+    task = asyncio.create_task(ReaderThread(path).start())
     await asyncio.to_thread(begun.wait)
     (thread,) = (one for one in enumerate_threads() if one.name == "recording")
     task.cancel()
@@ -239,7 +239,7 @@ async def test_who_gives_up_opening_leaves_no_thread(
     assert not thread.is_alive()
 
 
-async def test_each_thread_has_a_connection_of_its_own(worker: Worker, path: Path) -> None:
+async def test_each_thread_has_a_connection_of_its_own(worker: ReaderThread, path: Path) -> None:
     connection = await worker.soon(lambda recording: recording.connection)
     with pytest.raises(sqlite3.ProgrammingError):
         connection.execute("SELECT 1")

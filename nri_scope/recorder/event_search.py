@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Searching rows for a text, from one on, forwards or backwards."""
+"""Search events for a text, from one on, forwards or backwards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from nri_scope.recorder.event_pages import among
 from nri_scope.recorder.filter.text import fold
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rows import number_of
 from nri_scope.recorder.sound import sound
-from nri_scope.tui.model.reading import among
 
 _STEP = 4_000
 _AMONG = 500
@@ -33,7 +33,7 @@ _HAS = f"instr(lower({_TEXT}), ?) > 0"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SearchStep:
     """How far a search has come."""
 
     share: float
@@ -44,7 +44,7 @@ class Step:
 
 def among_all(
     recording: Recording, text: str, start: int, end: int, *, forwards: bool
-) -> Iterator[Step]:
+) -> Iterator[SearchStep]:
     """Search events from ``start`` to ``end``, both included; ``end`` is the smaller one backwards.
 
     Raises RecordingError.
@@ -71,14 +71,14 @@ def among_all(
             needle,
         )
         at = last + sign
-        yield Step(min(1.0, abs(at - start) / whole), found[0] if found else None)
+        yield SearchStep(min(1.0, abs(at - start) / whole), found[0] if found else None)
         if found:
             return
 
 
 def among_some(
     recording: Recording, text: str, numbers: Sequence[int], *, forwards: bool
-) -> Iterator[Step]:
+) -> Iterator[SearchStep]:
     """Search these events, which ascend; backwards from the last one. Raises RecordingError."""
     needle = fold(text)
     order = "ASC" if forwards else "DESC"
@@ -90,7 +90,7 @@ def among_some(
             f"SELECT id FROM events WHERE {among(some)} AND {_HAS} ORDER BY id {order} LIMIT 1",
             needle,
         )
-        yield Step(min(1.0, (done + _AMONG) / len(numbers)), found[0] if found else None)
+        yield SearchStep(min(1.0, (done + _AMONG) / len(numbers)), found[0] if found else None)
         if found:
             return
 

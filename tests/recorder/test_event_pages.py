@@ -9,11 +9,10 @@ from threading import Semaphore
 
 import pytest
 
+from nri_scope.recorder.event_pages import Look, Tables, look
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.model.between import BeganHere, EndedHere, GapHere, Places
-from nri_scope.tui.model.reading import Look, look
-from nri_scope.tui.model.tables import Tables
 from tests.recorder.made import START, at
 from tests.recorder.recordings import PLUGIN, a_start, captured
 

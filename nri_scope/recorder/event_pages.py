@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the store asks a recording, in its thread. Long questions are answered step by step."""
+"""Which events a recording has and which of them pass a filter, found in short steps."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError
+from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Event, Gap, Pod, Session
-from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.reader import MAX_ROWS, Recording
 from nri_scope.recorder.rows import (
     EVENT_COLUMNS,
     RowError,
@@ -20,9 +21,9 @@ from nri_scope.recorder.rows import (
 )
 from nri_scope.recorder.sound import sound
 from nri_scope.recorder.source import is_settled
-from nri_scope.tui.model.tables import Tables
 
 Value = str | int
+_TableRows = list[tuple[object, ...]]
 _STRETCH = 20_000
 """Events looked through in one step."""
 _AMONG = 500
@@ -31,6 +32,40 @@ _STEP_SECONDS = 0.012
 """How long a step of a filter should take: pages have to wait for it."""
 _LEAST, _MOST = 500, 100_000
 """Events in one step of a filter."""
+
+
+class Tables:
+    """Sessions and gaps, made anew only where their tables have changed; for one thread.
+
+    With a thousand reconnects, to look for a change takes a fifth of the time of making them anew.
+    """
+
+    def __init__(self) -> None:
+        self.sessions: tuple[Session, ...] = ()
+        """Oldest first; the same object as long as nothing of the table has changed."""
+        self.gaps: tuple[Gap, ...] = ()
+        """By their beginnings; likewise."""
+        self._session_rows: _TableRows | None = None
+        self._gap_rows: _TableRows | None = None
+
+    def read(self, recording: Recording) -> None:
+        """Look at the tables. Raises RecordingError."""
+        # The rows come first: what is written in between is then found to have changed next time.
+        sessions, gaps = _rows(recording, "session"), _rows(recording, "gap")
+        changed = sessions != self._session_rows
+        if changed:
+            self.sessions = tuple(recording.sessions())
+            self._session_rows = sessions
+        # Between sessions are gaps, too.
+        if changed or gaps != self._gap_rows:
+            self.gaps = tuple(recording.gaps())
+            self._gap_rows = gaps
+
+
+def _rows(recording: Recording, table: str) -> _TableRows:
+    with sound(recording):
+        query = f"SELECT * FROM {table} ORDER BY id LIMIT {MAX_ROWS}"
+        return recording.connection.execute(query).fetchall()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +227,9 @@ def _stretch(recording: Recording, after: int, limit: int) -> tuple[tuple[int, i
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Which events are wanted."""
+    """Which events are wanted: those that pass a filter and are about a pod or container."""
 
-    condition: str
-    """SQL over the view of events; "" for all."""
-    values: tuple[Value, ...]
+    where: Filter | None
     about: Pod | Container | None = None
 
 
@@ -254,7 +287,7 @@ def _matches_about(
     recording: Recording, question: Question, about: Pod | Container, after: int, until: int
 ) -> Matches:
     column = "pod" if isinstance(about, Pod) else "container"
-    limit = _AMONG if question.condition else _STRETCH
+    limit = _AMONG if question.where is not None else _STRETCH
     with sound(recording):
         rows = _numbers(
             recording,
@@ -266,7 +299,7 @@ def _matches_about(
         )
         numbers = _in_order((number for (number,) in rows), (after, until))
     upto = numbers[-1] if len(numbers) == limit else until
-    if numbers and question.condition:
+    if numbers and question.where is not None:
         numbers = _found(recording, question, among(numbers), (), (after, upto))
     return Matches(numbers, upto)
 
@@ -278,15 +311,20 @@ def _found(
     values: tuple[Value, ...],
     bounds: tuple[int, int],
 ) -> array[int]:
-    condition = f"({question.condition}) AND " if question.condition else ""
+    text, of_filter = sql_of(question.where)
     with sound(recording):
         # In one row: between two rows this thread would have to wait for the one that draws.
         ((text,),) = recording.connection.execute(
             "SELECT group_concat(id) FROM "
-            f"(SELECT id FROM events WHERE {condition}{which} ORDER BY id)",
-            [*question.values, *values],
+            f"(SELECT id FROM events WHERE ({text}) AND {which} ORDER BY id)",
+            [*of_filter, *values],
         )
         return _in_order(map(_as_number, text.split(",")) if text else (), bounds)
+
+
+def sql_of(where: Filter | None) -> tuple[str, Sequence[Value]]:
+    """A filter as a condition over the view of events, with its values."""
+    return where.to_sql() if where is not None else ("1", ())
 
 
 def _as_number(text: str) -> int:

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.differ import RoundDiff, reading
+from nri_scope.differ import RoundDiff, excerpt, reading
 from nri_scope.recorder.display import subject
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.model import excerpt
-from nri_scope.tui.model.stop import Stop
 from tests.replay.recordings import of_capture
 
 
@@ -25,7 +23,7 @@ def test_the_round_of_every_event_is_the_one_of_the_whole_recording(
         }
         assert any(one.steps for one in whole.values())
         for event in recording.events():
-            found = excerpt.of_event(recording, event, Stop())
+            found = excerpt.of_event(recording, event, lambda: None)
             assert found.round_of(event.id) == whole.get(event.id)
             if event.container:
                 assert found.name_of(event.container_id) == subject(event)
@@ -38,5 +36,5 @@ def test_a_containers_history_is_the_one_of_blame(tmp_path: Path) -> None:
         containers = recording.containers()
         assert len(containers) > 2
         for one in containers:
-            found = excerpt.of_container(recording, one, Stop())
+            found = excerpt.of_container(recording, one, lambda: None)
             assert found.history(one.id) == reading.blame(recording, one)

@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nri_scope.differ import Differ, History, RoundDiff
 from nri_scope.differ.reading import differ_of_some, next_rounds, with_outcome
 from nri_scope.nri.subject import decode_request
 from nri_scope.recorder import assembly, lookup
-from nri_scope.recorder.check import has_effects
 from nri_scope.recorder.model import Container, Event, Pod, Role
 from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rows import number_of
-from nri_scope.recorder.sound import sound
-from nri_scope.tui.model.stop import Stop
-from nri_scope.tui.model.whom import container_of_event, containers_by_key, pod_of_event
+from nri_scope.recorder.subject_queries import (
+    container_of_event,
+    containers_by_key,
+    containers_touched,
+    pod_of_event,
+    same_round_near,
+)
 
 _NEAR = 200
 """Events before and after one of a pod in which the other connections were asked about it."""
@@ -49,29 +51,32 @@ class Excerpt:
         return self._names.get(thing_id) or self._differ.name_of(thing_id)
 
 
-def of_container(recording: Recording, container: Container, stop: Stop) -> Excerpt:
-    """A container's own rounds, and what was done to it beside others'. Raises RecordingError."""
-    return _excerpt(recording, [container], stop)
+def of_container(recording: Recording, container: Container, check: Callable[[], None]) -> Excerpt:
+    """Read a container's own rounds, and what was done to it beside others'.
+
+    ``check`` is called often and may raise. Raises RecordingError.
+    """
+    return _excerpt(recording, [container], check)
 
 
-def of_event(recording: Recording, event: Event, stop: Stop) -> Excerpt:
+def of_event(recording: Recording, event: Event, check: Callable[[], None]) -> Excerpt:
     """Enough for the round of an event and all its effects, on others too. Raises RecordingError.
 
     What an event without a container finds of containers is not looked at but for its effects.
     """
     own = container_of_event(recording, event.id)
-    touched = _touched(recording, event, [] if own is None else [own.key])
+    touched = containers_touched(recording, event, [] if own is None else [own.key])
     others = containers_by_key(recording, touched[:_BESIDE])
     containers = list({one.key: one for one in ([] if own is None else [own]) + others}.values())
     pod = pod_of_event(recording, event.id)
     pods = [] if pod is None else [pod]
-    return _excerpt(recording, containers, stop, _near(recording, event), pods)
+    return _excerpt(recording, containers, check, same_round_near(recording, event, _NEAR), pods)
 
 
 def _excerpt(
     recording: Recording,
     containers: Sequence[Container],
-    stop: Stop,
+    check: Callable[[], None],
     near: Iterable[int] = (),
     pods: Iterable[Pod] = (),
 ) -> Excerpt:
@@ -81,7 +86,7 @@ def _excerpt(
     numbers = _events(recording, containers, differ)
     among = None if numbers is None else sorted({*numbers, *near})
     for event, request, reply in recording.exchanges(among=among):
-        stop.check()
+        check()
         rounds += differ.feed(event, request, reply)
     rounds += differ.flush()
     if any(session.role == Role.CRI for session in sessions):
@@ -115,32 +120,3 @@ def _know(differ: Differ, content: bytes, name: str) -> None:
     container = decode_request(_ANY, request).container
     if container is not None:
         differ.know(container, name)
-
-
-def _touched(recording: Recording, event: Event, own: Sequence[int]) -> list[int]:
-    """The keys of containers that were updated beside this event or others of its container."""
-    with sound(recording):
-        if not has_effects(recording.connection):
-            return []
-        rows = recording.connection.execute(
-            "SELECT DISTINCT container FROM effect WHERE event = ? ORDER BY container", (event.id,)
-        ).fetchall()
-        for key in own:
-            rows += recording.connection.execute(
-                "SELECT DISTINCT f.container FROM event AS e JOIN effect AS f ON f.event = e.id "
-                "WHERE e.container = ? ORDER BY f.container",
-                (key,),
-            ).fetchall()
-        return list(dict.fromkeys(map(number_of, rows)))
-
-
-def _near(recording: Recording, event: Event) -> list[int]:
-    """The numbers of the events around one that may be of its round; its own is among them."""
-    with sound(recording):
-        rows = recording.connection.execute(
-            "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id - ? AND e.id + ? "
-            "AND o.pod IS e.pod AND o.container IS e.container AND o.method IS e.method "
-            "WHERE e.id = ? ORDER BY o.id",
-            (_NEAR, _NEAR, event.id),
-        ).fetchall()
-        return list(map(number_of, rows))

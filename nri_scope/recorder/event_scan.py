@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All events, read once from the oldest to the newest in steps, by what counting needs of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from nri_scope.recorder.event_pages import Value, sql_of
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Container, Pod
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rows import Row, RowError, ascending
+from nri_scope.recorder.sound import sound
+from nri_scope.recorder.subject_queries import column_of, texts
+
+_OWN_CALLS = "SELECT id FROM name WHERE text IN ('RegisterPlugin', 'UpdateContainers')"
+
+T = TypeVar("T")
+
+
+class SubjectEvent(NamedTuple):
+    """An event, by the keys of what it is about."""
+
+    number: int
+    at_ns: int
+    name: int
+    """The key of its name."""
+    pod: int | None
+    container: int | None
+    ok: bool
+    changed: bool
+
+
+class Call(NamedTuple):
+    """An event as a call of one session."""
+
+    number: int
+    session: int
+    took_ns: int
+    deadline_ns: int
+    """0 for none."""
+    ok: bool
+    owners: list[str]
+    own: bool
+    """Called by the plugin."""
+
+
+class EventScan:
+    """Reads on from where it was; for one thread. Methods raise RecordingError."""
+
+    def __init__(self) -> None:
+        self.newest = 0
+        """The newest event that was looked at."""
+        self.outdated = False
+        """The oldest events were removed since: it has to be begun anew."""
+        self._oldest = 0
+        self._told = (0, 0, -1)
+
+    def subject_events(self, recording: Recording, most: int) -> list[SubjectEvent]:
+        """Return the next events."""
+        return self._read(
+            recording,
+            _subject_event,
+            "SELECT id, at_ns, event, pod, container, status_code, changed IS NOT NULL "
+            f"FROM event WHERE id > ? ORDER BY id LIMIT {most}",
+            self.newest,
+        )
+
+    def calls(
+        self, recording: Recording, most: int, where: Filter | None, about: Pod | Container | None
+    ) -> tuple[list[Call], bool]:
+        """Look at the next events; those that pass, and whether there may be more."""
+        with sound(recording):
+            looked, last = recording.connection.execute(
+                "SELECT count(*), coalesce(max(id), ?) FROM "
+                f"(SELECT id FROM event WHERE id > ? ORDER BY id LIMIT {most})",
+                (self.newest, self.newest),
+            ).fetchone()
+            if type(looked) is not int or type(last) is not int or last < self.newest:
+                raise RowError("its rows are out of order")
+        condition, values = "", list[Value]()
+        if about is not None:
+            condition += f" AND {column_of(about)} = ?"
+            values.append(about.key)
+        if where is not None:
+            text, more = sql_of(where)
+            condition += f" AND id IN (SELECT id FROM events WHERE ({text}) AND id > ? AND id <= ?)"
+            values += [*more, self.newest, last]
+        found = self._read(
+            recording,
+            _call,
+            "SELECT id, session, took_ns, timeout_ns, status_code, owners, "
+            f"method IN ({_OWN_CALLS}) AND mark IS NOT 'unknown' FROM event "
+            f"WHERE id > ? AND id <= ?{condition} ORDER BY id",
+            self.newest,
+            last,
+            *values,
+        )
+        self.newest = last
+        return found, looked == most
+
+    def subjects(
+        self, recording: Recording, newest_pod: int, newest_container: int
+    ) -> tuple[list[int], list[tuple[int, int | None]]]:
+        """Return the keys of new pods, and those of new containers with their pods'."""
+        with sound(recording):
+            pods = recording.connection.execute(
+                "SELECT key FROM pod WHERE key > ? ORDER BY key", (newest_pod,)
+            )
+            containers = recording.connection.execute(
+                "SELECT key, pod FROM container WHERE key > ? ORDER BY key", (newest_container,)
+            )
+            return (
+                [key for (key,) in ascending(pods, (newest_pod,))],
+                [
+                    (key, pod if type(pod) is int else None)
+                    for key, pod in ascending(containers, (newest_container,))
+                ],
+            )
+
+    def told(self, recording: Recording) -> list[tuple[int | None, int | None, int, int]]:
+        """Return what Synchronize told since: pod, container, object, when its session began."""
+        with sound(recording):
+            rows = recording.connection.execute(
+                "SELECT t.session, t.event, t.position, t.pod, t.container, t.object, s.started_ns "
+                "FROM state AS t JOIN session AS s ON s.id = t.session "
+                "WHERE (t.session, t.event, t.position) > (?, ?, ?) "
+                "ORDER BY t.session, t.event, t.position",
+                self._told,
+            )
+            found = []
+            for row in ascending(rows, self._told):
+                self._told = row[:3]
+                pod, container, thing, at_ns = row[3:]
+                key = pod if container is None else container
+                if type(key) is not int or type(thing) is not int or type(at_ns) is not int:
+                    raise RowError("a state has values of a wrong type")
+                found.append((pod, container, thing, at_ns))
+            return found
+
+    def _read(
+        self, recording: Recording, made_of: Callable[[Row], T], query: str, *values: Value
+    ) -> list[T]:
+        with sound(recording):
+            (oldest,) = recording.connection.execute(
+                "SELECT coalesce(min(id), 0) FROM event"
+            ).fetchone()
+            self.outdated = self.outdated or (self._oldest != 0 and oldest != self._oldest)
+            self._oldest = self._oldest or oldest
+            rows = recording.connection.execute(query, values).fetchall()
+            found = [made_of(row) for row in ascending(rows, (self.newest,))]
+        if rows:
+            self.newest = rows[-1][0]
+        return found
+
+
+def _subject_event(row: Row) -> SubjectEvent:
+    number, at_ns, name, pod, container, code, changed = row
+    if not (isinstance(number, int) and isinstance(at_ns, int) and isinstance(name, int)):
+        raise RowError("an event has values of a wrong type")
+    return SubjectEvent(
+        number,
+        at_ns,
+        name,
+        pod if isinstance(pod, int) else None,
+        container if isinstance(container, int) else None,
+        not code,
+        bool(changed),
+    )
+
+
+def _call(row: Row) -> Call:
+    number, session, took_ns, deadline_ns, code, owners, own = row
+    if type(session) is not int or type(took_ns) is not int:
+        raise RowError("an event has values of a wrong type")
+    deadline = deadline_ns if type(deadline_ns) is int else 0
+    return Call(number, session, took_ns, deadline, not code, texts(owners), bool(own))
+
+
+def subjects_of_matches(
+    recording: Recording, where: Filter, after: int, last: int
+) -> list[tuple[int | None, int | None]]:
+    """Return the pod and the container, by key, of each event that passes, behind ``after`` up to
+    ``last``. Raises RecordingError.
+    """
+    text, values = sql_of(where)
+    with sound(recording):
+        rows = recording.connection.execute(
+            "SELECT id, pod, container FROM event WHERE id IN "
+            f"(SELECT id FROM events WHERE ({text}) AND id > ? AND id <= ?) ORDER BY id",
+            (*values, after, last),
+        )
+        return [(pod, container) for _, pod, container in ascending(rows, (after,))]
+
+
+def name_of(recording: Recording, key: int) -> str:
+    """Return the name of events of this key; "" for none. Raises RecordingError."""
+    with sound(recording):
+        query = "SELECT text FROM name WHERE id = ?"
+        row = recording.connection.execute(query, (key,)).fetchone()
+        return row[0] if row and isinstance(row[0], str) else ""

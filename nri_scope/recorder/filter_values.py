@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that a recording has for the fields of a filter, to complete it with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from nri_scope.recorder.event_pages import Value
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.sound import sound
+from nri_scope.recorder.subject_queries import texts
+
+_VALUES_MAX = 500
+"""Values of one field that are offered for completion; nobody reads on."""
+_LONGEST_NAME = 253
+"""Characters of a name that is offered: Kubernetes has no longer ones."""
+_LOOKED_AT = 50_000
+"""Events, the newest ones, in which it is looked for what was changed."""
+_LISTS_MAX = 2_000
+"""Different lists of changes that are looked at."""
+_LONGEST_LIST = 20_000
+"""Characters of such a list."""
+_LONGEST_PATH = 200
+"""Characters of a path that is offered."""
+
+
+def known_values(recording: Recording) -> dict[str, list[str]]:
+    """Return values of the fields of a filter that a recording has. Raises RecordingError."""
+    sessions = recording.sessions()
+    return {
+        "pod": _names(recording, "name", "pod"),
+        "ns": _names(recording, "namespace", "pod"),
+        "container": _names(recording, "name", "container"),
+        "plugin": _sorted(session.plugin for session in sessions),
+        "owner": _listed(recording, "owners"),
+        "changed": _listed(recording, "changed"),
+        "index": _sorted(session.plugin_index for session in sessions),
+        "runtime": _sorted(session.runtime_name for session in sessions),
+        "session": [str(session.id) for session in sessions[-_VALUES_MAX:]],
+    }
+
+
+def _names(recording: Recording, column: str, table: str) -> list[str]:
+    # Not by way of `Recording.containers`: there may be hundreds of thousands.
+    return _sorted(
+        _strings(
+            recording,
+            f"SELECT DISTINCT {column} FROM {table} WHERE length({column}) BETWEEN 1 AND ? LIMIT ?",
+            _LONGEST_NAME,
+            _VALUES_MAX,
+        )
+    )
+
+
+def _listed(recording: Recording, column: str) -> list[str]:
+    """Return what is in the lists of a column, in the newest events."""
+    lists = _strings(
+        recording,
+        f"SELECT DISTINCT {column} FROM event WHERE {column} IS NOT NULL "
+        f"AND id > (SELECT max(id) FROM event) - ? AND length({column}) <= ? LIMIT ?",
+        _LOOKED_AT,
+        _LONGEST_LIST,
+        _LISTS_MAX,
+    )
+    found = {one for encoded in lists for one in texts(encoded) if len(one) <= _LONGEST_PATH}
+    return _sorted(found)[:_VALUES_MAX]
+
+
+def _strings(recording: Recording, query: str, *values: Value) -> Iterator[str]:
+    with sound(recording):
+        rows = recording.connection.execute(query, values).fetchall()
+    return (value for (value,) in rows if isinstance(value, str))
+
+
+def _sorted(names: Iterable[str]) -> list[str]:
+    return sorted({name for name in names if name})

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events of a few pods and containers, and these by key, without reading all that there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple, TypeVar, cast
+
+from nri_scope.recorder.check import has_effects
+from nri_scope.recorder.event_pages import Value, sql_of
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Container, Event, Pod, Status
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.rows import (
+    CONTAINER_COLUMNS,
+    Row,
+    RowError,
+    ascending,
+    container_of,
+    number_of,
+    optional_numbers_of,
+    pod_of,
+)
+from nri_scope.recorder.sound import sound
+
+T = TypeVar("T")
+_OWNERS = 200
+"""Events of one container that are asked who changed something."""
+_CONTAINERS = f"SELECT {CONTAINER_COLUMNS} FROM container AS c LEFT JOIN pod AS p ON p.key = c.pod"
+_PODS = "SELECT key, id, namespace, name, uid FROM pod"
+
+
+# -- pods and containers ------------------------------------------------------------------------
+
+
+def container_of_event(recording: Recording, event_id: int) -> Container | None:
+    """Return the container of an event; None where it has none. Raises RecordingError."""
+    of_event = "c.key = (SELECT container FROM event WHERE id = ?)"
+    return next(iter(_containers(recording, of_event, event_id)), None)
+
+
+def pod_of_event(recording: Recording, event_id: int) -> Pod | None:
+    """Return the pod of an event; None where it has none. Raises RecordingError."""
+    of_event = "key = (SELECT pod FROM event WHERE id = ?)"
+    return next(iter(_pods(recording, of_event, event_id)), None)
+
+
+def containers_by_key(recording: Recording, keys: Iterable[int]) -> list[Container]:
+    """Return those that there are, in the order of their keys. Raises RecordingError."""
+    return _containers(recording, f"c.key IN ({_list(keys)}) ORDER BY c.key")
+
+
+def pods_by_key(recording: Recording, keys: Iterable[int]) -> list[Pod]:
+    """Return those that there are, in the order of their keys. Raises RecordingError."""
+    return _pods(recording, f"key IN ({_list(keys)}) ORDER BY key")
+
+
+def keys_named(recording: Recording, text: str) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the keys of pods and of containers with ``text`` in their names or ids, ASCII in upper
+    or lower case. Raises RecordingError.
+    """
+    pods, containers = (
+        frozenset(
+            key
+            for (key,) in _rows(
+                recording,
+                f"SELECT key FROM {table} WHERE instr(lower({name}), lower(?)) "
+                "OR instr(id, lower(?))",
+                text,
+                text,
+            )
+        )
+        for table, name in (("pod", "namespace || '/' || name"), ("container", "name"))
+    )
+    return pods, containers
+
+
+def owners_of(recording: Recording, container: int) -> tuple[str, ...]:
+    """Return who changed a container, ``NN-name``, in call order. Raises RecordingError."""
+    rows = _rows(
+        recording,
+        "SELECT DISTINCT owners FROM (SELECT owners FROM event WHERE container = ? "
+        "ORDER BY id LIMIT ?) WHERE owners IS NOT NULL",
+        container,
+        _OWNERS,
+    )
+    return tuple(sorted(set(chain.from_iterable(texts(encoded) for (encoded,) in rows))))
+
+
+def state_in(recording: Recording, told: int) -> str:
+    """Return the state that an object tells of a container; "" for none. Raises RecordingError."""
+    ((encoded,),) = _rows(recording, "SELECT nri_object(?)", told)
+    state = _decoded(encoded, dict).get("state")
+    return state if isinstance(state, str) else ""
+
+
+def texts(encoded: object) -> list[str]:
+    """Return the texts in a JSON array; none where it is no array."""
+    return [text for text in _decoded(encoded, list) if isinstance(text, str)]
+
+
+# -- their events -------------------------------------------------------------------------------
+
+
+class EventPoint(NamedTuple):
+    """An event by its time."""
+
+    at_ns: int
+    event: int
+    name: str
+    ok: bool
+    changed: bool
+
+
+def events_of_container(
+    recording: Recording, container: int, after: int, where: Filter | None
+) -> list[int]:
+    """Return the numbers of a container's events behind ``after``. Raises RecordingError."""
+    text, values = sql_of(where)
+    with sound(recording):
+        rows = recording.connection.execute(
+            "SELECT id FROM events WHERE id IN (SELECT id FROM event WHERE container = ? "
+            f"AND id > ?) AND ({text}) ORDER BY id",
+            (container, after, *values),
+        )
+        return [number for (number,) in ascending(rows, (after,))]
+
+
+def points_between(
+    recording: Recording,
+    subject: tuple[int, int],
+    times: tuple[int, int],
+    numbers: tuple[int, int],
+    where: Filter | None,
+    most: int,
+) -> list[EventPoint]:
+    """Return the first events of a pod alone, or of a container (``subject``: their keys, 0 for
+    none), from one time up to another, among these numbers. Raises RecordingError.
+    """
+    text, values = sql_of(where)
+    about, key = _alone(subject)
+    rows = _rows(
+        recording,
+        "SELECT at_ns, id, event, status, changed != '[]' FROM events WHERE id IN "
+        f"(SELECT id FROM event WHERE {about} AND id BETWEEN ? AND ? "
+        f"AND at_ns >= ? AND at_ns < ? ORDER BY id) AND ({text}) ORDER BY id LIMIT ?",
+        key,
+        *numbers,
+        *times,
+        *values,
+        most,
+    )
+    with sound(recording):
+        if not all(tuple(map(type, row[:3])) == (int, int, str) for row in rows):
+            raise RowError("an event has values of a wrong type")
+    # Thousands of events have a handful of names.
+    names: dict[str, str] = {}
+    return [
+        EventPoint(at_ns, number, names.setdefault(name, name), status == Status.OK, bool(changed))
+        for at_ns, number, name, status, changed in rows
+    ]
+
+
+def next_event(
+    recording: Recording,
+    subject: tuple[int, int],
+    event: int,
+    where: Filter | None = None,
+    *,
+    forwards: bool,
+) -> tuple[int, int] | None:
+    """Return number and time of the next or previous event of a pod alone, or of a container; None
+    where there is none. Raises RecordingError.
+    """
+    text, values = sql_of(where)
+    about, key = _alone(subject)
+    there, order = (">", "ASC") if forwards else ("<", "DESC")
+    rows = _rows(
+        recording,
+        f"SELECT id, at_ns FROM events WHERE id IN (SELECT id FROM event WHERE {about} "
+        f"AND id {there} ?) AND ({text}) ORDER BY id {order} LIMIT 1",
+        key,
+        event,
+        *values,
+    )
+    return cast("tuple[int, int]", _numbers(recording, rows)[0]) if rows else None
+
+
+def event_from(
+    recording: Recording, at_ns: int, where: Filter | None, about: Pod | Container | None
+) -> int | None:
+    """Return the first event that is not earlier, passes the filter and is about the pod or
+    container; None where none is. Raises RecordingError.
+    """
+    text, values = sql_of(where)
+    of_it = f" AND {column_of(about)} = ?" if about is not None else ""
+    key = (about.key,) if about is not None else ()
+    rows = _rows(
+        recording,
+        f"SELECT id FROM events WHERE id IN (SELECT id FROM event WHERE at_ns >= ?{of_it}) "
+        f"AND ({text}) ORDER BY id LIMIT 1",
+        at_ns,
+        *key,
+        *values,
+    )
+    return _numbers(recording, rows)[0][0] if rows else None
+
+
+def neighbours(recording: Recording, event: Event, *, of_container: bool) -> list[Event | None]:
+    """Return the events before and after one, of all or of its container; None where there is
+    none. Raises RecordingError.
+    """
+    where = "container = (SELECT container FROM event WHERE id = :id)" if of_container else "1"
+    found: list[Event | None] = []
+    for which, than in (("max", "<"), ("min", ">")):
+        with sound(recording):
+            row = recording.connection.execute(
+                f"SELECT {which}(id) FROM event WHERE id {than} :id AND {where}", {"id": event.id}
+            ).fetchone()
+            (number,) = optional_numbers_of(row)
+        found.append(None if number is None else recording.event(number))
+    return found
+
+
+def containers_touched(recording: Recording, event: Event, own: Sequence[int]) -> list[int]:
+    """Return the keys of containers that were updated beside this event or others of the containers
+    ``own``. Raises RecordingError.
+    """
+    with sound(recording):
+        if not has_effects(recording.connection):
+            return []
+    rows = _rows(
+        recording,
+        "SELECT DISTINCT container FROM effect WHERE event = ? ORDER BY container",
+        event.id,
+    )
+    for key in own:
+        rows += _rows(
+            recording,
+            "SELECT DISTINCT f.container FROM event AS e JOIN effect AS f ON f.event = e.id "
+            "WHERE e.container = ? ORDER BY f.container",
+            key,
+        )
+    return list(dict.fromkeys(number for (number,) in _numbers(recording, rows)))
+
+
+def same_round_near(recording: Recording, event: Event, within: int) -> list[int]:
+    """Return the numbers of the events around one that may be of its round; its own is among them.
+
+    Raises RecordingError.
+    """
+    rows = _rows(
+        recording,
+        "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id - ? AND e.id + ? "
+        "AND o.pod IS e.pod AND o.container IS e.container AND o.method IS e.method "
+        "WHERE e.id = ? ORDER BY o.id",
+        within,
+        within,
+        event.id,
+    )
+    return [number for (number,) in _numbers(recording, rows)]
+
+
+# -- how ----------------------------------------------------------------------------------------
+
+
+def column_of(about: Pod | Container) -> str:
+    """Return the column of events that has its key."""
+    return "pod" if isinstance(about, Pod) else "container"
+
+
+def _alone(subject: tuple[int, int]) -> tuple[str, int]:
+    pod, container = subject
+    return ("container = ?", container) if container else ("pod = ? AND container IS NULL", pod)
+
+
+def _containers(recording: Recording, condition: str, *values: Value) -> list[Container]:
+    with sound(recording):
+        rows = recording.connection.execute(f"{_CONTAINERS} WHERE {condition}", values)
+        return list(map(container_of, rows))
+
+
+def _pods(recording: Recording, condition: str, *values: Value) -> list[Pod]:
+    with sound(recording):
+        rows = recording.connection.execute(f"{_PODS} WHERE {condition}", values)
+        return list(map(pod_of, rows))
+
+
+def _rows(recording: Recording, query: str, *values: Value) -> list[Row]:
+    with sound(recording):
+        return recording.connection.execute(query, values).fetchall()
+
+
+def _numbers(recording: Recording, rows: Iterable[Row]) -> list[tuple[int, ...]]:
+    with sound(recording):
+        return [tuple(number_of((value,)) for value in row) for row in rows]
+
+
+def _list(keys: Iterable[int]) -> str:
+    return ", ".join(str(int(key)) for key in keys)
+
+
+def _decoded(encoded: object, kind: type[T]) -> T:
+    try:
+        found = json.loads(encoded) if isinstance(encoded, str) else None
+    except (ValueError, RecursionError):
+        return kind()
+    return found if isinstance(found, kind) else kind()
