@@ -14,14 +14,13 @@ from weakref import WeakKeyDictionary
 from nri_scope.recorder.event_scan import EventScan, SubjectEvent, name_of
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model.lives import STAGES, Lives, Stage
+from nri_scope.tui.model.tree import NO_POD
 
 if TYPE_CHECKING:
     from nri_scope.tui.model.store import Store
 
 STEP = 5_000
 """Events in one step: some 10 ms, and what it reads takes little memory."""
-NO_POD = 0
-"""Stands for the pod of containers whose pod nobody told; no key is 0."""
 _BLOCK = 512
 """Events of which only the span of time is remembered."""
 

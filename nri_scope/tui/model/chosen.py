@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from nri_scope.recorder.event_scan import subjects_of_matches
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.model.census import NO_POD, Census
-from nri_scope.tui.model.tree import Outline
+from nri_scope.tui.model.census import Census
+from nri_scope.tui.model.tree import NO_POD, Node, Outline, sorted_key
 
 STEP = 20_000
 """Events that one step looks at."""
@@ -49,43 +47,37 @@ class Chosen:
         return last < newest
 
     def outline(self, census: Census) -> Outline:
-        """The tree of what is to be seen."""
+        """Make the tree of what is to be seen."""
         outline = Outline()
-        for pod, container in self._subjects(census, 0, 0):
-            if container:
-                outline.add_container(pod, container)
-            else:
-                outline.add_pod(pod)
-        self._pods_read, self._containers_read = len(census.pods), len(census.containers)
+        self._pods_read = self._containers_read = 0
+        self._add_to(outline, census)
         return outline
 
     def grow(self, census: Census, outline: Outline) -> bool:
-        """Add what came meanwhile, at the end; False where the tree has to be made anew."""
-        if self.where is not None:
-            return False
-        for pod, container in self._subjects(census, self._pods_read, self._containers_read):
-            if container:
-                outline.add_container(pod, container)
-            else:
-                outline.add_pod(pod)
-        self._pods_read, self._containers_read = len(census.pods), len(census.containers)
-        return True
+        """Add what came meanwhile; False where the tree has to be made anew."""
+        if self.where is None:
+            self._add_to(outline, census)
+        return self.where is None
 
-    def _subjects(
-        self, census: Census, pods_from: int, containers_from: int
-    ) -> Iterator[tuple[int, int]]:
+    def _add_to(self, outline: Outline, census: Census) -> None:
         about = self.about
         one_pod = about.key if isinstance(about, Pod) else None
         one = about.key if isinstance(about, Container) else None
-        for pod in census.pods.keys[pods_from:]:
-            if one is None and one_pod in (None, pod) and self._lets(self._pods, pod):
-                yield pod, 0
         # The numbers of what came while this is read stay for the next time.
-        count = min(len(census.containers), len(census.pod_of))
-        for at in range(containers_from, count):
+        pods, count = len(census.pods), min(len(census.containers), len(census.pod_of))
+        nodes = [
+            Node(pod)
+            for pod in census.pods.keys[self._pods_read : pods]
+            if one is None and one_pod in (None, pod) and self._lets(self._pods, pod)
+        ]
+        for at in range(self._containers_read, count):
             key, pod = census.containers.keys[at], census.pod_of[at]
             if one_pod in (None, pod) and one in (None, key) and self._lets(self._containers, key):
-                yield pod, key
+                nodes.append(Node(pod, key))
+        # In order, most of them go behind all others, where adding takes no time.
+        for node in sorted(nodes, key=sorted_key):
+            outline.add(node)
+        self._pods_read, self._containers_read = pods, count
 
     def _lets(self, chosen: set[int], key: int) -> bool:
         return self.where is None or key in chosen

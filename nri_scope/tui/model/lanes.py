@@ -50,7 +50,7 @@ class Lanes:
         """Those of a census that are to be seen."""
         lanes = cls()
         outline = chosen.outline(census)
-        for pod, container, _ in outline.lanes():
+        for pod, container, _ in outline.subjects():
             lanes.pods.append(pod)
             lanes.containers.append(container)
             lives, key = (census.containers, container) if container else (census.pods, pod)

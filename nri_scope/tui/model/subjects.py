@@ -15,9 +15,9 @@ from nri_scope.recorder.subject_queries import (
     pods_by_key,
     state_in,
 )
-from nri_scope.tui.model.census import NO_POD, Census
+from nri_scope.tui.model.census import Census
 from nri_scope.tui.model.lives import Life, Stage
-from nri_scope.tui.model.tree import Level, Node
+from nri_scope.tui.model.tree import NO_POD, Level, Node
 
 _TOLD = {
     "CONTAINER_CREATED": "created",

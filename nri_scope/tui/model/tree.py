@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods, their containers and the events of these as lines by position, folded and unfolded.
 
-No line exists until it is asked for: finding one among 100,000 pods takes some twenty steps.
+A line takes 24 bytes; there are as many as are unfolded.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from nri_scope.tui.model.groups import Groups, Slots
+NO_POD = 0
+"""Stands for the pod of containers whose pod nobody told; no key is 0. It comes last."""
 
 
 class Level(IntEnum):
@@ -24,7 +25,7 @@ class Level(IntEnum):
 
 
 class Node(NamedTuple):
-    """One line of the tree, by keys of the recording; `census.NO_POD` where nobody told the pod."""
+    """One line of the tree, by keys of the recording; `NO_POD` where nobody told the pod."""
 
     pod: int
     container: int = 0
@@ -47,209 +48,157 @@ class Node(NamedTuple):
         return Node(self.pod) if self.container else None
 
 
-class Sums:
-    """Numbers that change, grow in count, and are added up from the first one: a Fenwick tree."""
+class _Lines:
+    """Nodes that ascend, in three arrays: finding one among 200,000 takes some twenty steps."""
 
     def __init__(self) -> None:
-        self._tree = array("q", [0])
-        self.total = 0
+        self._columns = (array("q"), array("q"), array("q"))
 
     def __len__(self) -> int:
-        return len(self._tree) - 1
+        return len(self._columns[0])
 
-    def append(self, value: int) -> None:
-        """One more number."""
-        at = len(self._tree)
-        self._tree.append(self.total - self.before(at - (at & -at)) + value)
-        self.total += value
+    def __getitem__(self, at: int) -> Node:
+        pod, container, event = (column[at] for column in self._columns)
+        return Node(NO_POD if pod == _LAST else pod, container, event)
 
-    def add(self, at: int, value: int) -> None:
-        """Add to the number at that place, from 0."""
-        self.total += value
-        at += 1
-        while at < len(self._tree):
-            self._tree[at] += value
-            at += at & -at
+    def __iter__(self) -> Iterator[Node]:
+        return (self[at] for at in range(len(self)))
 
-    def before(self, at: int) -> int:
-        """The sum of the first ``at`` numbers."""
-        total = 0
-        while at:
-            total += self._tree[at]
-            at -= at & -at
-        return total
+    def find(self, node: Node) -> int:
+        """Return where a node is, or would be."""
+        key, (pods, containers, events) = sorted_key(node), self._columns
+        if not pods or key > (pods[-1], containers[-1], events[-1]):
+            return len(self)
+        return bisect_left(
+            range(len(self)), key, key=lambda at: (pods[at], containers[at], events[at])
+        )
 
-    def find(self, position: int) -> tuple[int, int]:
-        """The number that covers ``position`` if each covers as much as it is, and how far in."""
-        at = 0
-        step = 1 << len(self).bit_length()
-        while step:
-            there = at + step
-            if there <= len(self) and self._tree[there] <= position:
-                at = there
-                position -= self._tree[there]
-            step >>= 1
-        return at, position
+    def insert(self, at: int, nodes: Iterable[Node]) -> None:
+        """Add nodes that belong there."""
+        keys = [sorted_key(node) for node in nodes]
+        for number, column in enumerate(self._columns):
+            column[at:at] = array("q", [key[number] for key in keys])
+
+    def cut(self, first: int, last: int) -> _Lines:
+        """Take out the lines from the first one up to the last one, which stays."""
+        taken = _Lines()
+        for column, of_taken in zip(self._columns, taken._columns, strict=True):
+            of_taken.extend(column[first:last])
+            del column[first:last]
+        return taken
+
+
+_LAST = (1 << 63) - 1
+"""Behind all keys of a recording."""
+
+
+def sorted_key(node: Node) -> tuple[int, int, int]:
+    """Return what nodes are sorted by."""
+    pod, container, event = node
+    return (_LAST if pod == NO_POD else pod), container, event
 
 
 class Outline:
-    """The tree. Pods are unfolded at first, containers are not."""
+    """The tree, by keys that ascend. Pods are unfolded at first, containers are not."""
 
     def __init__(self) -> None:
-        self._pods = Slots()
-        self._containers = Groups()
-        """Of each pod."""
-        self._folded: set[int] = set()
-        """Places of pods."""
-        self._opened: dict[int, list[int]] = {}
-        """Of pods by place: places of the containers in it that are unfolded, in order."""
-        self._heights = Sums()
-        self._events: dict[int, array[int]] = {}
+        self._lines = _Lines()
+        self._folded: dict[int, _Lines] = {}
+        """By pods, what is in them."""
+        self._opened: set[Node] = set()
+        """The containers that are unfolded."""
 
     def __len__(self) -> int:
-        return self._heights.total
-
-    @property
-    def pods(self) -> int:
-        """How many pods there are, whatever is folded."""
-        return len(self._pods)
-
-    @property
-    def containers(self) -> int:
-        """How many containers there are, likewise."""
-        return self._containers.total()
+        return len(self._lines)
 
     # -- what there is --------------------------------------------------------------------
 
-    def add_pod(self, key: int) -> None:
-        """One more pod, behind the others."""
-        if self._pods.find(key) is None:
-            self._pods.append(key)
-            self._containers.add_group()
-            self._heights.append(1)
+    def add(self, node: Node) -> None:
+        """Add a pod or a container; the pod of a container comes along if need be."""
+        # Mostly they come in order.
+        has_pod = len(self) and self._lines[-1].pod == node.pod
+        for one in (node,) if has_pod else (Node(node.pod), node):
+            lines = self._lines_with(one)
+            at = lines.find(one)
+            if at == len(lines) or lines[at] != one:
+                lines.insert(at, [one])
 
-    def add_container(self, pod: int, key: int) -> None:
-        """One more container, with the largest key of its pod; the pod comes along if need be."""
-        self.add_pod(pod)
-        slot = self._slot(pod)
-        self._containers.append(slot, key)
-        if slot not in self._folded:
-            self._heights.add(slot, 1)
-
-    def lanes(self) -> Iterator[Node]:
+    def subjects(self) -> Iterator[Node]:
         """All pods and containers in order, whatever is folded."""
-        for slot in range(len(self._pods)):
-            pod = self._pods.key(slot)
-            yield Node(pod)
-            for key in self._containers[slot]:
-                yield Node(pod, key)
+        for at in range(len(self._lines)):
+            node = self._lines[at]
+            if node.level is not Level.EVENT:
+                yield node
+            inside = self._folded.get(node.pod, ()) if node.level is Level.POD else ()
+            yield from (one for one in inside if one.level is Level.CONTAINER)
 
     # -- folding --------------------------------------------------------------------------
 
     def is_open(self, node: Node) -> bool:
-        """Whether what is in it has lines of its own."""
-        if node.level is Level.POD:
-            return self._slot(node.pod) not in self._folded
-        return node.level is Level.CONTAINER and node.container in self._events
+        """Return whether what is in it has lines of its own."""
+        return node.pod not in self._folded if node.level is Level.POD else node in self._opened
 
     def set_folded(self, pod: int, folded: bool) -> None:
         """Fold or unfold a pod; what was unfolded in it stays so."""
-        slot = self._slot(pod)
-        if (slot in self._folded) != folded:
-            (self._folded.add if folded else self._folded.remove)(slot)
-            height = self._height(slot)
-            self._heights.add(slot, -height if folded else height)
+        first = self._lines.find(Node(pod, 1))
+        if folded and pod not in self._folded:
+            self._folded[pod] = self._lines.cut(first, self._lines.find(Node(pod, _LAST)))
+        elif not folded and pod in self._folded:
+            self._lines.insert(first, self._folded.pop(pod))
 
     def open(self, node: Node, events: Iterable[int]) -> None:
         """Unfold a container; these are the numbers of its events."""
         self.close(node)
-        slot = self._slot(node.pod)
-        at = bisect_left(self._containers[slot], node.container)
-        insort(self._opened.setdefault(slot, []), at)
-        self._events[node.container] = array("q", events)
-        if slot not in self._folded:
-            self._heights.add(slot, len(self._events[node.container]))
+        self._opened.add(node)
+        self.extend(node, events)
 
     def close(self, node: Node) -> None:
         """Fold a container."""
-        events = self._events.pop(node.container, None)
-        if events is None:
-            return
-        slot = self._slot(node.pod)
-        opened = self._opened[slot]
-        opened.remove(bisect_left(self._containers[slot], node.container))
-        if not opened:
-            del self._opened[slot]
-        if slot not in self._folded:
-            self._heights.add(slot, -len(events))
+        if node in self._opened:
+            self._opened.remove(node)
+            lines = self._lines_with(node)
+            lines.cut(lines.find(node) + 1, lines.find(node._replace(event=_LAST)))
+
+    def extend(self, node: Node, events: Iterable[int]) -> None:
+        """Add new events of an unfolded container."""
+        if node in self._opened:
+            lines = self._lines_with(node)
+            at = lines.find(node._replace(event=_LAST))
+            lines.insert(at, [node._replace(event=number) for number in events])
 
     def opened(self) -> list[tuple[Node, int]]:
         """The containers that are unfolded, each with its newest event, or 0."""
-        return [
-            (Node(self._pods.key(slot), key), events[-1] if (events := self._events[key]) else 0)
-            for slot in sorted(self._opened)
-            for key in (self._containers[slot][at] for at in self._opened[slot])
-        ]
+        found = []
+        for node in sorted(self._opened, key=sorted_key):
+            lines = self._lines_with(node)
+            found.append((node, lines[lines.find(node._replace(event=_LAST)) - 1].event))
+        return found
 
     def folded(self) -> list[int]:
         """The pods that are folded."""
-        return [self._pods.key(slot) for slot in sorted(self._folded)]
-
-    def extend(self, node: Node, events: Iterable[int]) -> None:
-        """An unfolded container has new events."""
-        if node.container in self._events:
-            self.open(node, [*self._events[node.container], *events])
+        return sorted(self._folded)
 
     # -- lines ----------------------------------------------------------------------------
 
     def node_at(self, position: int) -> Node:
-        """The line there. Raises IndexError."""
+        """Return the line there. Raises IndexError."""
         if not 0 <= position < len(self):
             raise IndexError(position)
-        slot, rest = self._heights.find(position)
-        pod, containers = self._pods.key(slot), self._containers[slot]
-        if not rest:
-            return Node(pod)
-        rest -= 1
-        before = 0
-        for at in self._opened.get(slot, ()):
-            if rest <= at + before:
-                break
-            events = self._events[containers[at]]
-            within = rest - (at + before + 1)
-            if within < len(events):
-                return Node(pod, containers[at], events[within])
-            before += len(events)
-        return Node(pod, containers[rest - before])
+        return self._lines[position]
 
     def position_of(self, node: Node) -> int | None:
-        """Where a line is. What is folded into another one is where that is; None: not there."""
-        slot = self._pods.find(node.pod)
-        if slot is None:
+        """Return where a line is. What is folded into another one is where that is; None: not
+        there.
+        """
+        at = self._lines.find(node)
+        if at < len(self) and self._lines[at] == node:
+            return at
+        if node.parent is None or self.is_open(node.parent):
             return None
-        position = self._heights.before(slot)
-        if node.level is Level.POD or slot in self._folded:
-            return position
-        containers = self._containers[slot]
-        place = bisect_left(containers, node.container)
-        if place == len(containers) or containers[place] != node.container:
-            return None
-        opened = (at for at in self._opened.get(slot, ()) if at < place)
-        position += 1 + place + sum(len(self._events[containers[at]]) for at in opened)
-        events = self._events.get(node.container)
-        if node.level is Level.CONTAINER or events is None:
-            return position
-        at = bisect_left(events, node.event)
-        return position + 1 + at if at < len(events) and events[at] == node.event else None
+        return self.position_of(node.parent)
 
-    def _slot(self, pod: int) -> int:
-        slot = self._pods.find(pod)
-        if slot is None:
-            raise KeyError(pod)
-        return slot
-
-    def _height(self, slot: int) -> int:
-        """Lines of what is in a pod where it is unfolded."""
-        containers = self._containers[slot]
-        events = sum(len(self._events[containers[at]]) for at in self._opened.get(slot, ()))
-        return len(containers) + events
+    def _lines_with(self, node: Node) -> _Lines:
+        """Where a line is, or would be: among all, or among those that are folded into its pod."""
+        if node.level is Level.POD:
+            return self._lines
+        return self._folded.get(node.pod, self._lines)

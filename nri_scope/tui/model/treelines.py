@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from nri_scope.recorder.display import clock, duration, moment
 from nri_scope.recorder.model import Event, Status
-from nri_scope.tui.model.census import NO_POD, Census
+from nri_scope.tui.model.census import Census
 from nri_scope.tui.model.grid import Field, Grid
 from nri_scope.tui.model.line import Line, Part, Style
 from nri_scope.tui.model.lives import Life, Stage
 from nri_scope.tui.model.rows import changed_in_short
 from nri_scope.tui.model.subjects import Subject
 from nri_scope.tui.model.timeline import words
-from nri_scope.tui.model.tree import Level, Node
+from nri_scope.tui.model.tree import NO_POD, Level, Node
 
 FIELDS = (
     Field("Pod / container / event", 34, grows=True, most=70),

@@ -14,26 +14,8 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.tui.model.census import Census
 from nri_scope.tui.model.chosen import Chosen
 from nri_scope.tui.model.subjects import read
-from nri_scope.tui.model.tree import Level, Node, Outline, Sums
+from nri_scope.tui.model.tree import Level, Node, Outline
 from tests.replay.recordings import RECORDING
-
-
-@given(st.lists(st.integers(0, 9), max_size=40), st.data())
-def test_sums_are_those_of_a_list(values: list[int], data: st.DataObject) -> None:
-    sums, plain = Sums(), list[int]()
-    for value in values:
-        sums.append(value)
-        plain.append(value)
-        if data.draw(st.booleans()):
-            at = data.draw(st.integers(0, len(plain) - 1))
-            sums.add(at, 2)
-            plain[at] += 2
-    assert sums.total == sum(plain)
-    for at in range(len(plain) + 1):
-        assert sums.before(at) == sum(plain[:at])
-    covered = [(at, within) for at, value in enumerate(plain) for within in range(value)]
-    assert [sums.find(position) for position in range(sums.total)] == covered
-
 
 Step = tuple[str, int, int]
 _STEPS = st.lists(
@@ -55,12 +37,12 @@ def test_every_line_is_found_where_it_is(steps: list[Step]) -> None:
     next_key = next_event = 1
     for what, pod, number in steps:
         if what in ("pod", "container"):
-            outline.add_pod(pod)
+            outline.add(Node(pod))
             pods.setdefault(pod, [])
         elif pod not in pods:
             continue
         if what == "container":
-            outline.add_container(pod, next_key)
+            outline.add(Node(pod, next_key))
             pods[pod].append(next_key)
             next_key += 1
         elif what in ("fold", "unfold"):
@@ -81,7 +63,7 @@ def test_every_line_is_found_where_it_is(steps: list[Step]) -> None:
                 if key in opened:
                     opened[key] += events
     expected: list[Node] = []
-    for pod, containers in pods.items():
+    for pod, containers in sorted(pods.items()):
         expected.append(Node(pod))
         for key in [] if pod in folded else containers:
             expected += [Node(pod, key), *(Node(pod, key, e) for e in opened.get(key, []))]
@@ -93,8 +75,8 @@ def test_every_line_is_found_where_it_is(steps: list[Step]) -> None:
 
 def test_what_is_folded_into_a_pod_is_found_at_the_pod() -> None:
     outline = Outline()
-    outline.add_container(1, 1)
-    outline.add_container(2, 2)
+    outline.add(Node(1, 1))
+    outline.add(Node(2, 2))
     outline.set_folded(2, True)
     assert outline.position_of(Node(2, 2)) == outline.position_of(Node(2)) == 2
     assert outline.position_of(Node(3)) is None and outline.position_of(Node(1, 2)) is None
@@ -103,8 +85,8 @@ def test_what_is_folded_into_a_pod_is_found_at_the_pod() -> None:
 def test_a_hundred_thousand_containers_take_few_steps_each() -> None:
     outline = Outline()
     for pod in range(1, 50_001):
-        outline.add_container(pod, 2 * pod)
-        outline.add_container(pod, 2 * pod + 1)
+        outline.add(Node(pod, 2 * pod))
+        outline.add(Node(pod, 2 * pod + 1))
     assert len(outline) == 150_000
     for position in (0, 1, 75_000, 149_999):
         assert outline.position_of(outline.node_at(position)) == position
