@@ -21,8 +21,8 @@ from statistics import median
 
 from benchmarks.findings import Finding, number
 from nri_scope.recorder.filter import parse
-from nri_scope.tui.model.store import Store
-from nri_scope.tui.model.view import View
+from nri_scope.tui.store.store import Store
+from nri_scope.tui.store.view import View
 
 SCREEN = 50
 """Rows of a large terminal."""

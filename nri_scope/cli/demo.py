@@ -107,7 +107,7 @@ def _print(performance: Performance) -> None:
 def _browse(performance: Performance) -> None:
     import asyncio
 
-    from nri_scope.tui.model.config import config_path, load
+    from nri_scope.tui.config import config_path, load
     from nri_scope.tui.theme import NAMES
 
     config = load(config_path(), NAMES)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nri_scope.logger.run import RecordOptions
     from nri_scope.recorder.filter import Filter
     from nri_scope.tui.app import ScopeApp
-    from nri_scope.tui.model.config import Config
+    from nri_scope.tui.config import Config
     from nri_scope.tui.polling import RecorderNews
     from nri_scope.tui.recorder_process import RecorderProcess
 
@@ -69,7 +69,7 @@ def command(
     FILE may be being recorded: what is written is shown as it comes. ? shows the keys, q leaves.
     Keys can be changed in ~/.config/nri-scope/keys.toml.
     """
-    from nri_scope.tui.model.config import config_path, load
+    from nri_scope.tui.config import config_path, load
     from nri_scope.tui.theme import NAMES
 
     config = load(config_path(), NAMES)
@@ -219,7 +219,7 @@ def say_made(app: ScopeApp) -> None:
 
 
 def _print_keys(config: Config) -> None:
-    from nri_scope.tui.model.keys import Scope
+    from nri_scope.tui.keymap import Scope
 
     for scope in Scope:
         actions = config.keymap.of(scope)

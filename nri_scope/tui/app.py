@@ -20,7 +20,7 @@ from textual.widgets import Input
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.filter import Filter
 from nri_scope.tui import main_screen
-from nri_scope.tui.bindings import as_keymap, bindings
+from nri_scope.tui.actions import DEFAULT, as_keymap, bindings
 from nri_scope.tui.commands.copy import Copier
 from nri_scope.tui.commands.filter import FILTER_GROUP, Narrower
 from nri_scope.tui.commands.find import Finder
@@ -29,28 +29,26 @@ from nri_scope.tui.commands.mark import GROUP as MARKS_GROUP
 from nri_scope.tui.commands.mark import Marker
 from nri_scope.tui.commands.replay import Replayer
 from nri_scope.tui.commands.save import Saver
+from nri_scope.tui.detail.detail_pane import DetailPane
 from nri_scope.tui.frame import Frame
-from nri_scope.tui.help import help_lines
 from nri_scope.tui.key_order import KeyOrderApp
+from nri_scope.tui.keymap import Keymap, Scope
+from nri_scope.tui.list.event_list import EventList
 from nri_scope.tui.main_screen import MainScreen
-from nri_scope.tui.model.actions import DEFAULT
-from nri_scope.tui.model.context import Context
-from nri_scope.tui.model.keys import Keymap, Scope
-from nri_scope.tui.model.marks import Marks
-from nri_scope.tui.model.store import Store
 from nri_scope.tui.palette import Actions
 from nri_scope.tui.polling import Poller, RecorderNews
+from nri_scope.tui.store.context import Context
+from nri_scope.tui.store.marks import Marks
+from nri_scope.tui.store.store import Store
 from nri_scope.tui.terminal import EndSignals
+from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.theme import DEFAULT as DEFAULT_THEME
 from nri_scope.tui.theme import THEMES, next_theme
 from nri_scope.tui.views import DETAIL_FROM, SCOPES, Views
 from nri_scope.tui.widgets import messages
-from nri_scope.tui.widgets.detail_pane import DetailPane
-from nri_scope.tui.widgets.event_list import EventList
 from nri_scope.tui.widgets.filter_bar import FilterBar, Purpose
-from nri_scope.tui.widgets.reading import ReadingScreen
+from nri_scope.tui.widgets.reading_screen import ReadingScreen, help_lines
 from nri_scope.tui.widgets.view_tabs import ViewTabs
-from nri_scope.tui.workers import begin
 
 
 class ScopeApp(KeyOrderApp, inherit_bindings=False):

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from nri_scope.recorder.escape import safe
-from nri_scope.tui.model.context import Context
-from nri_scope.tui.model.keys import Keymap
-from nri_scope.tui.model.store import Store
-from nri_scope.tui.states import Work, in_place_of_rows, status_words, trouble_words
-from nri_scope.tui.title import TitleBar
+from nri_scope.tui.keymap import Keymap
+from nri_scope.tui.status_words import Work, in_place_of_rows, status_words, trouble_words
+from nri_scope.tui.store.context import Context
+from nri_scope.tui.store.store import Store
+from nri_scope.tui.title_bar import TitleBar
 from nri_scope.tui.views import EVENTS, SCOPES, Views
 from nri_scope.tui.widgets.status_line import KeyLine, StatusLine
 from nri_scope.tui.widgets.view_tabs import ViewTabs

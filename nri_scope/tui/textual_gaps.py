@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Textual does and has no public name for. All of it that we need is here.
+"""What Textual does and has no public name for, and workers that a key may give up at once.
 
 Each of these has a test that fails with a Textual that has dropped it.
 """
@@ -7,11 +7,14 @@ Each of these has a test that fails with a Textual that has dropped it.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from rich.text import Text
 from textual.app import App
+from textual.dom import DOMNode
 from textual.widgets import Input
+from textual.worker import Worker
 
 
 async def do_bound(app: App[Any], key: str) -> bool:
@@ -34,3 +37,23 @@ class ShownInput(Input):
     @property
     def _value(self) -> Text:
         return self.shown_value()
+
+
+def begin(
+    node: DOMNode,
+    work: Callable[[], Coroutine[Any, Any, None]],
+    group: str,
+    *,
+    exclusive: bool = False,
+    exit_on_error: bool = True,
+) -> Worker[None]:
+    """Have Textual do it for as long as ``node`` is there; ``exclusive``: in the place of older
+    work of the group.
+
+    It is called when its turn comes: a coroutine that was made before, and then is given up as the
+    next key came at once, would complain that nobody awaited it.
+    """
+    worker: Worker[None] = node.run_worker(
+        work, group=group, exclusive=exclusive, exit_on_error=exit_on_error
+    )
+    return worker

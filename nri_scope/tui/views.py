@@ -12,17 +12,17 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
 
 from nri_scope.recorder.model import Event
-from nri_scope.tui.model.context import Context
-from nri_scope.tui.model.keys import Keymap, Scope
-from nri_scope.tui.model.store import Store
+from nri_scope.tui.containers.container_board import Tree
+from nri_scope.tui.detail.detail_pane import DetailPane
+from nri_scope.tui.keymap import Keymap, Scope
+from nri_scope.tui.list.event_list import EventList
+from nri_scope.tui.list.row_painter import EventHeader
+from nri_scope.tui.plugins.plugin_board import Chain
+from nri_scope.tui.sessions.session_board import Sessions
+from nri_scope.tui.store.context import Context
+from nri_scope.tui.store.store import Store
+from nri_scope.tui.timeline.timeline_board import Timeline
 from nri_scope.tui.widgets.board import Board
-from nri_scope.tui.widgets.chain import Chain
-from nri_scope.tui.widgets.detail_pane import DetailPane
-from nri_scope.tui.widgets.event_header import EventHeader
-from nri_scope.tui.widgets.event_list import EventList
-from nri_scope.tui.widgets.sessions import Sessions
-from nri_scope.tui.widgets.timeline import Timeline
-from nri_scope.tui.widgets.tree import Tree
 
 EVENTS = "events"
 """The name of the first view."""

@@ -12,7 +12,7 @@ import pytest
 from nri_scope.recorder.event_pages import Look, Tables, look
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
-from nri_scope.tui.model.between import BeganHere, EndedHere, GapHere, Places
+from nri_scope.tui.store.markers import BeganHere, EndedHere, GapHere, Places
 from tests.recorder.made import START, at
 from tests.recorder.recordings import PLUGIN, a_start, captured
 

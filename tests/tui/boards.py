@@ -17,10 +17,10 @@ from textual.pilot import Pilot
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
-from nri_scope.tui.model.actions import DEFAULT
-from nri_scope.tui.model.context import Context
-from nri_scope.tui.model.keys import Keymap
-from nri_scope.tui.model.store import Store
+from nri_scope.tui.actions import DEFAULT
+from nri_scope.tui.keymap import Keymap
+from nri_scope.tui.store.context import Context
+from nri_scope.tui.store.store import Store
 from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.messages import Failed, Narrow, OpenEvent, RowChosen, Said, SetFilter
 from tests.replay.recordings import START_NS, container, life, run_pod

@@ -14,9 +14,10 @@ import pytest
 
 from nri_scope.cli import tui
 from nri_scope.recorder.filter import parse
-from nri_scope.tui import main_screen, polling, taking
-from nri_scope.tui.model.actions import DEFAULT
-from nri_scope.tui.model.listing import State
+from nri_scope.tui import main_screen, polling
+from nri_scope.tui.actions import DEFAULT
+from nri_scope.tui.commands import output_files as taking
+from nri_scope.tui.list.scroll_state import State
 from tests.tui.screen import RECORDING, copied, showing
 
 

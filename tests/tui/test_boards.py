@@ -11,8 +11,8 @@ from textual.events import Key
 
 from nri_scope.recorder.marks.inside import marks_in
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.model.keys import shown as shown_key
-from nri_scope.tui.widgets.tree import Tree
+from nri_scope.tui.containers.container_board import Tree
+from nri_scope.tui.keymap import shown as shown_key
 from tests.tui.screen import Shown, copied, showing
 
 

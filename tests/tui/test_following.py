@@ -12,7 +12,7 @@ from textual.geometry import Region
 
 from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
-from nri_scope.tui.widgets.event_list import EventList
+from nri_scope.tui.list.event_list import EventList
 from tests.replay.recordings import START_NS, container, life, run_pod
 from tests.tui.keyboard import taken
 from tests.tui.screen import Shown, showing

@@ -19,7 +19,7 @@ from nri_scope.recorder.marks.inside import marks_in
 from nri_scope.recorder.model import Mark
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
-from nri_scope.tui import taking
+from nri_scope.tui.commands import output_files as taking
 from tests.tui.screen import Shown, copied, showing
 
 

@@ -13,15 +13,15 @@ from textual.app import App
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui import taking
+from nri_scope.tui.commands import output_files as taking
 from nri_scope.tui.commands.job import Jobs, Progress
 from nri_scope.tui.commands.mark import Marker
 from nri_scope.tui.frame import Frame
-from nri_scope.tui.model.context import Context
-from nri_scope.tui.model.keys import Keymap
-from nri_scope.tui.model.store import Store
+from nri_scope.tui.keymap import Keymap
+from nri_scope.tui.store.context import Context
+from nri_scope.tui.store.store import Store
+from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.views import Views
-from nri_scope.tui.workers import begin
 
 _GROUP = "taking"
 

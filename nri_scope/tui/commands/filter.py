@@ -18,17 +18,17 @@ from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import container_of_event, pod_of_event
 from nri_scope.tui.frame import Frame
-from nri_scope.tui.model.context import Context
-from nri_scope.tui.model.filtering import VIEWS, narrowed
-from nri_scope.tui.model.keys import Keymap
-from nri_scope.tui.model.marks import Marks
-from nri_scope.tui.model.store import Store
-from nri_scope.tui.model.view import View
+from nri_scope.tui.keymap import Keymap
+from nri_scope.tui.store.context import Context
+from nri_scope.tui.store.marks import Marks
+from nri_scope.tui.store.store import Store
+from nri_scope.tui.store.view import View
+from nri_scope.tui.text.filter_text import VIEWS, narrowed
+from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.views import Views
 from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.filter_bar import FilterBar
 from nri_scope.tui.widgets.messages import LinesThere
-from nri_scope.tui.workers import begin
 
 _Find = Callable[[Recording, int], Pod | Container | None]
 

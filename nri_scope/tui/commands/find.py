@@ -14,13 +14,13 @@ from textual.app import App
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
 from nri_scope.tui.frame import Frame
-from nri_scope.tui.model.keys import Keymap
-from nri_scope.tui.model.marks import Marks
-from nri_scope.tui.model.store import Store
-from nri_scope.tui.model.view import View
+from nri_scope.tui.keymap import Keymap
+from nri_scope.tui.store.marks import Marks
+from nri_scope.tui.store.store import Store
+from nri_scope.tui.store.view import View
+from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.views import EVENTS, Views
 from nri_scope.tui.widgets.board import Board
-from nri_scope.tui.workers import begin
 
 GROUP = "search"
 _SHOWN = 40

@@ -14,14 +14,14 @@ from nri_scope.errors import UsageError
 from nri_scope.recorder.display import size
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui import taking
+from nri_scope.tui.commands import output_files as taking
 from nri_scope.tui.commands.job import Jobs, Progress
 from nri_scope.tui.commands.mark import Marker
 from nri_scope.tui.frame import Frame
-from nri_scope.tui.model.line import Line, Part, Style, line
-from nri_scope.tui.model.view import View
+from nri_scope.tui.store.view import View
+from nri_scope.tui.text.styled_line import Line, Part, Style, line
 from nri_scope.tui.views import Views
-from nri_scope.tui.widgets.reading import ReadingScreen
+from nri_scope.tui.widgets.reading_screen import ReadingScreen
 
 if TYPE_CHECKING:
     from nri_scope.recorder.bundle import Bundle

@@ -17,11 +17,11 @@ from textual.worker import Worker
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Container, Event, Pod
-from nri_scope.tui.model.context import Context
-from nri_scope.tui.model.grid import cut
-from nri_scope.tui.model.keys import Keymap
-from nri_scope.tui.model.line import Line, Style, line
-from nri_scope.tui.model.store import Store
+from nri_scope.tui.keymap import Keymap
+from nri_scope.tui.store.context import Context
+from nri_scope.tui.store.store import Store
+from nri_scope.tui.text.styled_line import Line, Style, line
+from nri_scope.tui.text.table_grid import cut
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import Failed, LinesThere, RowChosen, Said
 

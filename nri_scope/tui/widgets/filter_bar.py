@@ -19,10 +19,10 @@ from textual.containers import Vertical
 from textual.widgets import Input, Label
 
 from nri_scope.recorder.escape import columns, safe
-from nri_scope.tui.bindings import bindings
-from nri_scope.tui.model.filtering import History, Values, check, complete
-from nri_scope.tui.model.keys import Keymap, Scope
-from nri_scope.tui.widgets.text_line import TextLine
+from nri_scope.tui.actions import bindings
+from nri_scope.tui.keymap import Keymap, Scope
+from nri_scope.tui.text.filter_text import History, Values, check, complete
+from nri_scope.tui.widgets.text_input import TextLine
 
 _SHOWN_OPTIONS = 12
 """Completions that are shown; Tab goes through all of them."""

@@ -23,10 +23,10 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from nri_scope.tui.bindings import bindings
-from nri_scope.tui.model.keys import Scope
-from nri_scope.tui.model.line import Line, Part, Source, Style, line, text_of
-from nri_scope.tui.model.wrapping import breaks, hanging, pattern, pieces, shown, width
+from nri_scope.tui.actions import bindings
+from nri_scope.tui.keymap import Scope
+from nri_scope.tui.text.styled_line import Line, Part, Source, Style, line, text_of
+from nri_scope.tui.text.wrapping import breaks, hanging, pattern, pieces, shown, width
 from nri_scope.tui.widgets.messages import Said
 
 MAX_WRAPPED = 20_000

@@ -9,7 +9,7 @@ from textual.message import Message
 
 if TYPE_CHECKING:
     from nri_scope.recorder.model import Container, Pod
-    from nri_scope.tui.model.rows import Row
+    from nri_scope.tui.store.rows import Row
 
 
 class RowChosen(Message):

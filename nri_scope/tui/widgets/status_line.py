@@ -11,9 +11,9 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from nri_scope.recorder.escape import columns, safe
-from nri_scope.tui.model.keys import Keymap
-from nri_scope.tui.model.line import line, text_of
-from nri_scope.tui.model.wrapping import folded
+from nri_scope.tui.keymap import Keymap
+from nri_scope.tui.text.styled_line import line, text_of
+from nri_scope.tui.text.wrapping import folded
 
 FRESH_SECONDS = 6.0
 """To read a line."""

@@ -16,12 +16,11 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Selection, rebuild
 from nri_scope.recorder.stats import GapStats
 from nri_scope.report import wording
-from nri_scope.tui.model import summary
-from nri_scope.tui.model.between import GapHere
-from nri_scope.tui.model.facts import facts_of
-from nri_scope.tui.model.order import Key
-from nri_scope.tui.model.rows import between_text
-from nri_scope.tui.model.sessions import gap_words
+from nri_scope.tui.detail import summary
+from nri_scope.tui.sessions.session_lines import gap_words
+from nri_scope.tui.store.facts import facts_of
+from nri_scope.tui.store.markers import GapHere, Key
+from nri_scope.tui.store.rows import between_text
 from tests.replay.recordings import RECORDING
 
 

@@ -7,7 +7,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from nri_scope.tui.model.line import Line, Part, Style, line
+from nri_scope.tui.text.styled_line import Line, Part, Style, line
 from nri_scope.tui.widgets.lines import MAX_WRAPPED, Lines
 from tests.tui.hostile import CANARY, NAMES, WIDE, assert_harmless
 from tests.tui.keyboard import press, taken

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of all actions, in the order of help and docs, also as Textual's bindings."""
+
+from __future__ import annotations
+
+from textual.binding import Binding, BindingType
+
+from nri_scope.tui.keymap import Action, Keymap, Scope
+
+_APP = (Scope.APP,)
+_EVENTS = (Scope.EVENTS,)
+_ROWS = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE, Scope.PLUGINS, Scope.SESSIONS)
+_READING = (Scope.DETAIL, Scope.COMPARE)
+_LINES = (*_ROWS, *_READING)
+_LIVES = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE)
+_FILTER = (Scope.FILTER,)
+
+ACTIONS: tuple[Action, ...] = (
+    Action("quit", ("q", "ctrl+q", "ctrl+c"), "leave", _APP, in_footer="quit"),
+    Action("help", ("?", "f1"), "keys of this screen", _APP, in_footer="help"),
+    Action("command_palette", ("ctrl+p",), "find an action by its name", _APP, False, "actions"),
+    Action("mode_events", ("1",), "show the events", _APP),
+    Action("mode_containers", ("2",), "show pods and containers", _APP),
+    Action("mode_timeline", ("3",), "show the timeline", _APP),
+    Action("mode_plugins", ("4",), "show the chain of plugins", _APP),
+    Action("mode_sessions", ("5",), "show sessions: runtimes and reconnects", _APP),
+    Action("focus_other", ("tab",), "go to the detail pane and back", _APP, False),
+    # -- what is shown
+    Action("filter", ("f",), "filter", _APP, in_footer="filter"),
+    Action("clear_filter", ("x",), "show everything: no filter, no container, no search", _APP),
+    Action("view_errors", ("e",), "only what was not answered well, and back", _APP),
+    Action("view_changed", ("c",), "only what changed something, and back", _APP),
+    Action("view_slow", ("s",), "only slow answers, and back", _APP),
+    Action("view_marked", ("*",), "only marked events, and back", _APP),
+    Action("stop", ("escape",), "stop what is at work; leave the details", _APP, False),
+    Action("search", ("/",), "search", _APP, in_footer="search"),
+    Action("search_next", ("n",), "next match", _APP),
+    Action("search_previous", ("N",), "previous match", _APP),
+    Action("back", ("backspace",), "back to what was shown before", _APP),
+    Action("narrow_container", ("i",), "only this container, in every view", _APP),
+    Action("narrow_pod", ("I",), "only this pod, in every view", _APP),
+    # -- moving: of every view made of lines
+    Action("up", ("up", "k"), "one line up", _LINES, False),
+    Action("down", ("down", "j"), "one line down", _LINES, False),
+    Action("page_up", ("pageup", "ctrl+b"), "one screen up", _LINES, False),
+    Action("page_down", ("pagedown", "ctrl+f"), "one screen down", _LINES, False),
+    Action("home", ("home", "g"), "to the beginning", _LINES),
+    Action("end", ("end", "G"), "to the end; there, follow what comes", _LINES),
+    Action("open", ("enter",), "open what the cursor is on", _ROWS, False),
+    # -- events
+    Action("follow", ("F",), "follow what comes", _EVENTS),
+    Action("pause", ("space",), "let the view stand still, and go on; recording goes on", _EVENTS),
+    Action("next_of_container", ("o",), "next event of the same container", _LIVES),
+    Action("previous_of_container", ("O",), "previous event of the same container", _LIVES),
+    Action("field_left", ("left", "h"), "select the field to the left", _EVENTS, False),
+    Action("field_right", ("right", "l"), "select the field to the right", _EVENTS, False),
+    Action("filter_by", ("=",), "filter by the value of the selected field", _EVENTS),
+    Action("filter_out", ("!",), "filter out the value of the selected field", _EVENTS),
+    # -- marks
+    Action("mark", ("m",), "mark the event, or unmark it", _APP),
+    Action("comment", ("M",), "mark the event with a comment", _APP),
+    Action("compare", ("d",), "compare the two that are marked", _APP),
+    # -- detail pane
+    Action("toggle_detail", ("p",), "show or hide the detail pane", _APP, in_footer="details"),
+    Action("maximise_detail", ("z",), "the detail pane alone, and back", _APP),
+    Action("move_detail", ("|",), "the detail pane below or beside", _APP),
+    Action("next_tab", ("]",), "next tab of the detail pane", _APP),
+    Action("previous_tab", ("[",), "previous tab of the detail pane", _APP),
+    Action("full", ("enter",), "of blame: every line, or what was changed", (Scope.DETAIL,)),
+    Action("wrap", ("W",), "wrap long lines, or scroll to their ends", _READING),
+    Action("shift_left", ("left", "h"), "show what is to the left", _READING, False),
+    Action("shift_right", ("right", "l"), "show what is to the right", _READING, False),
+    # -- containers
+    Action("expand", ("right", "l"), "unfold", (Scope.CONTAINERS,), False),
+    Action(
+        "collapse", ("left", "h"), "fold, or go to what it is part of", (Scope.CONTAINERS,), False
+    ),
+    # -- timeline
+    Action("zoom_in", ("+",), "zoom in", (Scope.TIMELINE,)),
+    Action("zoom_out", ("-",), "zoom out", (Scope.TIMELINE,)),
+    Action("zoom_all", ("0",), "show the whole time", (Scope.TIMELINE,)),
+    Action("pan_left", ("left", "h"), "earlier", (Scope.TIMELINE,), False),
+    Action("pan_right", ("right", "l"), "later", (Scope.TIMELINE,), False),
+    Action("page_left", ("<", "shift+left"), "half a screen earlier", (Scope.TIMELINE,)),
+    Action("page_right", (">", "shift+right"), "half a screen later", (Scope.TIMELINE,)),
+    # -- taking away
+    Action("copy", ("y",), "copy marked events, else the selected one, as YAML", _APP),
+    Action("copy_command", ("Y",), "copy the command line that prints the shown events", _APP),
+    Action("save_text", ("w",), "save marked events, else the selected one, as YAML", _APP),
+    Action("save_recording", ("S",), "save marked, else shown events as a recording", _APP),
+    Action("export_bundle", ("E",), "export marked, else shown events as a redacted bundle", _APP),
+    Action("replay_shown", ("r",), "replay marked, else shown events to a plugin", _APP),
+    Action("theme", ("T",), "next theme", _APP),
+    # -- the lines that text is typed into
+    Action("accept", ("enter",), "use what was typed", _FILTER, False),
+    Action("complete", ("tab",), "complete the name or the value", _FILTER, False),
+    Action("older", ("up",), "what was typed before", _FILTER, False),
+    Action("newer", ("down",), "what was typed after that", _FILTER, False),
+    Action("cancel", ("escape",), "leave it as it was", _FILTER, False),
+)
+
+DEFAULT = Keymap(ACTIONS)
+"""The keys as they are unless the user rebinds them."""
+
+
+def bindings(*scopes: Scope) -> list[BindingType]:
+    """For ``BINDINGS`` of a widget: all actions of ``scopes``; their ids are the actions' names.
+
+    The widget, or what it is in, has ``action_<name>`` for each. Rebinding goes through the app's
+    keymap (`as_keymap`), so the keys here are the usual ones.
+    """
+    return [
+        Binding(",".join(action.keys), action.name, action.help, show=False, id=action.name)
+        for action in DEFAULT.of(*scopes)
+        if action.keys
+    ]
+
+
+def as_keymap(keymap: Keymap) -> dict[str, str]:
+    """For ``App.set_keymap``: the actions whose keys are not the usual ones."""
+    return {
+        # Textual takes an empty text for "as usual".
+        action.name: ",".join(action.keys) or "unbound"
+        for action in keymap
+        if action.keys != DEFAULT[action.name].keys
+    }

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The user's own keys and theme: ``~/.config/nri-scope/keys.toml``."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nri_scope.errors import UsageError
+from nri_scope.tui.actions import DEFAULT
+from nri_scope.tui.keymap import Keymap, shown
+
+MAX_SIZE = 1 << 20
+"""Bytes of the file; it holds some dozen lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the file says, or would say by itself."""
+
+    keymap: Keymap = DEFAULT
+    theme: str = ""
+    """"" for the usual one."""
+    warning: str = ""
+    """Why the file does not count, with its name; "" where it does, or where there is none."""
+
+
+_OTHER_KEYS = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+h": "backspace", "ctrl+[": "escape"}
+"""What a terminal sends the same bytes for: a program cannot tell them apart."""
+
+
+def config_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the file is, by the XDG rules."""
+    folder = environ.get("XDG_CONFIG_HOME", "")
+    # A relative path there is to be ignored, says the specification.
+    base = Path(folder) if folder.startswith("/") else Path("~/.config").expanduser()
+    return base / "nri-scope" / "keys.toml"
+
+
+def load(path: Path, themes: tuple[str, ...]) -> Config:
+    """Read the file; without one everything is as usual, and where it cannot be read too, with a
+    warning. Raises UsageError, which names the file, where what it says is wrong.
+    """
+    try:
+        if path.stat().st_size > MAX_SIZE:
+            raise UsageError(f"{path}: larger than {MAX_SIZE >> 10} KiB", "it is to hold keys only")
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Config()
+    except OSError as error:
+        words = (error.strerror or str(error)).lower()
+        # Such as the one of somebody else, after `sudo`: there is no reason to show nothing.
+        return Config(warning=f"{path}: {words}; keys and theme are the usual ones")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: this is no text in UTF-8", "write it anew") from error
+    try:
+        return parsed(text, themes)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.problem}", error.hint) from error
+
+
+def parsed(text: str, themes: tuple[str, ...]) -> Config:
+    """The configuration that ``text`` is. Raises UsageError."""
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"this is no TOML: {error}", 'write for example follow = "F"') from error
+    theme = content.pop("theme", "")
+    if theme and theme not in themes:
+        raise UsageError(f"there is no theme {theme!r}", f"it is one of {' '.join(themes)}")
+    keys = content.pop("keys", {})
+    if not isinstance(keys, dict):
+        raise UsageError("keys is no table", "write [keys] on a line of its own")
+    if content:
+        raise UsageError(
+            f"{next(iter(content))!r} is not known here", "there are theme and the table [keys]"
+        )
+    return Config(
+        DEFAULT.rebound({name: _keys(name, value) for name, value in keys.items()}), theme
+    )
+
+
+def _keys(name: str, value: object) -> tuple[str, ...]:
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list) or not all(isinstance(key, str) for key in given):
+        raise UsageError(
+            f"the keys of {name} are no text",
+            f'write {name} = "x", {name} = ["x", "ctrl+x"], or {name} = [] for none',
+        )
+    for key in given:
+        if not key or "," in key or key != key.strip():
+            raise UsageError(
+                f"{key!r} is no key", 'keys are called like "x", "ctrl+x", "f5", "comma"'
+            )
+        if other := _OTHER_KEYS.get(key.lower()):
+            raise UsageError(
+                f"the key {shown(key)} of {name} is {shown(other)} to a terminal",
+                f"take another one, or {other} itself",
+            )
+    return tuple(given)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tree and the timeline share: they read the same pods and containers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from textual.cache import LRUCache
+
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Container, Pod
+from nri_scope.recorder.subject_queries import keys_named
+from nri_scope.tui.containers.census import Census, census_of
+from nri_scope.tui.containers.outline import Node
+from nri_scope.tui.containers.subject_filter import Chosen
+from nri_scope.tui.containers.subjects import Named, Subject
+from nri_scope.tui.widgets.board import Board
+
+_KEPT = 2_048
+"""Lines whose names stay in memory."""
+_AT_ONCE = 1_000
+"""Lines that a search looks at before others get their turn."""
+
+
+class CensusBoard(Board):
+    """A line for each pod and container that is to be seen, and perhaps more lines."""
+
+    def on_mount(self) -> None:
+        """Nothing is known yet."""
+        self.census: Census = census_of(self.store)
+        self.chosen = Chosen()
+        self.subjects: LRUCache[Node, Subject] = LRUCache(_KEPT)
+        """Names."""
+        self.kept: Node | None = None
+        """What the cursor is on: that keeps it when lines come or go. None: it never moved."""
+        self.body.on_cursor = self._keep
+        self._shown_for: tuple[Filter | None, Pod | Container | None] | None = None
+
+    # -- of each view -------------------------------------------------------------------------
+
+    def node_at(self, index: int) -> Node | None:
+        """What the line of this number stands for; None where there is no such line."""
+        raise NotImplementedError
+
+    def begin_anew(self) -> None:
+        """Something else is to be seen from now on."""
+
+    async def grown(self, *, anew: bool) -> None:
+        """More is known, and there is no filter; ``anew``: for the first time since `begin_anew`.
+
+        Raises NriScopeError, as `read`.
+        """
+
+    async def read(self, *, anew: bool, found: bool) -> None:
+        """All of it is known. ``found``: the filter has looked at events that came since."""
+
+    # -- for both -----------------------------------------------------------------------------
+
+    async def work(self) -> None:
+        """Read events that are new, then what of it is to be seen."""
+        where, about = self.context.shown(), self.context.about
+        census = census_of(self.store)
+        anew = census is not self.census or (where, about) != self._shown_for
+        if anew:
+            self.census, self._shown_for = census, (where, about)
+            self.chosen = Chosen(where, about)
+            self.begin_anew()
+        chosen, looked = self.chosen, self.chosen.newest
+        more, first = True, anew
+        while more:
+            more = await self.store.run(census.step)
+            if census.outdated:
+                await self.update()
+                return
+            if where is None:
+                await self.grown(anew=first)
+                first = False
+            self.say_reading(self.part_of(census.newest) if more else "")
+        while await self.store.run(lambda recording: chosen.step(recording, census.newest)):
+            self.say_reading(f"filtering: {100 * chosen.newest // max(1, census.newest)} %")
+            if (self.context.shown(), self.context.about) != (where, about):
+                await self.update()
+                return
+        await self.read(anew=anew, found=chosen.newest != looked)
+
+    def say_empty(self, otherwise: str = "") -> None:
+        """Say why there is no line; ``otherwise``: where none of the usual reasons is it."""
+        words = "no pod or container yet: they appear with the first event that is about one"
+        if otherwise:
+            words = otherwise
+        elif self.context.shown() is not None:
+            what = "the filter matched no" if self.context.where_text else "no marked"
+            words = f"{what} event of a pod or container"
+        elif not self.store.facts.growing:
+            words = "nothing in this recording is about a pod or container"
+        if self.body.empty != words:
+            self.body.empty = words
+            self.body.changed()
+
+    @property
+    def node(self) -> Node | None:
+        """What the cursor is on; None where there is nothing."""
+        return self.node_at(self.body.cursor)
+
+    def _keep(self) -> None:
+        self.kept = self.node
+
+    @property
+    def selected(self) -> Pod | Container | None:
+        """The pod or container under the cursor, an event's container included; None: none, or
+        its name is still being read.
+        """
+        node = self.node
+        subject = self.subjects.get(Node(node.pod, node.container)) if node is not None else None
+        return None if subject is None else subject.container or subject.pod
+
+    async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
+        """By names and ids of pods and containers, whether they were read before or not."""
+        wanted = Named(*await self.store.run(lambda recording: keys_named(recording, text)))
+        if not wanted.pods and not wanted.containers:
+            return None
+        steps = range(start, len(self.body.source) if forwards else -1, 1 if forwards else -1)
+        for count, index in enumerate(steps):
+            node = self.node_at(index)
+            if node is not None and wanted.has(node):
+                return index
+            if count % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+        return None

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods, their containers and the events of these, to fold and unfold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from nri_scope.errors import NriScopeError
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.subject_queries import events_of_container
+from nri_scope.tui.actions import bindings
+from nri_scope.tui.containers.census_board import CensusBoard
+from nri_scope.tui.containers.outline import Level, Node, Outline
+from nri_scope.tui.containers.outline_lines import FIELDS, life_of, node_line, node_words
+from nri_scope.tui.containers.subjects import read
+from nri_scope.tui.keymap import Scope
+from nri_scope.tui.text.styled_line import Line
+from nri_scope.tui.text.table_grid import Grid
+from nri_scope.tui.widgets.board import BoardLines
+from nri_scope.tui.widgets.lines import Lines
+from nri_scope.tui.widgets.messages import Failed, Narrow, OpenEvent, Said
+
+
+class TreeLines(BoardLines, inherit_bindings=False):
+    """The lines of a tree; what they can do is the tree's."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS)
+
+    board: Tree
+
+    def action_expand(self) -> None:
+        """Unfold."""
+        self.board.unfold()
+
+    def action_collapse(self) -> None:
+        """Fold, or go to what it is part of."""
+        self.board.fold()
+
+    def action_next_of_container(self) -> None:
+        """To the next event of the container."""
+        self.board.step(forwards=True)
+
+    def action_previous_of_container(self) -> None:
+        """To the previous event of the container."""
+        self.board.step(forwards=False)
+
+
+class Tree(CensusBoard):
+    """Pods and containers. Enter narrows every view to one; on an event, it opens that."""
+
+    body: TreeLines
+
+    def make_body(self) -> TreeLines:
+        """With a cursor."""
+        made = TreeLines(cursor=True)
+        made.board = self
+        made.mark_at = self.marked_at
+        return made
+
+    def on_mount(self) -> None:
+        """Nothing is known yet."""
+        self.outline = Outline()
+        self._fresh: set[Node] = set()
+        """The lines whose names were read since the recording grew."""
+        self._grid = Grid.of(FIELDS, 80)
+
+    # -- reading --------------------------------------------------------------------------
+
+    async def grown(self, *, anew: bool) -> None:
+        """Show what is known by now."""
+        await self._grow(anew=anew)
+
+    async def read(self, *, anew: bool, found: bool) -> None:
+        """Show what the filter lets through."""
+        if self.chosen.where is not None and (anew or found):
+            await self._grow(anew=True)
+        self.say_empty()
+
+    async def _grow(self, *, anew: bool) -> None:
+        """Show what is known by now; what is unfolded stays so."""
+        chosen, census, old = self.chosen, self.census, self.outline
+        if anew or not chosen.grow(census, old):
+            outline = await self.store.run(lambda _: chosen.outline(census))
+            for pod in old.folded():
+                if outline.position_of(Node(pod)) is not None:
+                    outline.set_folded(pod, True)
+            opened = [(node, 0) for node, _ in old.opened()]
+            if opened:
+                await self._extend(outline, opened)
+            self.outline = outline
+        else:
+            await self._extend(old, old.opened())
+        self._fresh.clear()
+        self._replace()
+
+    async def _extend(self, outline: Outline, opened: list[tuple[Node, int]]) -> None:
+        where = self.chosen.where
+        for node, newest in opened:
+            if outline.position_of(node) is None:
+                continue
+            numbers = await self._numbers(node, newest, where)
+            if newest:
+                outline.extend(node, numbers)
+            else:
+                outline.open(node, numbers)
+
+    async def _numbers(self, node: Node, after: int, where: Filter | None) -> list[int]:
+        return await self.store.run(
+            lambda recording: events_of_container(recording, node.container, after, where)
+        )
+
+    def _replace(self) -> None:
+        """The same line under the cursor, wherever it is now; a pod that is new is not gone to."""
+        at = self.kept
+        position = self.outline.position_of(at) if at is not None else None
+        self.body.changed()
+        if position is not None and position != self.body.cursor:
+            self.body.go_to(position)
+
+    # -- lines ----------------------------------------------------------------------------
+
+    @property
+    def line_count(self) -> int:
+        """Those that are not folded."""
+        return len(self.outline)
+
+    def node_at(self, index: int) -> Node | None:
+        """What a line stands for."""
+        return self.outline.node_at(index) if 0 <= index < len(self.outline) else None
+
+    def line_at(self, index: int) -> Line | None:
+        """A line; None until its names are read."""
+        try:
+            node = self.outline.node_at(index)
+        except IndexError:
+            return ()
+        subject = self.subjects.get(node)
+        if subject is None:
+            return None
+        opened = self.outline.is_open(node) if node.level is not Level.EVENT else None
+        life = life_of(self.census, node)
+        return node_line(node, subject, life, opened, self._grid, self.now_ns)
+
+    def marked_at(self, index: int) -> bool:
+        """Whether a line's event is marked."""
+        node = self.node_at(index)
+        subject = self.subjects.get(node) if node is not None else None
+        return subject is not None and subject.event is not None and self.is_marked(subject.event)
+
+    def resized(self) -> None:
+        """Other columns."""
+        self._grid = Grid.of(FIELDS, self.room)
+        self.head.show((self._grid.head(),))
+
+    def _unread(self) -> list[Node]:
+        nodes = [self.outline.node_at(index) for index in self.body.seen]
+        return [node for node in nodes if node not in self._fresh or node not in self.subjects]
+
+    def needs_look(self) -> bool:
+        """Whether names are missing, or were read before the recording grew."""
+        return bool(self._unread())
+
+    async def look(self) -> bool:
+        """Read the names of what is seen."""
+        census, nodes = self.census, self._unread()
+        if not nodes:
+            return False
+        found = await self.store.run(lambda recording: read(recording, census, nodes))
+        for node, subject in found.items():
+            self.subjects[node] = subject
+        self._fresh.update(found)
+        # Not only those lines: they may be elsewhere by now.
+        self.body.changed()
+        self.refresh_words()
+        self.tell_row()
+        return True
+
+    # -- the cursor -----------------------------------------------------------------------
+
+    @property
+    def selected_event_id(self) -> int | None:
+        """The event under the cursor; of a pod or container its newest one."""
+        node = self.node
+        if node is None:
+            return None
+        return node.event or life_of(self.census, node).last_event or None
+
+    def words(self) -> Sequence[Line]:
+        """About the line under the cursor."""
+        node = self.node
+        subject = self.subjects.get(node) if node is not None else None
+        if node is None or subject is None:
+            return ()
+        return (node_words(node, subject, life_of(self.census, node), self.now_ns),)
+
+    def on_lines_opened(self, message: Lines.Opened) -> None:
+        """Enter: narrow to a pod or container, or open an event."""
+        message.stop()
+        node = self.node
+        if node is None:
+            return
+        if node.event:
+            self.post_message(OpenEvent(node.event))
+            return
+        selected = self.selected
+        if selected is not None:
+            self.post_message(Narrow(selected))
+
+    # -- folding --------------------------------------------------------------------------
+
+    def unfold(self) -> None:
+        """Unfold what is under the cursor."""
+        node = self.node
+        if node is None or node.level is Level.EVENT or self.outline.is_open(node):
+            return
+        if node.level is Level.POD:
+            self.outline.set_folded(node.pod, False)
+            self.body.changed()
+        else:
+            self.begin("open", partial(self._open, node))
+
+    def fold(self) -> None:
+        """Fold what is under the cursor, or go to what it is part of."""
+        node = self.node
+        if node is None:
+            return
+        if node.level is not Level.EVENT and self.outline.is_open(node):
+            if node.level is Level.POD:
+                self.outline.set_folded(node.pod, True)
+            else:
+                self.outline.close(node)
+            self.body.changed()
+            return
+        above = self.outline.position_of(node.parent) if node.parent is not None else None
+        if above is not None:
+            self.body.go_to(above)
+
+    async def _open(self, node: Node) -> None:
+        try:
+            numbers = await self._numbers(node, 0, self.chosen.where)
+        except NriScopeError as error:
+            self.post_message(Failed(error))
+            return
+        if self.outline.position_of(node) is not None:
+            self.outline.open(node, numbers)
+            self.body.changed()
+
+    def step(self, *, forwards: bool) -> None:
+        """To the next or previous event of the container under the cursor, unfolding it."""
+        node = self.node
+        if node is not None and node.container:
+            self.begin("open", partial(self._step, node, forwards))
+
+    async def _step(self, node: Node, forwards: bool) -> None:
+        above = Node(node.pod, node.container)
+        if not self.outline.is_open(above):
+            await self._open(above)
+        start = self.outline.position_of(node)
+        if start is None or not self.outline.is_open(above):
+            return
+        there = start + 1 if forwards else start - 1
+        found = self.outline.node_at(there) if 0 <= there < len(self.outline) else None
+        if found is not None and found.event and found.container == node.container:
+            self.body.go_to(there)
+        else:
+            word = "later" if forwards else "earlier"
+            self.post_message(Said(f"no {word} event of this container"))

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two events' containers side by side: what differs in their OCI specs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nri_scope.differ.generated import Generated
+from nri_scope.differ.render.layout import broken
+from nri_scope.differ.render.values import clipped_pair, sides
+from nri_scope.differ.render.words import GLYPHS, WHOLE
+from nri_scope.nri.subject import decode_request
+from nri_scope.oci import Change, Spec, changes, spec_of
+from nri_scope.recorder import assembly, lookup
+from nri_scope.recorder.display import clock, day, subject
+from nri_scope.recorder.escape import columns, safe
+from nri_scope.recorder.model import Container, Event
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.subject_queries import container_of_event
+from nri_scope.tui.store.reader_thread import Stop
+from nri_scope.tui.text.styled_line import Line, Part, Style
+
+BESIDE_FROM = 100
+"""Columns from which on there is room for two values beside each other."""
+_VALUE_MAX = 400
+"""Characters of one value."""
+_CHANGES_MAX = 5_000
+_STYLES = {"added": Style.GOOD, "removed": Style.BAD, "changed": Style.WARN, "moved": Style.NOTE}
+_NOWHERE = "—"
+_CREATE = "CreateContainer"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A container as one event told it."""
+
+    event: Event
+    told_by: int
+    """The number of the event that told it: an earlier one where this one tells only the id."""
+    container: Container | None
+    spec: Spec | None
+    """None where nothing tells what it is made of."""
+
+    @property
+    def title(self) -> str:
+        """``#42 CreateContainer shop/web/app``; not escaped but for the names."""
+        return f"#{self.event.id} {self.event.event} {subject(self.event)}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What differs from `a` to `b`."""
+
+    a: Side
+    b: Side
+    changes: tuple[Change, ...]
+    same_container: bool
+
+    def lines(self, width: int) -> list[Line]:
+        """To be shown in so many columns; values beside each other where there is room."""
+        return [*self._head(), (), *self._body(width)]
+
+    def _head(self) -> Iterator[Line]:
+        for name, side in (("A", self.a), ("B", self.b)):
+            at_ns = side.event.at_ns
+            yield (
+                Part(f"{name}  ", Style.KEY),
+                Part(side.title, Style.STRONG),
+                Part(f"  {day(at_ns)[:10]} {clock(at_ns)}", Style.DIM),
+            )
+            if side.spec is None:
+                said = "no event tells what a container is made of here"
+                yield (Part(f"   {said}", Style.WARN),)
+            elif side.told_by != side.event.id:
+                yield (Part(f"   as event {side.told_by} told it", Style.DIM),)
+
+    def _body(self, width: int) -> Iterator[Line]:
+        if self.a.spec is None or self.b.spec is None:
+            yield (Part("There is nothing to compare."),)
+            return
+        if not self.changes:
+            yield (Part("No difference."),)
+        else:
+            count = len(self.changes)
+            yield (Part(f"{count:,} difference{'' if count == 1 else 's'}", Style.STRONG),)
+        if not self.same_container:
+            what = "ids, random names and times that each container has of its own are left out"
+            yield (Part(what, Style.DIM),)
+        for change in self.changes[:_CHANGES_MAX]:
+            yield ()
+            yield (Part(f"{GLYPHS[change.kind]} {change.path or WHOLE}", _STYLES[change.kind]),)
+            yield from _values(change, width)
+        if len(self.changes) > _CHANGES_MAX:
+            yield (Part(f"… {len(self.changes) - _CHANGES_MAX:,} more", Style.WARN),)
+
+
+def compare(recording: Recording, a: Event, b: Event, stop: Stop) -> Comparison:
+    """The containers that two events are about, each as its event told it. Raises RecordingError,
+    and CancelledError after `Stop.set`.
+    """
+    one, other = _side(recording, a), _side(recording, b)
+    stop.check()
+    same = bool(a.container_id) and a.container_id == b.container_id
+    found: Sequence[Change] = ()
+    if one.spec is not None and other.spec is not None:
+        specs = [one.spec, other.spec]
+        if not same:
+            specs = [_made_up_left_out(side, side.spec or {}) for side in (one, other)]
+        stop.check()
+        found = changes(*specs)
+    return Comparison(one, other, tuple(found), same)
+
+
+def _side(recording: Recording, event: Event) -> Side:
+    container = container_of_event(recording, event.id)
+    told = None
+    if not event.mark and container is not None:
+        told = decode_request(event.method, recording.request(event.id)).container
+    if told is not None and len(told.ListFields()) > 1:
+        return Side(event, event.id, container, spec_of(told))
+    newest = None if container is None else lookup.newest(recording, container)
+    if newest is None:
+        return Side(event, event.id, container, None)
+    message = decode_request(_CREATE, assembly.request(_CREATE, b"", None, newest.content))
+    spec = None if message.container is None else spec_of(message.container)
+    return Side(event, newest.event, container, spec)
+
+
+def _made_up_left_out(side: Side, spec: Spec) -> Spec:
+    pod = side.container.pod if side.container is not None else None
+    own = side.event.container_id, pod.id if pod else "", pod.uid if pod else ""
+    return Generated(*own).spec(spec)
+
+
+def _values(change: Change, width: int) -> Iterator[Line]:
+    before, after = (safe(text) for text in clipped_pair(*sides(change), _VALUE_MAX))
+    if width < BESIDE_FROM:
+        room = width - 5
+        for name, text, style in (("A", before, Style.BAD), ("B", after, Style.GOOD)):
+            for at, piece in enumerate(broken(text or _NOWHERE, room, room)):
+                yield Part(" " * 5 if at else f"  {name}: ", Style.KEY), Part(piece, style)
+        return
+    half = (width - 5) // 2
+    left = broken(before or _NOWHERE, half, half)
+    right = broken(after or _NOWHERE, half, half)
+    for at in range(max(len(left), len(right))):
+        one = left[at] if at < len(left) else ""
+        other = right[at] if at < len(right) else ""
+        yield (
+            Part("  "),
+            Part(one + " " * max(0, half - columns(one)), Style.BAD),
+            Part(" │ ", Style.DIM),
+            Part(other, Style.GOOD),
+        )

@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of the selected row, in tabs; beside the list, below it, alone, or hidden."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events, on
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.timer import Timer
+from textual.widget import Widget
+
+from nri_scope.errors import NriScopeError
+from nri_scope.recorder.display import subject
+from nri_scope.recorder.escape import columns, safe
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.actions import DEFAULT
+from nri_scope.tui.detail.tabs import Tab, Wanted
+from nri_scope.tui.keymap import Keymap
+from nri_scope.tui.store.reader_thread import Stop
+from nri_scope.tui.store.rows import Row
+from nri_scope.tui.store.store import Store
+from nri_scope.tui.text.styled_line import Line, Style, line
+from nri_scope.tui.textual_gaps import begin
+from nri_scope.tui.widgets.lines import Lines
+
+_SETTLED = 0.06
+"""Seconds for which the cursor has to stay on a row: who scrolls fast asks for nothing."""
+_PATIENCE = 0.15
+"""Seconds after which what is shown is not of this row, and makes place for "…"."""
+_RENEWED = 2.0
+"""Seconds after which what is shown is read again while the recording grows."""
+_BESIDE_FROM = 200
+"""Columns of the screen from which on the pane stands beside the list unless told otherwise."""
+_GROWING = (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
+"""Tabs that say something of other events, too."""
+_LOADING: tuple[Line, ...] = (line("…", Style.DIM),)
+
+
+class _Title(Widget):
+    """``[Summary] Container  Changes …  #42 CreateContainer shop/web/app``. A click chooses."""
+
+    DEFAULT_CSS = """
+    _Title { height: 1; background: $surface; color: $text-muted; padding: 0 1; }
+    """
+
+    class Chosen(Message):
+        """A tab was clicked."""
+
+        def __init__(self, tab: Tab) -> None:
+            super().__init__()
+            self.tab = tab
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tab = Tab.SUMMARY
+        self.words = ""
+
+    def render(self) -> Text:
+        """The tabs, and what is behind them as far as there is room."""
+        text = Text(no_wrap=True, end="")
+        for tab in Tab:
+            # Brackets, as nothing may depend on colour alone.
+            label = f"[{tab}]" if tab is self.tab else f" {tab} "
+            text.append(label, style="bold" if tab is self.tab else "")
+        room = self.size.width - columns(text.plain) - 1
+        if self.words and room > 8:
+            text.append(f" {safe(self.words, room)}")
+        return text
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the tab whose name was clicked."""
+        at = self.styles.padding.left
+        for tab in Tab:
+            at += len(tab) + 2
+            if event.x < at:
+                self.post_message(self.Chosen(tab))
+                return
+
+
+class _Body(Lines):
+    """The lines of a tab."""
+
+    class Full(Message):
+        """All lines are wanted, or only those that say something."""
+
+    class Resized(Message):
+        """Lines are to be broken elsewhere."""
+
+    def on_resize(self) -> None:
+        """What is laid out for a width has another one."""
+        self.post_message(self.Resized())
+
+    def action_full(self) -> None:
+        """All lines, or only those that say something."""
+        self.post_message(self.Full())
+
+
+class DetailPane(Widget):
+    """Shows one row.
+
+    It docks itself at an edge of what it is in. Nothing is read while it is hidden, nor for rows
+    that the cursor only passes; what nobody waits for any more ends.
+    """
+
+    DEFAULT_CSS = """
+    DetailPane { dock: bottom; width: 100%; height: 50%; border-top: solid $panel; }
+    DetailPane.-beside {
+        dock: right; width: 50%; height: 100%; border-top: none; border-left: solid $panel;
+    }
+    DetailPane.-alone { width: 100%; height: 100%; border: none; }
+    DetailPane.-hidden { display: none; }
+    DetailPane > Lines { height: 1fr; }
+    """
+    can_focus = False
+
+    tabs: ClassVar[tuple[Tab, ...]] = tuple(Tab)
+
+    class Left(Message):
+        """It was hidden: the focus belongs to the list again."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        hidden: bool = False,
+        keymap: Keymap = DEFAULT,
+        id: str | None = None,
+    ) -> None:
+        super().__init__(id=id)
+        self._store = store
+        self._keymap = keymap
+        self._title = _Title()
+        self._body = _Body(wrap=True)
+        self._row: Row | None = None
+        self._comment = ""
+        self._full = False
+        self._beside: bool | None = None
+        self._shown: Wanted | None = None
+        """What the lines are of, or are going to be."""
+        self._read_last: Wanted | None = None
+        """What the lines are of now; None where there are none, or "…"."""
+        self._timer: Timer | None = None
+        self._slow: Timer | None = None
+        self._renewal: Timer | None = None
+        self._stop = Stop()
+        self.set_class(hidden, "-hidden")
+
+    def compose(self) -> ComposeResult:
+        """Tabs above lines."""
+        yield self._title
+        yield self._body
+
+    # -- what is shown ------------------------------------------------------------------------
+
+    @property
+    def tab(self) -> Tab:
+        """The tab that is shown, or would be."""
+        return self._title.tab
+
+    @property
+    def body(self) -> Lines:
+        """The lines, for the focus and for searching."""
+        return self._body
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it is not on the screen."""
+        return self.has_class("-hidden")
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing else is on the screen."""
+        return self.has_class("-alone")
+
+    def show(self, row: Row | None, comment: str = "") -> None:
+        """Another row is selected; ``comment`` is what the user wrote about it."""
+        if (row, comment) == (self._row, self._comment):
+            return
+        self._row, self._comment = row, comment
+        self._title.words = _title_of(row)
+        self._title.refresh()
+        self._later()
+
+    def show_tab(self, tab: Tab) -> None:
+        """Another tab, now and for all rows to come."""
+        if tab is not self.tab:
+            self._title.tab = tab
+            self._title.refresh()
+            self._load()
+
+    def grown(self) -> None:
+        """The recording has more: what came later, and what became of changes, may show."""
+        if self._renewal is None and self._shown is not None and self.tab in _GROWING:
+            self._renewal = self.set_timer(_RENEWED, self._renew)
+
+    def _renew(self) -> None:
+        self._renewal = None
+        if self._shown is not None and self._stop.is_set:
+            self._load()
+        else:
+            # What is being read may be from before.
+            self.grown()
+
+    async def find(self, text: str, *, forwards: bool = True) -> bool:
+        """Show the next line with `text`, after the one on top, and highlight it everywhere."""
+        body = self._body
+        body.highlight = text
+        start = body.found + 1 if forwards else body.found - 1
+        found = await body.find(text, start, forwards=forwards)
+        if found is None and len(body.source):
+            again = 0 if forwards else len(body.source) - 1
+            found = await body.find(text, again, forwards=forwards)
+        if found is None:
+            return False
+        body.found = found
+        body.go_to(found)
+        return True
+
+    # -- actions ------------------------------------------------------------------------------
+
+    def action_next_tab(self) -> None:
+        """The tab to the right."""
+        self.show_tab(self.tabs[(self.tabs.index(self.tab) + 1) % len(self.tabs)])
+
+    def action_previous_tab(self) -> None:
+        """The tab to the left."""
+        self.show_tab(self.tabs[self.tabs.index(self.tab) - 1])
+
+    def action_toggle_detail(self) -> None:
+        """Show it, or hide it."""
+        self.set_class(not self.is_hidden, "-hidden")
+        if self.is_hidden:
+            self._forget()
+            self.remove_class("-alone")
+            self.post_message(self.Left())
+        else:
+            self._load()
+
+    def action_maximise_detail(self) -> None:
+        """The pane alone, or with the list again."""
+        if self.is_hidden:
+            self.action_toggle_detail()
+        self.toggle_class("-alone")
+        if self.is_alone:
+            self._body.focus()
+        else:
+            self.post_message(self.Left())
+
+    def action_move_detail(self) -> None:
+        """From below to beside, or back."""
+        self._beside = not self.has_class("-beside")
+        self._place()
+
+    def on_mount(self) -> None:
+        """Find the place."""
+        self._place()
+
+    def on_resize(self) -> None:
+        """Find the place again."""
+        self._place()
+
+    @on(_Body.Resized)
+    def _fit(self, message: _Body.Resized) -> None:
+        message.stop()
+        wanted = self._wanted()
+        if wanted is not None and wanted != self._shown:
+            self._later()
+
+    def _place(self) -> None:
+        wide = self.app.size.width >= _BESIDE_FROM
+        self.set_class(wide if self._beside is None else self._beside, "-beside")
+
+    @on(_Title.Chosen)
+    def _tab_chosen(self, message: _Title.Chosen) -> None:
+        message.stop()
+        self.show_tab(message.tab)
+
+    @on(_Body.Full)
+    def _toggle_full(self, message: _Body.Full) -> None:
+        message.stop()
+        if self.tab is Tab.BLAME:
+            self._full = not self._full
+            self._load()
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _wanted(self) -> Wanted | None:
+        if self._row is None or self.is_hidden:
+            return None
+        # Only YAML is wrapped as it is; all other lines are laid out for a width.
+        laid_out = self.tab in (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
+        width = self._body.scrollable_content_region.width if laid_out else 80
+        if not width:
+            # It will be told once it has its place.
+            return None
+        full = self._full and self.tab is Tab.BLAME
+        return Wanted(self._row, self.tab, max(width, 20), full, self._comment)
+
+    def _later(self) -> None:
+        """Load once the cursor stays where it is."""
+        self._stop.set()
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(_SETTLED, self._load)
+
+    def _forget(self) -> None:
+        self._stop.set()
+        self._shown = None
+        for timer in (self._timer, self._slow):
+            if timer is not None:
+                timer.stop()
+
+    def _load(self) -> None:
+        before = self._shown
+        self._forget()
+        wanted = self._wanted()
+        if wanted is None:
+            self._show_instead(())
+            return
+        self._shown = wanted
+        stop = self._stop = Stop()
+
+        def waits() -> None:
+            # A timer that is stopped may have sent this on its way already.
+            if not stop.is_set:
+                self._show_instead(_LOADING)
+
+        # What is only read again stays meanwhile, scrolled to where it is.
+        if wanted != self._read_last:
+            self._slow = self.set_timer(_PATIENCE, waits)
+        begin(self, partial(self._read, wanted, before, stop), "detail", exclusive=True)
+
+    def _show_instead(self, lines: tuple[Line, ...]) -> None:
+        self._read_last = None
+        self._body.show(lines)
+
+    async def _read(self, wanted: Wanted, before: Wanted | None, stop: Stop) -> None:
+        try:
+            lines = await self._store.run(lambda recording: _detail(recording, wanted, stop))
+        except NriScopeError as error:
+            lines = [line(str(error), Style.BAD)]
+        finally:
+            # Whoever cancelled this waits for nothing any more.
+            stop.set()
+        if self._shown is not wanted:
+            return
+        if self._slow is not None:
+            self._slow.stop()
+        key = self._keymap.first("full")
+        if wanted.tab is Tab.BLAME and wanted.row.event is not None and key:
+            rest = "only what was changed" if wanted.full else "all lines"
+            lines = [*lines, (), line(f"{key} here shows {rest}", Style.DIM)]
+        self._read_last = wanted
+        if before == wanted and lines == self._body.source:
+            return
+        self._body.show(lines, keep_position=before is not None and _alike(before, wanted))
+
+
+def _detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[Line]:
+    # With the differ, which takes long to import: not before the first screen, nor while drawing.
+    from nri_scope.tui.detail.tab_lines import detail
+
+    return detail(recording, wanted, stop)
+
+
+def _title_of(row: Row | None) -> str:
+    if row is None:
+        return ""
+    event = row.event
+    if event is None:
+        return row.text
+    return f"#{event.id} {safe(event.event)} {subject(event)}".rstrip()
+
+
+def _alike(one: Wanted, other: Wanted) -> bool:
+    """Whether the same place in both is about the same things."""
+    if one.tab is not other.tab or one.row.event is None or other.row.event is None:
+        return False
+    same = one.row.event.container_id == other.row.event.container_id
+    return same and one.full == other.full

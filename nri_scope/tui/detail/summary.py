@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What there is to know at first of an event, a gap or a session, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nri_scope.nri.subject import is_plugins_call
+from nri_scope.recorder.display import clock, day, duration, mark_words, runtime, size, subject
+from nri_scope.recorder.model import Event, Gap, Role, Session
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.subject_queries import neighbours, pod_of_event
+from nri_scope.recorder.tapping import printed_by, tapped
+from nri_scope.tui.text.styled_line import Line, Part, Style
+from nri_scope.tui.text.yaml_lines import clipped_text
+
+INDENT = 12
+"""Columns before what is said of something."""
+_LONG = 1_000
+"""Characters of a text within a line."""
+_LISTED = 200
+"""Changed paths."""
+_PRINTED = 100
+"""Lines that a plugin printed."""
+_SLOW = 0.5
+"""Part of the deadline from which on an answer is called slow."""
+_CODES = {
+    1: "cancelled",
+    2: "unknown",
+    4: "deadline exceeded",
+    5: "not found",
+    12: "unimplemented",
+    13: "internal",
+    14: "unavailable",
+}
+"""Names of google.rpc.Code, of those that are seen on a plugin's connection."""
+
+
+def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[Line]:
+    """Its facts, and what was before and after it. Raises RecordingError."""
+    session = _session(recording, event.session)
+    by = "  called by the plugin" * is_plugins_call(event.method, event.mark)
+    yield _fact(
+        "event",
+        (event.event, Style.STRONG),
+        f"  {event.method}" * (event.method != event.event),
+        by,
+    )
+    if comment:
+        yield _fact("comment", (comment, Style.NOTE))
+    yield _fact("number", f"{event.id}, the {_ordinal(event.seq)} of session {event.session}")
+    yield _fact("time", _moment(event.at_ns))
+    yield from _answer(event)
+    for known in tapped(recording, [event.id]):
+        yield _fact("in the tap", duration(known.held_ns), "  beside that, on both ways")
+        for key, value in known.metadata:
+            yield _fact("metadata", f"{key}: {value}")
+    if event.mark:
+        yield _fact("marked", (mark_words(event.mark), Style.WARN))
+    yield ()
+    yield from _whom(recording, event)
+    yield from _changed(event)
+    yield ()
+    yield _fact("plugin", event.plugin, _role(session))
+    yield _fact("runtime", event.runtime if session is None else runtime(session))
+    yield _fact("request", size(event.size))
+    yield ()
+    yield from _printed(recording, event)
+    yield from _neighbours(recording, event)
+
+
+def of_gap(recording: Recording, gap: Gap) -> Iterator[Line]:
+    """When nothing was seen, and why. Raises RecordingError."""
+    yield _fact("gap", ("not, or not wholly, observed", Style.STRONG))
+    yield _fact("from", _moment(gap.from_ns))
+    yield _fact("to", _moment(gap.to_ns), f"  ({duration(max(0, gap.to_ns - gap.from_ns))})")
+    yield _fact("why", (gap.reason or "not known", Style.WARN))
+    lost = "nobody can know how many" if gap.lost is None else f"{gap.lost:,}"
+    if gap.is_left_out:
+        yield _fact("events", lost)
+    else:
+        yield _fact("events lost", (lost, Style.BAD if gap.lost else Style.PLAIN))
+    session = None if gap.session is None else _session(recording, gap.session)
+    if session is not None:
+        yield _fact("session", f"{session.id}: {session.plugin} of {runtime(session)}")
+    yield ()
+    said = "What happened in this time may be missing: what follows may look different without any "
+    yield (Part(f"{said}event that shows why.", Style.DIM),)
+
+
+def of_session(session: Session) -> Iterator[Line]:
+    """A connection: who, with whom, how long, and why it ended."""
+    yield _fact("session", (str(session.id), Style.STRONG))
+    yield _fact("plugin", session.plugin, _role(session))
+    yield _fact("runtime", runtime(session))
+    yield _fact("began", _moment(session.started_ns))
+    if session.ended_ns is None:
+        yield _fact(
+            "ended", "not that this recording knows: it is open, or its recorder was killed"
+        )
+    else:
+        lasted = duration(max(0, session.ended_ns - session.started_ns))
+        yield _fact("ended", _moment(session.ended_ns), f"  (after {lasted})")
+        yield _fact("why", session.end_reason or "not known")
+    yield _fact("deadlines", *_deadlines(session))
+    mask = f"0x{session.mask:x}" if session.mask else "all events, as the runtime told no mask"
+    yield _fact("events", mask)
+
+
+def _answer(event: Event) -> Iterator[Line]:
+    took = f"in {duration(event.took_ns)}"
+    style = {"ok": Style.GOOD, "error": Style.BAD, "timeout": Style.BAD}.get(
+        event.status, Style.WARN
+    )
+    code = f"  {_code(event.status_code)}" if event.status_code else ""
+    yield _fact("answer", (event.status, style), code, f"  {took}{_of_deadline(event)}")
+    if event.status_message:
+        yield _fact("said", (event.status_message, Style.BAD))
+
+
+def _code(number: int) -> str:
+    return f"code {number} ({_CODES[number]})" if number in _CODES else f"code {number}"
+
+
+def _of_deadline(event: Event) -> str:
+    if event.timeout_ns <= 0:
+        return ", without a deadline"
+    part = event.took_ns / event.timeout_ns
+    percent = f"{part:.0%}" if part >= 0.095 else f"{part * 100:.2g} %"
+    slow = ": too late" if part > 1 else ": slow" if part >= _SLOW else ""
+    return f", {percent} of the {duration(event.timeout_ns)} there were{slow}"
+
+
+def _whom(recording: Recording, event: Event) -> Iterator[Line]:
+    about = subject(event)
+    if not about:
+        said = "not known" if event.mark else "no pod and no container"
+        yield _fact("about", (said, Style.DIM))
+        return
+    if event.container or event.container_id:
+        yield _fact("container", (event.container or "(no name)", Style.STRONG))
+        yield _fact("", event.container_id)
+    if event.pod or event.pod_id:
+        name = f"{event.namespace}/{event.pod}" if event.namespace else event.pod
+        yield _fact("pod", (name or "(no name)", Style.STRONG))
+        yield _fact("", event.pod_id)
+        pod = pod_of_event(recording, event.id)
+        if pod is not None and pod.uid not in ("", event.pod_id):
+            yield _fact("uid", pod.uid)
+
+
+def _changed(event: Event) -> Iterator[Line]:
+    """What the event itself tells; the differ knows more."""
+    for at, path in enumerate(event.changed[:_LISTED]):
+        yield _fact("" if at else "changed", (path, Style.WARN))
+    if len(event.changed) > _LISTED:
+        yield _fact("", f"… {len(event.changed) - _LISTED:,} more")
+    if event.owners:
+        yield _fact("by", ", ".join(event.owners[:_LISTED]))
+
+
+def _neighbours(recording: Recording, event: Event) -> Iterator[Line]:
+    beside = list(
+        zip(("before", "after"), neighbours(recording, event, of_container=False), strict=True)
+    )
+    if event.container_id:
+        own = neighbours(recording, event, of_container=True)
+        beside += zip(("earlier", "later"), own, strict=True)
+    for name, other in beside:
+        of_same = " of this container" if name in ("earlier", "later") else ""
+        if other is None:
+            yield _fact(name, (f"nothing{of_same}", Style.DIM))
+            continue
+        apart = abs(other.at_ns - event.at_ns)
+        about = of_same or f"  {subject(other)}"
+        yield _fact(name, f"{duration(apart)}: {other.id} {other.event}", (about, Style.DIM))
+
+
+def _printed(recording: Recording, event: Event) -> Iterator[Line]:
+    """What the plugin printed from then on to its next event."""
+    lines, count = printed_by(recording, event, _PRINTED)
+    for line in lines:
+        yield _fact(line.stream, line.text)
+    if count > len(lines):
+        yield _fact("", (f"and {count - len(lines):,} lines more", Style.DIM))
+    if lines:
+        yield ()
+
+
+def _session(recording: Recording, number: int) -> Session | None:
+    return next((one for one in recording.sessions() if one.id == number), None)
+
+
+def _role(session: Session | None) -> str:
+    if session is None or session.role == Role.LOGGER:
+        return ""
+    return f"  ({session.role})"
+
+
+def _deadlines(session: Session) -> Iterator[str]:
+    if session.request_timeout_ms:
+        yield f"{duration(session.request_timeout_ms * 10**6)} for an answer"
+    if session.registration_timeout_ms:
+        between = ", " if session.request_timeout_ms else ""
+        yield f"{between}{duration(session.registration_timeout_ms * 10**6)} to register"
+    if not (session.request_timeout_ms or session.registration_timeout_ms):
+        yield "the runtime tells none"
+
+
+def _moment(at_ns: int) -> str:
+    date, _, zone = day(at_ns).partition(" ")
+    return f"{date} {clock(at_ns)} {zone}"
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{'th' if number % 100 in (11, 12, 13) else ending}"
+
+
+def _fact(key: str, *said: str | tuple[str, Style]) -> Line:
+    parts = [Part(f"{key:<{INDENT}}", Style.KEY)]
+    for one in said:
+        text, style = (one, Style.PLAIN) if isinstance(one, str) else one
+        if text:
+            parts.append(Part(clipped_text(text, _LONG), style))
+    return tuple(parts)

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each tab of the detail pane says of a row.
+
+Functions of a recording alone, for a thread that may read it; long ones end soon once nobody waits
+for them any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from nri_scope.differ import blame, excerpt, render
+from nri_scope.differ.render import words
+from nri_scope.oci import Json
+from nri_scope.recorder import lookup
+from nri_scope.recorder.display import mark_words
+from nri_scope.recorder.documents import reply_of, request_of
+from nri_scope.recorder.model import Event
+from nri_scope.recorder.plain import MALFORMED, RAW, Plain
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.subject_queries import container_of_event
+from nri_scope.tui.detail import summary
+from nri_scope.tui.detail.tabs import Tab, Wanted
+from nri_scope.tui.store.reader_thread import Stop
+from nri_scope.tui.text.ansi_lines import lines_of
+from nri_scope.tui.text.styled_line import Line, Style, line
+from nri_scope.tui.text.wrapping import folded
+from nri_scope.tui.text.yaml_lines import MAX_MEMBERS, MAX_TEXT, clipped_text, yaml_lines
+
+
+def detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[Line]:
+    """The lines of a tab. Raises RecordingError, and CancelledError after `Stop.set`.
+
+    What is in them is not escaped yet.
+    """
+    row = wanted.row
+    if row.event is not None:
+        # It may be gone by now, or known better.
+        event = recording.event(row.event.id)
+        if event is None:
+            return _note("This event was removed meanwhile.")
+        return list(_OF_EVENT[wanted.tab](recording, event, wanted, stop))
+    if wanted.tab is not Tab.SUMMARY:
+        return _note("Only events have this tab: nothing was exchanged here.")
+    if row.gap is not None:
+        return list(_folded(summary.of_gap(recording, row.gap), wanted))
+    if row.session is not None:
+        return list(_folded(summary.of_session(row.session), wanted))
+    return _note(row.text)
+
+
+# -- tabs ---------------------------------------------------------------------------------------
+
+
+def _summary(recording: Recording, event: Event, wanted: Wanted, _stop: Stop) -> Iterator[Line]:
+    return _folded(summary.of_event(recording, event, wanted.comment), wanted)
+
+
+def _folded(lines: Iterable[Line], wanted: Wanted) -> Iterator[Line]:
+    """Long ones in several, below what they begin with."""
+    for one in lines:
+        yield from folded(one, wanted.width, summary.INDENT)
+
+
+def _container(recording: Recording, event: Event, _wanted: Wanted, stop: Stop) -> Iterator[Line]:
+    """The container as this event tells it; where it tells none, the pod."""
+    if event.mark:
+        yield from _not_understood(event)
+        return
+    request = request_of(event, recording.request(event.id))
+    told = request if isinstance(request, dict) else {}
+    for kind in ("container", "pod"):
+        message = told.get(kind)
+        if not isinstance(message, dict) or (kind == "pod" and event.container_id):
+            continue
+        if kind == "pod":
+            yield from _note("This event is about a pod. As it tells it:")
+        elif len(message) <= 1 and (last := _newest(recording, event)) is not None:
+            yield from _note(f"This event tells no more than the id. As event {last[1]} told it:")
+            message = last[0]
+        yield from yaml_lines(message, stop)
+        return
+    yield from _note("This event tells of no container and no pod.")
+
+
+def _changes(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> Iterator[Line]:
+    """What the differ makes of the round that the event belongs to."""
+    found = excerpt.of_event(recording, event, stop.check)
+    diff = found.round_of(event.id)
+    if diff is None and event.mark:
+        yield from _not_understood(event)
+        return
+    if diff is None:
+        yield from _note("Plugins can change nothing in this event.")
+        return
+    renderer = render.renderer("text", width=wanted.width, colour=True, live=True)
+    yield from lines_of(renderer.round(diff, found.name_of))
+    if words.calm(diff) and event.container_id:
+        yield ()
+        yield from _note("Blame shows what other events changed of this container.")
+
+
+def _blame(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> Iterator[Line]:
+    """The container as it is in the end, line by line, with who put it there."""
+    one = container_of_event(recording, event.id)
+    if one is None:
+        yield from _note("This event is about no container.")
+        return
+    history = excerpt.of_container(recording, one, stop.check).history(one.id)
+    if history is None or not (history.spec or history.base or history.steps or history.real):
+        yield from _note(
+            "The recording does not show what this container is made of: it would have to begin",
+            "before the container was created.",
+        )
+        return
+    stop.check()
+    lines = blame.lines(history)
+    paper = blame.Paper(wanted.width, colour=True)
+    yield from lines_of(blame.head(history, lines, paper))
+    yield ()
+    stop.check()
+    rows = blame.view(lines, "full" if wanted.full else "usual")
+    short = [_short(row) if isinstance(row, blame.Line) else row for row in rows]
+    body, legend = blame.body(short, paper)
+    yield from lines_of(body)
+    yield from lines_of(blame.legend(legend, paper))
+
+
+def _raw(recording: Recording, event: Event, _wanted: Wanted, stop: Stop) -> Iterator[Line]:
+    """Request and reply as they were on the wire, decoded where they can be."""
+    content, reply = recording.request(event.id), recording.reply(event.id)
+    yield from _message("request", request_of(event, content), content, stop)
+    yield ()
+    if event.status_code:
+        yield from yaml_lines(
+            {"status": {"code": event.status_code, "message": event.status_message}}, stop
+        )
+    else:
+        yield from _message("reply", reply_of(event, reply), reply, stop)
+
+
+_OF_EVENT: dict[Tab, Callable[[Recording, Event, Wanted, Stop], Iterator[Line]]] = {
+    Tab.SUMMARY: _summary,
+    Tab.CONTAINER: _container,
+    Tab.CHANGES: _changes,
+    Tab.BLAME: _blame,
+    Tab.RAW: _raw,
+}
+
+
+# -- parts of them ------------------------------------------------------------------------------
+
+
+def _not_understood(event: Event) -> Iterator[Line]:
+    yield from _note(f"What it says is not known ({mark_words(event.mark)}): see Raw.")
+
+
+def _message(name: str, value: Plain, content: bytes, stop: Stop) -> Iterator[Line]:
+    odd = {MALFORMED: "malformed", RAW: "of an unknown method or service, kept raw"}
+    key = next((key for key in odd if isinstance(value, dict) and key in value), None)
+    if key is not None:
+        yield line(f"{name}: {len(content):,} bytes, {odd[key]}", Style.WARN)
+        yield from map(line, _hex(content, stop))
+    elif not value:
+        yield line(f"{name}: empty", Style.DIM)
+    else:
+        yield from yaml_lines({name: value}, stop)
+
+
+def _hex(content: bytes, stop: Stop) -> Iterator[str]:
+    """As hexdump(1) shows it."""
+    for at in range(0, min(len(content), _HEX_MAX), 16):
+        if not at % 4096:
+            stop.check()
+        row = content[at : at + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        yield f"{at:08x}  {row[:8].hex(' '):<23}  {row[8:].hex(' '):<23}  {text}"
+    if len(content) > _HEX_MAX:
+        yield f"… {len(content) - _HEX_MAX:,} bytes more"
+
+
+_HEX_MAX = 64 << 10
+"""Bytes that are shown."""
+
+
+def _newest(recording: Recording, event: Event) -> tuple[dict[str, Plain], int] | None:
+    """The container as it was told last, with the event that did; None where none has."""
+    one = container_of_event(recording, event.id)
+    told = None if one is None else lookup.newest(recording, one)
+    if told is None:
+        return None
+    teller = recording.event(told.event)
+    if teller is None or teller.container_id != event.container_id:
+        return None
+    request = request_of(teller, recording.request(teller.id))
+    message = request.get("container") if isinstance(request, dict) else None
+    return (message, teller.id) if isinstance(message, dict) else None
+
+
+def _short(one: blame.Line) -> blame.Line:
+    """Without what would take long to lay out, and nobody can read."""
+    return replace(
+        one,
+        label=clipped_text(one.label, MAX_TEXT),
+        value=_short_value(one.value),
+        written=_short_value(one.written),
+        remarks=tuple(clipped_text(remark) for remark in one.remarks),
+    )
+
+
+def _short_value(value: Json) -> Json:
+    if isinstance(value, str):
+        return clipped_text(value, MAX_TEXT)
+    if isinstance(value, list):
+        return [_short_value(each) for each in value[:MAX_MEMBERS]]
+    if isinstance(value, dict):
+        return {key: _short_value(each) for key, each in list(value.items())[:MAX_MEMBERS]}
+    return value
+
+
+def _note(*said: str) -> list[Line]:
+    return [line(text, Style.DIM) for text in said]

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which columns of the list fit on a screen, how wide each is, and what a row says in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from nri_scope.recorder.escape import columns, safe
+from nri_scope.recorder.model import Event
+from nri_scope.tui.store.rows import COLUMNS, Column, Row, path_in_short
+from nri_scope.tui.text.table_grid import GAP, fitted
+
+_TOOK = 6
+"""Columns of the terminal that a duration takes."""
+ROOM_FOR_WORDS = 10
+"""Columns from which on words are of use, and not a count or an index alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A column on the screen."""
+
+    column: Column
+    at: int
+    """Index in `COLUMNS` and `Row.cells`."""
+    left: int
+    """First column of the terminal, from 0."""
+    width: int
+    joined: bool = False
+    """What the deadline was is told here as well: it has no column of its own."""
+
+    @property
+    def title(self) -> str:
+        """The title that has room."""
+        if self.joined:
+            return f"{self.column.title}/of"
+        return self.column.title if len(self.column.title) <= self.width else self.column.short
+
+
+def place(width: int, *, digits: int = 3, plugins: bool = True) -> tuple[Placed, ...]:
+    """The columns that fit into ``width``, from left to right.
+
+    ``digits``: of the longest number of an event. ``plugins``: there are several, so that it
+    matters which one an event went to.
+    """
+    widths: dict[str, int] = {}
+    for name, wanted in _wishes(digits, several=plugins):
+        more = widths | {name: wanted}
+        if name == "deadline":
+            more["took"] = _TOOK
+        if len(widths) >= 2 and _sum(more) > width:
+            break
+        widths = more
+    growing = [name for name in ("changed", "subject") if widths.get(name, 0) >= ROOM_FOR_WORDS]
+    spare = width - _sum(widths)
+    for left, name in zip(range(len(growing), 0, -1), growing, strict=True):
+        widths[name] += spare // left
+        spare -= spare // left
+    return tuple(_placed(widths, width))
+
+
+def _wishes(digits: int, *, several: bool) -> Iterator[tuple[str, int]]:
+    """Columns and the widths they should have at least, the most important ones first."""
+    yield "event", 12
+    yield "subject", 12
+    yield "event", 19
+    yield "subject", 18
+    yield "time", 12
+    yield "status", 7
+    yield "took", _TOOK
+    yield "changed", 3
+    if several:
+        yield "plugin", 2
+    yield "took", 9
+    # All of these fit on a screen of 80 columns. With more room, things are told at length.
+    yield "event", 20
+    yield "id", digits
+    yield "changed", 14
+    yield "subject", 24
+    yield "plugin", 13
+    yield "changed", 24
+    yield "deadline", 5
+    yield "subject", 30
+    yield "elapsed", 9
+
+
+def _sum(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)
+
+
+def _placed(widths: Mapping[str, int], width: int) -> Iterator[Placed]:
+    left = 0
+    for at, column in enumerate(COLUMNS):
+        if column.name in widths:
+            wide = max(1, min(widths[column.name], width - left))
+            joined = column.name == "took" and "deadline" not in widths and wide > _TOOK
+            yield Placed(column, at, left, wide, joined)
+            left += wide + GAP
+
+
+# -- cells ----------------------------------------------------------------------------------
+
+_ROOM_FOR_SENTENCES = 24
+
+
+def cell(row: Row, placed: Placed) -> str:
+    """The longest form that fits, in exactly the column's width; else the last one, cut visibly."""
+    text = ""
+    for text in _forms(row, placed):
+        if columns(text) <= placed.width:
+            break
+    return fitted(text, placed.width, right=placed.column.right)
+
+
+def _forms(row: Row, placed: Placed) -> Iterator[str]:
+    whole, event = row.cells[placed.at], row.event
+    if event is None:
+        yield whole
+        return
+    match placed.column.name:
+        case "took" if placed.joined and row.cell("deadline"):
+            yield f"{whole}/{row.cell('deadline')}"
+            yield whole
+        case "changed" if event.changed:
+            yield from _changes(event, whole, placed.width)
+        case "plugin" if placed.width < ROOM_FOR_WORDS:
+            index, _, name = whole.partition("-")
+            yield index if name and index.isdigit() else whole
+        case "subject":
+            yield whole
+            yield from _subjects(event, whole, placed.width)
+        case _:
+            yield whole
+
+
+def _changes(event: Event, whole: str, width: int) -> Iterator[str]:
+    first, count = path_in_short(event.changed[0]), len(event.changed)
+    if width < _ROOM_FOR_SENTENCES:
+        # All of them alike: numbers below each other compare.
+        yield f"Δ{count} {first}" if width >= ROOM_FOR_WORDS else f"Δ{count}"
+        return
+    more = f", {count - 1:,} more" if count > 1 else ""
+    yield whole
+    yield f"{first}{more}"
+    yield f"{safe(first, width - columns(more))}{more}"
+
+
+def _subjects(event: Event, whole: str, width: int) -> Iterator[str]:
+    """Without the namespace; else with what fits before the container's name."""
+    rest = whole.partition("/")[2]
+    named = f"…/{rest}" if event.namespace and rest else whole
+    yield named
+    before, slash, last = whole.rpartition("/")
+    if (event.container or event.container_id) and columns(last) < width // 2:
+        yield safe(before, width - columns(last) - 1) + slash + last
+    yield named

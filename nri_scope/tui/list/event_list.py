@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of events: only what is on the screen is drawn, only what is around it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
+from textual.cache import LRUCache
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.timer import Timer
+
+from nri_scope.tui.actions import bindings
+from nri_scope.tui.keymap import Scope
+from nri_scope.tui.list import row_actions
+from nri_scope.tui.list.columns import place
+from nri_scope.tui.list.row_painter import GUTTER, PREFIX, EventHeader, RowPainter
+from nri_scope.tui.list.row_reader import RowReader
+from nri_scope.tui.list.row_scrolling import RowWindow
+from nri_scope.tui.list.scroll_state import Listing, State
+from nri_scope.tui.store.markers import Key
+from nri_scope.tui.store.rows import Row, Style
+from nri_scope.tui.store.store import Store
+from nri_scope.tui.store.view import View
+from nri_scope.tui.widgets.messages import Narrowed, RowChosen, RowOpened, Said
+
+_STRIPS = 1_024
+_LATE_SECONDS = 0.03
+"""Rows may take to be read before it is drawn that they are missing."""
+
+
+class EventList(RowWindow, can_focus=True, inherit_bindings=False):
+    """Rows of a view. `Listing` says what is on the screen; the scroll bar follows it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.EVENTS)
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *(f"{PREFIX}{name}" for name in ("cursor", "field", "dim", "mark", "match")),
+        *(f"{PREFIX}{style}" for style in Style),
+    }
+    DEFAULT_CSS = """
+    EventList { background: $background; color: $foreground; scrollbar-size-vertical: 1;
+                overflow-x: hidden; }
+    EventList > .event-list--changed { color: $text-accent; }
+    EventList > .event-list--slow { color: $text-warning; }
+    EventList > .event-list--timeout { color: $text-error; text-style: bold; }
+    EventList > .event-list--error { color: $text-error; text-style: bold; }
+    EventList > .event-list--odd { color: $text-warning; }
+    EventList > .event-list--gap { color: $text-warning; text-style: bold; }
+    EventList > .event-list--session { color: $text-primary; }
+    EventList > .event-list--damaged { color: $text-error; text-style: bold; }
+    EventList > .event-list--gone { color: $text-muted; text-style: italic; }
+    EventList > .event-list--dim { color: $text-muted; }
+    EventList > .event-list--mark { color: $text-accent; text-style: bold; }
+    EventList > .event-list--match { text-style: reverse; }
+    EventList > .event-list--field { text-style: underline; }
+    EventList > .event-list--cursor { background: $block-cursor-blurred-background; }
+    EventList:focus > .event-list--cursor { background: $block-cursor-background;
+                                            color: $block-cursor-foreground; }
+    EventList:nocolor > .event-list--cursor { text-style: reverse; }
+    """
+
+    class Moved(Message):
+        """The window, the cursor or the state of following are not what they were."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        follows: bool,
+        header: EventHeader,
+        is_marked: Callable[[Row], bool] = lambda row: False,
+        grows: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``is_marked`` says which rows have a mark; see `remark`. ``grows``: whether there is
+        anything to follow still.
+        """
+        super().__init__()
+        self.store = store
+        self.listing = Listing(store.all, follows=follows)
+        self.grows = grows
+        self._header = header
+        self._painter = RowPainter(self)
+        self._painter.field = "subject"
+        self._reader = RowReader(self, store, is_marked, self._arrived)
+        self._rows = self._reader.rows
+        self._strips: LRUCache[tuple[Key, bool], Strip] = LRUCache(_STRIPS)
+        self._told: tuple[Key | None, Row | None] | None = None
+        self._widest_id = 0
+        self._late: Timer | None = None
+
+    # -- what others ask for ------------------------------------------------------------------
+
+    @property
+    def view(self) -> View:
+        """What is listed."""
+        return self.listing.view
+
+    @property
+    def selected_event_id(self) -> int | None:
+        """The event under the cursor."""
+        return self.listing.selected_event
+
+    @property
+    def selected_row(self) -> Row | None:
+        """The row under the cursor; None while it is not read yet, and in an empty view."""
+        key = self.listing.selected
+        return self._rows.get(key) if key is not None else None
+
+    @property
+    def search_text(self) -> str:
+        """What is highlighted wherever it is; "" for nothing."""
+        return self._painter.search_text
+
+    @search_text.setter
+    def search_text(self, text: str) -> None:
+        self._painter.search_text = text
+        self.restyle()
+
+    def show(self, view: View) -> None:
+        """List another view, at the selected row or what is next to it."""
+        self.listing.show(view)
+        self._moved()
+
+    def grow(self, *, between: bool = False) -> None:
+        """The view may have more rows; ``between``: those that are no events may have changed."""
+        if between:
+            self._rows.outdate()
+            self._strips.clear()
+            self._place()
+        self.listing.grow()
+        self._moved()
+
+    def go_to(self, position: int) -> None:
+        """Put the cursor on a row."""
+        self.listing.go_to(position)
+        self._moved()
+
+    def go_to_event(self, event_id: int) -> bool:
+        """Put the cursor on an event; False where the view does not have it."""
+        if not self.view.shows(event_id):
+            return False
+        self.go_to(self.view.position_of(event_id))
+        return True
+
+    def remark(self) -> None:
+        """Other rows are marked, or comments changed."""
+        self._reader.remark()
+        self._told = None
+        self.restyle()
+        self._tell()
+
+    def restyle(self) -> None:
+        """Draw everything anew: another theme, other text to highlight."""
+        self._strips.clear()
+        self.refresh()
+        self._want()
+
+    # -- drawing ------------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        """The row at this height of the screen."""
+        width = self.scrollable_content_region.width
+        position = self.listing.top + y
+        blank = self.rich_style
+        if y >= self.listing.height or position >= self.listing.length:
+            return Strip.blank(width, blank)
+        try:
+            key = self.view.key_at(position)
+        except IndexError:
+            return Strip.blank(width, blank)
+        at_cursor = position == self.listing.cursor
+        row = self._rows.get(key)
+        if row is None:
+            return self._painter.waiting(at_cursor=at_cursor, width=width)
+        strip = self._strips.get((key, at_cursor))
+        if strip is None:
+            strip = self._painter.strip(row, at_cursor=at_cursor, width=width)
+            self._strips[key, at_cursor] = strip
+        return strip
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _want(self) -> None:
+        """Read what is on the screen, and then what is around it."""
+        self._reader.want(self.view, self.listing.top, self.listing.height)
+
+    def _arrived(self, view: View, rows: Sequence[Row]) -> None:
+        self._drop_strips(rows)
+        top = self.listing.top
+        bottom = min(top + self.listing.height, self.view.length)
+        on_screen = {self.view.key_at(position) for position in range(top, bottom)}
+        if any(row.key in on_screen for row in rows):
+            self._draw()
+        self._tell()
+        if rows or view is not self.view:
+            self._want()
+
+    def _drop_strips(self, rows: Sequence[Row]) -> None:
+        widest = max((len(str(row.event.id)) for row in rows if row.event), default=0)
+        if widest > self._widest_id:
+            self._widest_id = widest
+            self._place()
+            self.refresh()
+        for row in rows:
+            for at_cursor in (False, True):
+                self._strips.discard((row.key, at_cursor))
+
+    async def read_ahead(self) -> None:
+        """Read what is on the screen once the list has grown, so that it never shows as missing.
+
+        Raises NriScopeError.
+        """
+        height = self.listing.height
+        following = self.listing.state is State.FOLLOWING
+        first = self.view.length - height if following else self.listing.top
+        self._drop_strips(await self._reader.read(self.view, first, height))
+
+    # -- keeping in step ----------------------------------------------------------------------
+
+    def _move(self, by: int) -> None:
+        """Move the cursor, and draw no more than that needs: a terminal may be far away."""
+        top, cursor = self.listing.top, self.listing.cursor
+        self.listing.move(by)
+        same = top == self.listing.top
+        self._moved(*(cursor, self.listing.cursor) if same else ())
+
+    def _moved(self, *positions: int) -> None:
+        """Keep in step; where only rows at ``positions`` look different, draw no others."""
+        self.follow_listing()
+        top, width = self.listing.top, self.scrollable_content_region.width
+        if self._rows.missing(self.view, top, top + self.listing.height) is None:
+            self._draw(*(Region(0, each - top, width, 1) for each in positions))
+        elif self._late is None:
+            # Mostly they are read before it: one drawing instead of two, and nothing flickers.
+            self._late = self.set_timer(_LATE_SECONDS, self._draw)
+        self._want()
+        self._tell()
+        self.post_message(self.Moved())
+
+    def listing_moved(self) -> None:
+        """By the mouse."""
+        self._moved()
+
+    def _draw(self, *regions: Region) -> None:
+        """Draw these parts, or everything; what waits for rows to be read waits no longer."""
+        if self._late is not None:
+            self._late.stop()
+            self._late, regions = None, ()
+        self.refresh(*regions)
+
+    def _tell(self) -> None:
+        """Say which row is under the cursor, once it is known."""
+        key = self.listing.selected
+        row = self._rows.get(key) if key is not None else None
+        if key is not None and row is None:
+            return
+        if self._told is None or self._told != (key, row):
+            self._told = (key, row)
+            self.post_message(RowChosen(row))
+
+    def _place(self) -> None:
+        width = self.scrollable_content_region.width - GUTTER
+        several = len({session.plugin for session in self.store.sessions}) > 1
+        self._painter.placed = place(max(1, width), digits=max(3, self._widest_id), plugins=several)
+        self._strips.clear()
+        names = [each.column.name for each in self._painter.placed]
+        if self._painter.field not in names:
+            self._painter.field = "event"
+        self._header.show(self._painter.placed, self._painter.field)
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self._moved()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Other columns fit, and more or fewer rows."""
+        self._place()
+        self.listing.resize(max(1, self.scrollable_content_region.height))
+        self._moved()
+
+    def on_focus(self) -> None:
+        """The cursor looks different, and the details are of its row, whatever they were of."""
+        self._strips.clear()
+        self._told = None
+        self._tell()
+
+    def on_blur(self) -> None:
+        """The cursor looks different."""
+        self._strips.clear()
+
+    # -- mouse --------------------------------------------------------------------------------
+
+    def on_click(self, event: events.Click) -> None:
+        """Put the cursor there; a second click opens."""
+        position = self.listing.top + event.y
+        if position >= self.listing.length:
+            return
+        again = event.chain == 2
+        self.go_to(position)
+        if again:
+            self.action_open()
+
+    # -- actions ------------------------------------------------------------------------------
+
+    def action_up(self) -> None:
+        """One row up."""
+        self._move(-1)
+
+    def action_down(self) -> None:
+        """One row down."""
+        self._move(1)
+
+    def action_page_up(self) -> None:
+        """One screen up."""
+        self.listing.page(-1)
+        self._moved()
+
+    def action_page_down(self) -> None:
+        """One screen down."""
+        self.listing.page(1)
+        self._moved()
+
+    def action_home(self) -> None:
+        """To the first row."""
+        self.listing.home()
+        self._moved()
+
+    def action_end(self) -> None:
+        """To the last row, or follow."""
+        self.listing.end()
+        self._moved()
+
+    def action_follow(self) -> None:
+        """Follow what comes."""
+        if not self.grows():
+            self._say_over("there is nothing to follow")
+            return
+        self.listing.follow()
+        self._moved()
+
+    def action_pause(self) -> None:
+        """Stand still, or go on."""
+        if not self.grows() and self.listing.state is not State.PAUSED:
+            self._say_over("nothing comes that could be paused")
+            return
+        self.listing.pause()
+        self._moved()
+
+    def _say_over(self, words: str) -> None:
+        self.post_message(Said(f"this recording is over: {words}", problem=True))
+
+    def action_open(self) -> None:
+        """Show the details of the row under the cursor."""
+        row = self.selected_row
+        if row is not None:
+            self.post_message(RowOpened(row))
+
+    def action_field_left(self) -> None:
+        """Select the field to the left."""
+        self._select_field(-1)
+
+    def action_field_right(self) -> None:
+        """Select the field to the right."""
+        self._select_field(1)
+
+    def _select_field(self, by: int) -> None:
+        names = [each.column.name for each in self._painter.placed]
+        at = names.index(self._painter.field) if self._painter.field in names else 0
+        self._painter.field = names[min(max(0, at + by), len(names) - 1)]
+        self._header.show(self._painter.placed, self._painter.field)
+        self._strips.clear()
+        self.refresh()
+
+    def action_filter_by(self) -> None:
+        """Only what has the same value in the selected field."""
+        self._filter_by(out=False)
+
+    def action_filter_out(self) -> None:
+        """Only what has another value there."""
+        self._filter_by(out=True)
+
+    def _filter_by(self, *, out: bool) -> None:
+        row = self.selected_row
+        if row is None:
+            return
+        found = row_actions.term(row.event, self._painter.field) if row.event is not None else ""
+        if found:
+            self.post_message(Narrowed(found, out=out))
+        else:
+            self.post_message(Said(row_actions.no_filter(row, self._painter.field), problem=True))
+
+    def action_next_of_container(self) -> None:
+        """To the next event of the same container."""
+        self._go_to_same(forwards=True)
+
+    def action_previous_of_container(self) -> None:
+        """To the previous event of the same container."""
+        self._go_to_same(forwards=False)
+
+    def _go_to_same(self, *, forwards: bool) -> None:
+        row = self.selected_row
+        words = row_actions.no_container(row) if row is not None else ""
+        if words:
+            self.post_message(Said(words, problem=True))
+        else:
+            self.post_message(self.SameContainer(forwards=forwards))
+
+    class SameContainer(Message):
+        """The next or previous event of the selected one's container is asked for."""
+
+        def __init__(self, *, forwards: bool) -> None:
+            super().__init__()
+            self.forwards = forwards

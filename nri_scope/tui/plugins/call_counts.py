@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts per plugin connection, and the time in plugins: one pass over all events, in steps."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from nri_scope.recorder.event_scan import Call, EventScan
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Container, Event, Pod, Role, Session
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.stats import Took
+from nri_scope.recorder.timeline import interleaved
+
+if TYPE_CHECKING:
+    # It takes time to load, and not before a chain is looked at.
+    from nri_scope.differ.latency import Latency, TimeIn
+    from nri_scope.differ.rounds import Round, Rounds
+    from nri_scope.tui.store.store import Store
+
+STEP = 4_000
+"""Events in one step: some 6 ms, and little memory meanwhile."""
+_WHOLE = 2_000
+"""Events in one step where rounds have to be put together: some 30 ms, too."""
+_PASSIVE = (Role.LOGGER, Role.PROBE)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What one session had."""
+
+    calls: int = 0
+    problems: int = 0
+    """Not answered well."""
+    first_event: int = 0
+    deadline_ns: int = 0
+    """The shortest that came with a request; 0: none did."""
+    over_half: int = 0
+    """Answers that took more than half of their deadline."""
+    changes: Counter[str] = field(default_factory=Counter)
+    """Events that tell of a change, by its owners (``NN-name``)."""
+    times: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, call: Call) -> None:
+        """Count one more call."""
+        self.calls += 1
+        self.problems += not call.ok
+        self.changes.update(call.owners)
+        if call.own:
+            # What a plugin calls takes the runtime's time.
+            return
+        self.times.append(call.took_ns)
+        if call.deadline_ns > 0:
+            self.deadline_ns = min(call.deadline_ns, self.deadline_ns or call.deadline_ns)
+            self.over_half += 2 * call.took_ns > call.deadline_ns
+
+
+class Tally:
+    """Counts as far as it has read. Steps are made in a thread; 8 bytes for each event.
+
+    ``where``, ``about``: only the events that pass a filter, or are about a pod or container, are
+    counted. A filter may leave parts of rounds: with one, no time is told but that of connections.
+    """
+
+    def __init__(self, where: Filter | None = None, about: Pod | Container | None = None) -> None:
+        self.where = where
+        self.about = about
+        self.sessions: tuple[Session, ...] = ()
+        self.counts: dict[int, Counts] = {}
+        """By the numbers of sessions; without those that have no event."""
+        self._scan = EventScan()
+        self.in_rounds = 0
+        """The newest event whose time in plugins is counted; 0 where there is no chain to see."""
+        self._latency: Latency | None = None
+        self._rounds: Rounds | None = None
+
+    @property
+    def newest(self) -> int:
+        """The newest event that was looked at."""
+        return self._scan.newest
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the oldest events were removed since: it has to be counted anew."""
+        return self._scan.outdated
+
+    def step(self, recording: Recording) -> bool:
+        """Read on; False where nothing is left. Raises RecordingError."""
+        return self.count_step(recording) or (self._has_chain() and self._follow(recording))
+
+    def count_step(self, recording: Recording) -> bool:
+        """Read on for the counts alone, which takes much less; otherwise as `step`."""
+        self.sessions = tuple(recording.sessions())
+        calls, more = self._scan.calls(recording, STEP, self.where, self.about)
+        for call in calls:
+            self.counts.setdefault(call.session, Counts(first_event=call.number)).add(call)
+        return more
+
+    def finish(self) -> None:
+        """Nothing more comes: the newest round counts, too."""
+        last = self._rounds.flush() if self._rounds is not None else None
+        if last is not None and self._latency is not None:
+            self._take(last, self._latency)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether some events are not counted."""
+        return self.where is not None or self.about is not None
+
+    def times(self) -> tuple[TimeIn, ...]:
+        """The time in plugins, and between two connections; as `differ.latency.latency`.
+
+        The newest round counts when the next one began, or after `finish`.
+        """
+        return self._latency.result() if self._latency is not None else ()
+
+    @staticmethod
+    def took(counts: list[Counts]) -> Took | None:
+        """Of several sessions together."""
+        if len(counts) == 1:
+            return Took.of(counts[0].times)
+        every = array("q")
+        for one in counts:
+            every.extend(one.times)
+        return Took.of(every)
+
+    def _has_chain(self) -> bool:
+        if self.where is not None:
+            return False
+        # One passive connection at a time sees no plugin's time, and most recordings have no more.
+        chain = [session for session in self.sessions if session.role != Role.CRI]
+        return any(session.role not in _PASSIVE for session in chain) or interleaved(chain)
+
+    def _follow(self, recording: Recording) -> bool:
+        from nri_scope.differ.latency import Latency
+        from nri_scope.differ.rounds import Rounds
+
+        if self._rounds is None or self._latency is None:
+            self._rounds, self._latency = Rounds.of(self.sessions), Latency()
+        self._rounds.sessions = {session.id: session for session in self.sessions}
+        for count, event in enumerate(recording.events(after_id=self.in_rounds), 1):
+            over = self._rounds.feed(event)
+            if over is not None:
+                self._take(over, self._latency)
+            self.in_rounds = event.id
+            if count == _WHOLE:
+                return True
+        return False
+
+    def _take(self, one: Round, latency: Latency) -> None:
+        if self.about is None or _is_about(one.first, self.about):
+            latency.feed(one)
+
+
+def _is_about(event: Event, what: Pod | Container) -> bool:
+    if isinstance(what, Container):
+        if what.id:
+            return event.container_id == what.id
+        return event.container == what.name and (what.pod is None or _is_about(event, what.pod))
+    if what.id:
+        return event.pod_id == what.id
+    return (event.namespace, event.pod) == (what.namespace, what.name)
+
+
+_TALLIES: WeakKeyDictionary[Store, list[Tally]] = WeakKeyDictionary()
+"""Of each recording that of all events, and one of what it was narrowed to last: the chain and the
+sessions have them together."""
+
+
+def tally_of(
+    store: Store, where: Filter | None = None, about: Pod | Container | None = None
+) -> Tally:
+    """What was counted of a recording; anew where the oldest events were removed since."""
+    known = _TALLIES.get(store, [])
+    for tally in known:
+        if (tally.where, tally.about) == (where, about) and not tally.outdated:
+            return tally
+    made = Tally(where, about)
+    others = [one for one in known if one.is_narrowed != made.is_narrowed and not one.outdated]
+    _TALLIES[store] = [*others, made]
+    return made

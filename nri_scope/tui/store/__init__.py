@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An open recording: rows by position, markers, marks, and the threads that read."""

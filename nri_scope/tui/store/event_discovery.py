@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds out which events a recording has, in a thread, and later which came.
+
+In the first look only the oldest and the newest event are known. The walk looks through all of
+them; what comes afterwards is found behind its end.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from nri_scope.recorder.event_pages import (
+    Damage,
+    Look,
+    Matches,
+    Question,
+    Stretch,
+    Tables,
+    look,
+    matching,
+    walk,
+)
+from nri_scope.recorder.log import Log
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.store.markers import Between, Places
+
+_STRETCHES = 3
+"""Of new events, in one go; the rest in the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """All events that there were have been looked through."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What there is to tell."""
+
+    look: Look
+    between: tuple[Between, ...]
+    runs: tuple[tuple[int, int], ...] = ()
+    """New events, once the walk is over."""
+    damage: Damage | None = None
+    """Met among these."""
+    matches: tuple[Matches | Damage, ...] = ()
+    """An answer to each of the questions."""
+
+
+class Scout:
+    """For one thread."""
+
+    def __init__(self) -> None:
+        self._tables = Tables()
+        self._places = Places()
+        self._log: Log | None = None
+        self._walked = False
+        self._damaged = False
+        self._last = 0
+        """The last event that was told; there may be more behind it if ``more``."""
+        self._more = False
+
+    def first(self, recording: Recording) -> News:
+        """The first look. Raises RecordingError."""
+        self._log = Log(recording)
+        self._log.has_news()
+        return self._look(recording)
+
+    def walk(self, recording: Recording) -> Iterator[Stretch | Damage | Walked]:
+        """Look through all events."""
+        for step in walk(recording, self._last):
+            if isinstance(step, Damage):
+                self._damaged = True
+            else:
+                self._last = step.runs[-1][1]
+            yield step
+        self._walked = True
+        yield Walked()
+
+    def news(self, recording: Recording, questions: Sequence[tuple[Question, int]]) -> News | None:
+        """What is new; None for nothing.
+
+        ``questions``: whose answers up to an event are known. Raises RecordingError.
+        """
+        assert self._log is not None
+        changed = self._log.has_news()
+        if not (changed or self._more or any(known < self._until for _, known in questions)):
+            return None
+        # Whatever goes wrong now, it will be asked for again.
+        self._more = True
+        news = self._look(recording)
+        runs: list[tuple[int, int]] = []
+        damage: Damage | None = None
+        more = False
+        if self._walked and not self._damaged:
+            steps = list(islice(walk(recording, self._last), _STRETCHES))
+            runs = [run for step in steps if isinstance(step, Stretch) for run in step.runs]
+            damage = next((step for step in steps if isinstance(step, Damage)), None)
+            more = len(steps) == _STRETCHES and damage is None
+        last = runs[-1][1] if runs else self._last
+        until = last if self._walked else 0
+        answers = tuple(_answer(recording, *question, until) for question in questions)
+        self._last, self._more = last, more
+        self._damaged = self._damaged or damage is not None
+        return News(news.look, news.between, tuple(runs), damage, answers)
+
+    @property
+    def _until(self) -> int:
+        """How far views can be answered for."""
+        return self._last if self._walked else 0
+
+    def _look(self, recording: Recording) -> News:
+        seen = look(recording, self._tables)
+        return News(seen, self._places.between(recording, seen))
+
+
+def _answer(recording: Recording, question: Question, known: int, until: int) -> Matches | Damage:
+    numbers = array("q")
+    for step in matching(recording, question, known, until):
+        if isinstance(step, Damage):
+            return step
+        numbers += step.numbers
+    return Matches(numbers, max(known, until))

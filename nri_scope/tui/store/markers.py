@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lies between events and has a row of its own: gaps, sessions that begin or end, damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.event_pages import Look, place_of, span_of
+from nri_scope.recorder.model import Gap, Session
+from nri_scope.recorder.reader import Recording
+
+_ENDLESS = (1 << 63) - 1
+"""No event has a larger number, and nothing happens later."""
+
+
+class Key(NamedTuple):
+    """A row's place. Keys of two rows compare as the rows follow each other, in every view."""
+
+    event: int
+    """The event's number; of a row that is none, the number of the event that it goes before."""
+    is_event: int
+    """1 or 0."""
+    at_ns: int = 0
+    number: int = 0
+    """These two order what goes before the same event."""
+
+    @classmethod
+    def of_event(cls, event_id: int) -> Key:
+        """The key of an event's row."""
+        return cls(event_id, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class GapHere:
+    """An interval that was not observed."""
+
+    key: Key
+    gap: Gap
+
+
+@dataclass(frozen=True, slots=True)
+class BeganHere:
+    """A session began."""
+
+    key: Key
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class EndedHere:
+    """A session ended."""
+
+    key: Key
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedHere:
+    """From here on nothing can be read."""
+
+    key: Key
+    words: str
+
+    @classmethod
+    def behind(cls, event_id: int, words: str) -> DamagedHere:
+        """Nothing can be read behind this event."""
+        return cls(Key(event_id + 1, 0, _ENDLESS), words)
+
+
+Between = GapHere | BeganHere | EndedHere | DamagedHere
+
+
+class Places:
+    """Finds where gaps and sessions belong, and remembers it: a place is for good.
+
+    A gap goes before the first event that is not earlier, as in `log`. A session begins where its
+    events do, and ends behind them.
+    """
+
+    def __init__(self) -> None:
+        self._gaps: dict[tuple[int, int], int] = {}
+        self._ends: dict[tuple[int, int], int] = {}
+        self._seen: Look | None = None
+        self._found: tuple[Between, ...] = ()
+
+    def between(self, recording: Recording, look: Look) -> tuple[Between, ...]:
+        """All gaps and sessions at their places, in order; the same object as long as none came
+        and nothing else of them has changed. Raises RecordingError.
+        """
+        if self._seen is None or not _same(self._seen, look):
+            found: list[Between] = [
+                *self._of_gaps(recording, look),
+                *self._of_sessions(recording, look),
+            ]
+            self._found = tuple(sorted(found, key=lambda one: one.key))
+            self._seen = look
+        return self._found
+
+    def _of_gaps(self, recording: Recording, look: Look) -> Iterator[Between]:
+        for gap in look.gaps:
+            known = (gap.id, gap.from_ns)
+            if known not in self._gaps:
+                self._gaps[known] = _place(recording, look, gap.from_ns, look.oldest)
+            yield GapHere(_key(self._gaps[known], gap.from_ns, _GAP, gap.id), gap)
+
+    def _of_sessions(self, recording: Recording, look: Look) -> Iterator[Between]:
+        spans = span_of(recording)
+        for session in look.sessions:
+            first, last = spans.get(session.id, (0, None))
+            # What a ring removed was before it, as in `log`.
+            begin = (
+                look.oldest
+                if first < look.oldest and (last is None or look.oldest <= last)
+                else first
+            )
+            key = _key(begin, session.started_ns, _BEGAN, session.id)
+            yield BeganHere(key, session)
+            if session.ended_ns is None:
+                continue
+            known = (session.id, session.ended_ns)
+            if known not in self._ends:
+                lowest = max(look.oldest, first, last + 1 if last is not None else 0)
+                self._ends[known] = _place(recording, look, session.ended_ns, lowest)
+            key = _key(self._ends[known], session.ended_ns, _ENDED, session.id)
+            yield EndedHere(key, session)
+
+
+def _same(one: Look, other: Look) -> bool:
+    """Whether nothing came between them but events."""
+    return one.sessions is other.sessions and one.gaps is other.gaps and one.oldest == other.oldest
+
+
+# At one moment sessions end first, and begin last.
+_ENDED, _GAP, _BEGAN = range(3)
+
+
+def _key(before: int, at_ns: int, kind: int, number: int) -> Key:
+    return Key(before, 0, at_ns, (kind << 64) + number)
+
+
+def _place(recording: Recording, look: Look, at_ns: int, first: int) -> int:
+    try:
+        return place_of(recording, at_ns, first, look.newest)
+    except RecordingError:
+        # What is damaged has no times; nothing is shown behind it either.
+        return look.newest + 1

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thread that reads a recording for an event loop, what is wanted most urgently first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from queue import Empty, PriorityQueue
+from threading import Event, RLock, Thread
+from typing import Any, TypeVar
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.reader import Recording
+
+MAX_URGENT = 4
+"""Urgent requests that wait; older ones are outdated."""
+_PATIENCE = 2.0
+"""Seconds to wait in `ReaderThread.close` for work that cannot be interrupted."""
+_CLOSE, _URGENT, _SOON, _LONG = range(4)
+
+T = TypeVar("T")
+_Work = Callable[[Recording], Any]
+_Waiting = tuple[int, int, "Future[Any]", _Work]
+"""Its kind and its turn among these, by which it is done."""
+
+
+class Stop:
+    """Set by whoever asked for some work; looked at by the work, in whichever thread that is."""
+
+    def __init__(self) -> None:
+        self._event = Event()
+
+    def set(self) -> None:
+        """The work is not wanted any more."""
+        self._event.set()
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the work is over, or not wanted any more."""
+        return self._event.is_set()
+
+    def check(self) -> None:
+        """To be called often. Raises CancelledError once the work is not wanted any more."""
+        if self._event.is_set():
+            raise asyncio.CancelledError
+
+
+class ReaderThread:
+    """A thread with a `Recording` of its own. Everything here is called on one event loop.
+
+    Once it is closed, work that is asked for raises RecordingError, or what ended the thread.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Make one that does not run yet: see `start`."""
+        self._path = path
+        self._waiting: PriorityQueue[_Waiting] = PriorityQueue()
+        self._turns = count()
+        self._urgent: deque[Future[Any]] = deque()
+        self._lock = RLock()
+        """Guards what follows, and the step from one future to the next."""
+        self._current: Future[Any] | None = None
+        self._recording: Recording | None = None
+        self._failure: BaseException | None = None
+        """Why no work is taken any more."""
+        self._opened: Future[None] = Future()
+        self._ended: Future[None] = Future()
+        for future in (self._opened, self._ended):
+            future.set_running_or_notify_cancel()
+        self._thread = Thread(target=self._run, name="recording", daemon=True)
+
+    async def start(self) -> None:
+        """Open the recording. Raises what `Recording.open` does; no thread is left then, nor where
+        this is cancelled.
+        """
+        self._thread.start()
+        try:
+            await asyncio.wrap_future(self._opened)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def urgent(self, work: Callable[[Recording], T]) -> T | None:
+        """Before all other work, the newest first; None where it is outdated (`MAX_URGENT`)."""
+        future: Future[T | None] = Future()
+        with self._lock:
+            self._urgent = deque(one for one in self._urgent if not (one.running() or one.done()))
+            self._urgent.append(future)
+            if len(self._urgent) > MAX_URGENT:
+                self._urgent.popleft().set_result(None)
+        return await self._result(future, _URGENT, -next(self._turns), work)
+
+    async def soon(self, work: Callable[[Recording], T]) -> T:
+        """In the order in which it was asked for."""
+        return await self._result(Future[T](), _SOON, next(self._turns), work)
+
+    async def steps(
+        self, work: Callable[[Recording], Iterator[T]], told: Callable[[T], None]
+    ) -> None:
+        """Long work, which gives way to other work after each step; ``told`` has what it yields."""
+        steps: Iterator[T] | None = None
+
+        def step(recording: Recording) -> list[T]:
+            nonlocal steps
+            steps = work(recording) if steps is None else steps
+            return [one for one in [next(steps, None)] if one is not None]
+
+        while found := await self._result(Future[list[T]](), _LONG, next(self._turns), step):
+            told(found[0])
+
+    async def close(self) -> None:
+        """End the thread. Work that is waiting or under way is cancelled."""
+        with self._lock:
+            self._failure = self._failure or RecordingError(self._path, "it was closed")
+            self._interrupt()
+        self._waiting.put((_CLOSE, next(self._turns), Future(), lambda _: None))
+        if self._thread.ident is not None:
+            # Python's own work cannot be interrupted: the thread ends after it.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.wrap_future(self._ended), _PATIENCE)
+
+    async def _result(self, future: Future[T], kind: int, turn: int, work: _Work) -> T:
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            self._waiting.put((kind, turn, future, work))
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            with self._lock:
+                if self._current is future:
+                    self._interrupt()
+            raise
+
+    def _interrupt(self) -> None:
+        if self._current is not None and self._recording is not None:
+            self._recording.interrupt()
+
+    # -- in the thread ----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            with Recording.open(self._path) as recording:
+                self._recording = recording
+                self._opened.set_result(None)
+                while self._do_next(recording):
+                    pass
+        except BaseException as error:  # noqa: BLE001 - raised where the thread is waited for
+            with self._lock:
+                self._failure = self._failure or error
+            if not self._opened.done():
+                self._opened.set_exception(error)
+            self._end(error)
+        else:
+            self._end(None)
+        finally:
+            self._ended.set_result(None)
+
+    def _do_next(self, recording: Recording) -> bool:
+        kind, _, future, work = self._waiting.get()
+        with self._lock:
+            if kind == _CLOSE:
+                return False
+            if future.done() or not future.set_running_or_notify_cancel():
+                return True
+            self._current = future
+        try:
+            result = work(recording)
+        except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+            self._fail(future, error)
+        else:
+            future.set_result(result)
+        with self._lock:
+            self._current = None
+        return True
+
+    def _fail(self, future: Future[Any], error: BaseException) -> None:
+        # No future of an event loop takes these as they are.
+        strange = isinstance(error, KeyboardInterrupt | StopIteration)
+        future.set_exception(CancelledError() if strange else error)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Have nothing wait for what is not done any more."""
+        with self._lock, suppress(Empty):
+            self._recording = None
+            while True:
+                _, _, future, _ = self._waiting.get_nowait()
+                if error is None:
+                    future.cancel()
+                elif not future.done():
+                    self._fail(future, error)

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One line of the list of events: what each column says, as plain text that is safe to show."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from nri_scope.oci.paths import split
+from nri_scope.recorder import display
+from nri_scope.recorder.escape import safe
+from nri_scope.recorder.model import Event, Gap, Session, Status
+from nri_scope.recorder.records import deadline_ms
+from nri_scope.tui.store.markers import BeganHere, Between, DamagedHere, EndedHere, GapHere, Key
+
+
+class Kind(StrEnum):
+    """What a row stands for."""
+
+    EVENT = "event"
+    GAP = "gap"
+    BEGAN = "began"
+    """A session began."""
+    ENDED = "ended"
+    """A session ended."""
+    DAMAGED = "damaged"
+    """From here on, or here, the recording cannot be read."""
+    GONE = "gone"
+    """An event that was removed meanwhile, as a ring removes its oldest ones."""
+
+
+class Style(StrEnum):
+    """How a row is to look; a theme says what that means."""
+
+    PLAIN = "plain"
+    CHANGED = "changed"
+    SLOW = "slow"
+    """Answered in time, though it took more than half of the deadline."""
+    TIMEOUT = "timeout"
+    ERROR = "error"
+    ODD = "odd"
+    """Malformed, or of a method that nobody knows."""
+    GAP = "gap"
+    SESSION = "session"
+    DAMAGED = "damaged"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the list."""
+
+    name: str
+    title: str
+    short: str = ""
+    """The title where that has no room; "": it always has."""
+    right: bool = False
+    """Aligned to the right."""
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("id", "#", right=True),
+    Column("time", "Time"),
+    Column("elapsed", "Elapsed", right=True),
+    Column("event", "Event"),
+    Column("subject", "Pod/container"),
+    Column("changed", "Changed", "Δ"),
+    Column("plugin", "Plugin", "Pl"),
+    Column("took", "Took", right=True),
+    Column("deadline", "Of", right=True),
+    Column("status", "Status"),
+)
+"""In the order of `Row.cells`. `time` is the local time of day, `elapsed` counts from the
+recording's first event."""
+POSITION: dict[str, int] = {column.name: at for at, column in enumerate(COLUMNS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row, ready to be shown. All texts are `escape.safe` already, and cut to some hundred
+    columns.
+    """
+
+    kind: Kind
+    key: Key
+    """Its place in the order of all rows; what a selection is kept by."""
+    cells: tuple[str, ...]
+    """One for each of `COLUMNS`; all empty but id and time where it is no event's."""
+    text: str
+    """All of it in one line: for rows that are no event, what to show in the place of cells."""
+    style: Style
+    event: Event | None = None
+    gap: Gap | None = None
+    session: Session | None = None
+    marked: bool = False
+
+    @property
+    def event_id(self) -> int | None:
+        """The event's number, where it is one's."""
+        return self.event.id if self.event is not None else None
+
+    def cell(self, name: str) -> str:
+        """The cell of the column of this name."""
+        return self.cells[POSITION[name]]
+
+    def mark(self, marked: bool) -> Row:
+        """The same row, marked or not."""
+        return self if marked == self.marked else replace(self, marked=marked)
+
+
+_WIDTH = 200
+"""Columns of the terminal that a text may take; names have at most 253."""
+_WORDS_WIDTH = 400
+_OWNERS = 2
+"""Plugins that are named."""
+_DEPTH = 60
+
+
+def event_row(event: Event, first_ns: int) -> Row:
+    """The row of an event; ``first_ns`` is when the recording's first event was."""
+    changed = changed_in_short(event)
+    about = _subject(event)
+    status = _status(event)
+    name = _cut(event.event, 64)
+    took = display.duration(max(0, event.took_ns))
+    deadline = _deadline(event.timeout_ns)
+    at = display.clock(event.at_ns)
+    cells = (
+        str(event.id),
+        at,
+        _elapsed(event.at_ns - first_ns),
+        name,
+        about,
+        changed,
+        _cut(event.plugin, 64),
+        took,
+        deadline,
+        status,
+    )
+    text = "  ".join(filter(None, (str(event.id), at, name, about, changed, took, status)))
+    return Row(Kind.EVENT, Key.of_event(event.id), cells, text, _style(event), event=event)
+
+
+def between_row(one: Between) -> Row:
+    """The row of what is no event."""
+    text = between_text(one)
+    match one:
+        case GapHere(key, gap):
+            cells = _only_time(gap.from_ns)
+            return Row(Kind.GAP, key, cells, text, Style.GAP, gap=gap)
+        case BeganHere(key, session):
+            cells = _only_time(session.started_ns)
+            return Row(Kind.BEGAN, key, cells, text, Style.SESSION, session=session)
+        case EndedHere(key, session):
+            cells = _only_time(session.ended_ns or 0)
+            return Row(Kind.ENDED, key, cells, text, Style.SESSION, session=session)
+        case DamagedHere(key):
+            return Row(Kind.DAMAGED, key, _NO_CELLS, text, Style.DAMAGED)
+
+
+def between_text(one: Between) -> str:
+    """What its row says."""
+    match one:
+        case GapHere(gap=gap):
+            whose = f", session {gap.session}" if gap.session is not None else ""
+            lost = "unknown" if gap.lost is None else f"{gap.lost:,}"
+            length = display.duration(max(0, gap.to_ns - gap.from_ns))
+            if gap.is_left_out:
+                return f"gap of {length}, events that are not in this part of a recording: {lost}"
+            return f"gap of {length}, events lost: {lost}{whose} ({_words(gap.reason)})"
+        case BeganHere(session=session):
+            who = _cut(session.plugin, _WIDTH)
+            return _words(f"session {session.id}: {who} on {display.runtime(session)}")
+        case EndedHere(session=session):
+            why = f": {_words(session.end_reason)}" if session.end_reason else ""
+            return f"session {session.id} ended{why}"
+        case DamagedHere(words=words):
+            return f"the recording cannot be read from here on: {_words(words)}"
+
+
+def damaged_row(event_id: int, words: str) -> Row:
+    """The row of an event that cannot be read."""
+    text = f"event {event_id} cannot be read: {_words(words)}"
+    cells = (str(event_id), *_NO_CELLS[1:])
+    return Row(Kind.DAMAGED, Key.of_event(event_id), cells, text, Style.DAMAGED)
+
+
+def gone_row(event_id: int) -> Row:
+    """The row of an event that is not there any more."""
+    text = f"event {event_id} was removed from the recording"
+    cells = (str(event_id), *_NO_CELLS[1:])
+    return Row(Kind.GONE, Key.of_event(event_id), cells, text, Style.GONE)
+
+
+def changed_in_short(event: Event) -> str:
+    """``env FOO, 3 more by 30-x``; "" where the event tells of no change."""
+    if not event.changed:
+        return ""
+    first, *others = event.changed
+    more = f", {len(others):,} more" if others else ""
+    return f"{path_in_short(first)}{more}{_by(event.owners)}"
+
+
+def path_in_short(path: str) -> str:
+    """An OCI path as a few words: ``env FOO``, ``mount /data``, ``memory limit``."""
+    keys = split(path[: 4 * _WIDTH])
+    for known, word in _PATHS:
+        if keys[: len(known)] == known:
+            keys = (word, *keys[len(known) :]) if word else keys[len(known) :]
+            break
+    return _cut(" ".join(keys) or path, _DEPTH)
+
+
+_PATHS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("process", "env"), "env"),
+    (("process", "rlimits"), "rlimit"),
+    (("process",), ""),
+    (("mounts",), "mount"),
+    (("annotations",), "annotation"),
+    (("hooks",), "hook"),
+    (("cdiDevices",), "CDI device"),
+    (("linux", "devices"), "device"),
+    (("linux", "netDevices"), "net device"),
+    (("linux", "namespaces"), "namespace"),
+    (("linux", "resources"), ""),
+    (("linux",), ""),
+)
+"""How paths begin, the longest ones first, and the word for it."""
+_NO_CELLS = ("",) * len(COLUMNS)
+
+
+def _by(owners: tuple[str, ...]) -> str:
+    if not owners:
+        return ""
+    named = ", ".join(_cut(owner, 64) for owner in owners[:_OWNERS])
+    more = f" and {len(owners) - _OWNERS:,} more" if len(owners) > _OWNERS else ""
+    return f" by {named}{more}"
+
+
+def _subject(event: Event) -> str:
+    names = (event.namespace, event.pod, event.container, event.pod_id, event.container_id)
+    if max(map(len, names)) > _WIDTH:
+        namespace, pod, container, pod_id, container_id = (_cut(name, _WIDTH) for name in names)
+        event = replace(
+            event,
+            namespace=namespace,
+            pod=pod,
+            container=container,
+            pod_id=pod_id,
+            container_id=container_id,
+        )
+    return safe(display.subject(event), 3 * _WIDTH)
+
+
+def _style(event: Event) -> Style:
+    if event.status == Status.TIMEOUT:
+        return Style.TIMEOUT
+    if event.status != Status.OK:
+        return Style.ERROR
+    if event.mark:
+        return Style.ODD
+    if event.timeout_ns > 0 and event.took_ns * 2 > event.timeout_ns:
+        return Style.SLOW
+    return Style.CHANGED if event.changed else Style.PLAIN
+
+
+def _status(event: Event) -> str:
+    if event.mark and event.status == Status.OK:
+        return "unknown call" if event.mark == "unknown" else _cut(event.mark, 16)
+    return _cut(event.status, 16)
+
+
+def _deadline(timeout_ns: int) -> str:
+    milliseconds = deadline_ms(timeout_ns) if timeout_ns > 0 else None
+    if milliseconds is None:
+        return ""
+    seconds, rest = divmod(milliseconds, 1000)
+    if not rest and seconds < 60:
+        return f"{seconds}s"
+    return re.sub(r"(?<=[mh])00[ms]$", "", display.duration(milliseconds * 1_000_000))
+
+
+def _elapsed(ns: int) -> str:
+    return f"-{display.duration(-ns)}" if ns < 0 else f"+{display.duration(ns)}"
+
+
+def _only_time(at_ns: int) -> tuple[str, ...]:
+    return ("", display.clock(at_ns), *_NO_CELLS[2:])
+
+
+def _words(text: str) -> str:
+    return _cut(text, _WORDS_WIDTH)
+
+
+def _cut(text: str, width: int) -> str:
+    return safe(_raw(text, width), width)
+
+
+def _raw(text: str, width: int) -> str:
+    # As much as can be seen, and so much more that it will be cut visibly. A character has at most
+    # three marks without a width.
+    return text[: 4 * width + 4]

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording for the terminal user interface: read in threads, known by positions.
+
+Nothing that reads the file runs on the event loop. What is known of all events (which numbers there
+are, what lies between them) is kept on the loop, so that it can be asked for while drawing; the
+threads only answer questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Self, TypeVar
+from weakref import WeakKeyDictionary
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder import event_search
+from nri_scope.recorder.event_pages import (
+    Damage,
+    Matches,
+    Question,
+    Stretch,
+    events_of,
+    matching,
+)
+from nri_scope.recorder.filter import Filter
+from nri_scope.recorder.model import Container, Pod, Session
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.store.event_discovery import News, Scout, Walked
+from nri_scope.tui.store.event_numbers import Ids, Runs
+from nri_scope.tui.store.facts import Facts, Growth, facts_of
+from nri_scope.tui.store.markers import DamagedHere, Key
+from nri_scope.tui.store.reader_thread import ReaderThread
+from nri_scope.tui.store.rows import (
+    Row,
+    between_row,
+    between_text,
+    damaged_row,
+    event_row,
+    gone_row,
+)
+from nri_scope.tui.store.view import Entry, View
+
+__all__ = ["Facts", "Growth", "Progress", "Store"]
+
+T = TypeVar("T")
+Progress = Callable[[View, float], None]
+"""Told on the event loop of a view that grows, and of the part of the recording (0 to 1) that was
+looked through."""
+_AT_ONCE = 50_000
+"""Events that are looked through before a recording is shown; more of them: meanwhile."""
+_LEAST_ROW = 16
+"""Bytes that an event has in a file at least."""
+
+
+class Store:
+    """An open recording. For one event loop, on which views and facts change.
+
+    Coroutines raise NriScopeError where the file is at fault, and can be cancelled, which ends
+    their work in the thread soon.
+    """
+
+    def __init__(
+        self, path: Path, pages: ReaderThread, scout: Scout, news: News, *, live: bool
+    ) -> None:
+        """Use `open`."""
+        self._path = path
+        self._live = live
+        self._pages = pages
+        self._others: ReaderThread | None = None
+        self._closed = False
+        self._opening_others = asyncio.Lock()
+        self._scout = scout
+        """For the thread of ``pages``."""
+        self._refreshing: asyncio.Task[Growth] | None = None
+        self._walking: asyncio.Task[None] | None = None
+        self._walked = False
+        self._stirred = False
+        """Something was found out since the last refresh."""
+        self._stopped: DamagedHere | None = None
+        self._look = news.look
+        self._between = news.between
+        self._runs = Runs(max(1, news.look.oldest))
+        self._views: WeakKeyDictionary[View, Ids] = WeakKeyDictionary()
+        """Those with a filter."""
+        self.all = View(self._runs)
+        """Everything, without a filter: what `view` gives for None."""
+        self.facts: Facts
+        """As of the last `refresh`."""
+        self._assume()
+        self._settle_all()
+
+    @classmethod
+    async def open(cls, path: Path, *, live: bool = False) -> Self:
+        """Open a recording. ``live``: this process records it."""
+        pages = ReaderThread(path)
+        try:
+            await pages.start()
+            scout = Scout()
+            store = cls(path, pages, scout, await pages.soon(scout.first), live=live)
+            store._walking = asyncio.create_task(pages.steps(scout.walk, store._walk_on))
+            # Where that takes long, the newest events can be shown meanwhile.
+            if len(store._runs) <= _AT_ONCE:
+                await store._walking
+                store._stirred = False
+        except BaseException:
+            await pages.close()
+            raise
+        return store
+
+    async def close(self) -> None:
+        """End the threads and close the file. Work that is under way is cancelled."""
+        self._closed = True
+        own = {task for task in (self._walking, self._refreshing) if task is not None}
+        for task in own:
+            task.cancel()
+        await self._pages.close()
+        if self._others is not None:
+            await self._others.close()
+        if own:
+            await asyncio.wait(own)
+
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """As known since the last `refresh`, oldest first."""
+        return self._look.sessions
+
+    # -- what is read -----------------------------------------------------------------------
+
+    async def rows(self, view: View, start: int, count: int) -> Sequence[Row]:
+        """Rows by position, fewer where the view ends. Served before all other work, the newest
+        request first; none where so many newer ones came that this one is outdated.
+        """
+        entries = view.entries(start, count)
+        first_ns = self._look.first_ns
+        if not entries:
+            return ()
+        rows = await self._pages.urgent(lambda recording: _rows(recording, entries, first_ns))
+        return rows or ()
+
+    async def view(
+        self,
+        where: Filter | None = None,
+        on_progress: Progress | None = None,
+        *,
+        about: Pod | Container | None = None,
+    ) -> View:
+        """The rows that pass a filter, of one pod or container where ``about`` is given.
+
+        Returns when all events have been looked at; ``on_progress`` has the growing view
+        meanwhile, from the oldest match on, to be shown already. Gaps before a match
+        are in every view, sessions only where nothing is left out.
+        """
+        if where is None and about is None:
+            return self.all
+        ids = Ids()
+        until = self._newest
+        first = max(0, self._look.oldest - 1)
+        view = View(ids, where=where, about=about, looked_at=first)
+        view.stopped = self._stopped
+        self._views[view] = ids
+        question = Question(where, about)
+
+        def told(found: Matches | Damage) -> None:
+            self._add(view, ids, found)
+            if on_progress is not None and view.looked_at < until:
+                on_progress(view, (view.looked_at - first) / (until - first))
+
+        await self._pages.steps(lambda recording: matching(recording, question, first, until), told)
+        view.complete = True
+        self._add(view, ids, Matches(array("q"), until))
+        if on_progress is not None:
+            on_progress(view, 1.0)
+        return view
+
+    async def position_of(self, view: View, event_id: int) -> int:
+        """As `View.position_of`."""
+        return view.position_of(event_id)
+
+    async def find(
+        self,
+        view: View,
+        text: str,
+        start: int,
+        forwards: bool = True,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> int | None:
+        """The position of the next row from ``start`` on (included) with ``text`` in its names,
+        ids, changes or words, in upper or lower case; None where there is none until the end.
+
+        ``on_progress`` has the part (0 to 1) of what is to be searched.
+        """
+        if not 0 <= start < view.length or not text:
+            return None
+        # Of rows that are no events there are few.
+        key, needle = view.key_at(start), text.lower()
+        hits = [
+            one.key
+            for one in view.between
+            if (one.key >= key if forwards else one.key <= key)
+            and needle in between_text(one).lower()
+        ]
+
+        def steps(recording: Recording) -> Iterator[event_search.SearchStep]:
+            if numbers is not None:
+                return event_search.among_some(recording, text, numbers, forwards=forwards)
+            return event_search.among_all(recording, text, first, last, forwards=forwards)
+
+        def told(step: event_search.SearchStep) -> None:
+            if step.found is not None:
+                hits.append(Key.of_event(step.found))
+            if on_progress is not None:
+                on_progress(step.share)
+
+        numbers: Sequence[int] | None = None
+        first, last = key.event, self._newest if forwards else max(1, self._look.oldest)
+        if not view.is_everything:
+            span = (start, view.length) if forwards else (0, start + 1)
+            numbers = view.numbers_between(*span)
+        await self._pages.steps(steps, told)
+        if not hits:
+            return None
+        return view.before(min(hits) if forwards else max(hits))
+
+    async def run(self, work: Callable[[Recording], T]) -> T:
+        """Anything else that reads: details, blame, a tree. In a thread of its own, in order.
+
+        Raises RecordingError once this is closed.
+        """
+        async with self._opening_others:
+            self._check()
+            if self._others is None:
+                others = ReaderThread(self._path)
+                await others.start()
+                self._others = others
+                try:
+                    self._check()
+                except RecordingError:
+                    await others.close()
+                    raise
+        return await self._others.soon(work)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise RecordingError(self._path, "it was closed")
+
+    # -- what grows -------------------------------------------------------------------------
+
+    async def refresh(self) -> Growth:
+        """Look what was written meanwhile; all views have it afterwards. Costs little when nothing
+        was. Raises RecordingError also where the file was deleted, moved or replaced.
+        """
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh())
+        # What the thread has told must not get lost.
+        return await asyncio.shield(self._refreshing)
+
+    async def _refresh(self) -> Growth:
+        views = [view for view in self._views if view.complete and view.stopped is None]
+        questions = [(Question(view.where, view.about), view.looked_at) for view in views]
+        news = await self._pages.soon(lambda recording: self._scout.news(recording, questions))
+        moved, self._stirred = self._stirred, False
+        if news is None:
+            return Growth(moved=moved)
+        removed, revision, between = self._trim(news), self.all.revision, self._between
+        before = len(self._runs)
+        self._look, self._between = news.look, news.between
+        self._assume()
+        surprised = self._extend(news.runs)
+        if news.damage is not None:
+            self._stop(news.damage)
+        for view, found in zip(views, news.matches, strict=True):
+            self._add(view, self._views[view], found)
+        self._settle_all(moved=removed or surprised)
+        return Growth(
+            events=max(0, len(self._runs) - before),
+            removed=removed,
+            between=between != self._between,
+            moved=moved or (not removed and self.all.revision != revision),
+        )
+
+    # -- what is known, told by the thread --------------------------------------------------
+
+    @property
+    def _newest(self) -> int:
+        """The newest event that can be read."""
+        return self._runs.last if self._walked else max(self._look.newest, self._runs.last)
+
+    def _assume(self) -> None:
+        """Until all events were looked through: that their numbers have no holes."""
+        newest, oldest = self._look.newest, self._look.oldest
+        # Numbers may be anything in a file made by hand.
+        if not self._walked and newest - oldest < self._look.size // _LEAST_ROW:
+            self._runs.assume(newest)
+
+    def _walk_on(self, step: Stretch | Damage | Walked) -> None:
+        self._stirred = True
+        match step:
+            case Stretch(runs):
+                moved = self._extend(runs)
+            case Damage():
+                moved = True
+                self._stop(step)
+            case Walked():
+                moved = self._runs.settle()
+                self._walked = self.all.complete = True
+        self._settle_all(moved=moved)
+
+    def _extend(self, runs: Sequence[tuple[int, int]]) -> bool:
+        moved = False
+        for first, last in runs:
+            if last > self._runs.last:
+                moved |= self._runs.extend(max(first, self._runs.last + 1), last)
+        return moved
+
+    def _trim(self, news: News) -> bool:
+        """Forget what the recording does not have any more."""
+        oldest = news.look.oldest
+        if oldest <= self._look.oldest:
+            return False
+        removed = self._runs.trim(oldest)
+        for view, ids in self._views.items():
+            if ids.trim(oldest):
+                view.settle(self._between, moved=True)
+        return removed
+
+    def _stop(self, damage: Damage) -> None:
+        self._stopped = DamagedHere.behind(damage.after, damage.words)
+        self._runs.settle()
+        for view in (self.all, *self._views):
+            view.stopped = view.stopped or self._stopped
+
+    def _add(self, view: View, ids: Ids, found: Matches | Damage) -> None:
+        if isinstance(found, Damage):
+            view.stopped = DamagedHere.behind(found.after, found.words)
+            view.looked_at = found.after
+        else:
+            ids.extend(found.numbers)
+            view.looked_at = max(view.looked_at, found.looked_at)
+        view.settle(self._between)
+
+    def _settle_all(self, *, moved: bool = False) -> None:
+        """All views are what they are known to be now; ``moved``: the rows of all events."""
+        self.all.looked_at = self._newest
+        self.all.settle(self._between, moved=moved)
+        for view in self._views:
+            view.settle(self._between)
+        damage = self._stopped.words if self._stopped is not None else ""
+        self.facts = facts_of(
+            self._path, self._look, events=len(self._runs), damage=damage, live=self._live
+        )
+
+
+def _rows(recording: Recording, entries: Sequence[Entry], first_ns: int) -> list[Row]:
+    events = events_of(recording, [entry for entry in entries if isinstance(entry, int)])
+    rows: list[Row] = []
+    for entry in entries:
+        if not isinstance(entry, int):
+            rows.append(between_row(entry))
+            continue
+        found = events.get(entry)
+        if found is None:
+            rows.append(gone_row(entry))
+        elif isinstance(found, RecordingError):
+            rows.append(damaged_row(entry, found.problem))
+        else:
+            rows.append(event_row(found, first_ns))
+    return rows

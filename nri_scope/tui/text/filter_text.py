@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter bar's thinking: what is wrong with a filter, how it could go on, named views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from nri_scope.errors import FilterError
+from nri_scope.recorder.filter import FIELDS, Filter, parse
+from nri_scope.recorder.filter.fields import BY_NAME
+from nri_scope.recorder.filter.tree import Or, quote
+from nri_scope.recorder.model import Status
+
+VIEWS: Mapping[str, str] = MappingProxyType(
+    {"errors": "-status:ok", "changed": "changed:~.", "slow": "took:>1ms"}
+)
+"""Named views: filters that one key sets and takes away."""
+
+_EVENT = BY_NAME["event"]
+_VALUES_MAX = 500
+"""Values of one field that are offered; nobody reads on."""
+
+Values = Mapping[str, Sequence[str]]
+"""By field, the values that a recording has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What there is to say about the text of a filter."""
+
+    filter: Filter | None
+    """None where it is wrong."""
+    problem: str = ""
+    """What is wrong and the way out, in one line."""
+    position: int = 0
+    """Where, as an offset in the text."""
+
+
+def check(text: str) -> Check:
+    """Look at ``text`` as it is typed. Never raises."""
+    try:
+        return Check(parse(text))
+    except FilterError as error:
+        problem = f"{error.problem}; {error.hint}" if error.hint else error.problem
+        return Check(None, problem, error.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What could stand in the place of ``text[start:end]``."""
+
+    start: int
+    end: int
+    options: tuple[str, ...]
+
+
+def complete(text: str, cursor: int, values: Values) -> Completion:
+    """How the word that ends at ``cursor`` could go on: with a field's name, or with a value."""
+    start = _word_start(text, cursor)
+    while start < cursor and text[start] in "-(":
+        start += 1
+    name, colon, value = text[start:cursor].partition(":")
+    if not colon:
+        names = [f"{field.name}:" for field in FIELDS if field.name.startswith(name.lower())]
+        return Completion(start, cursor, tuple(names))
+    start += len(name) + 1
+    wanted = value.lstrip("\"'").lower()
+    known = [each for each in _known(name.lower(), values) if wanted in each.lower()]
+    # What begins like it first; sorting keeps the order otherwise.
+    known.sort(key=lambda each: not each.lower().startswith(wanted))
+    return Completion(start, cursor, tuple(quote(each) for each in known[:_VALUES_MAX]))
+
+
+def _known(field: str, values: Values) -> Sequence[str]:
+    found = values.get(field, ())
+    if field == "status":
+        return tuple(Status)
+    if field == "event":
+        return found or _EVENT.known
+    return found
+
+
+def _word_start(text: str, cursor: int) -> int:
+    """Where the word that ends at ``cursor`` begins; white space within quotes is part of it."""
+    start, quoted = 0, ""
+    for at, char in enumerate(text[:cursor]):
+        if quoted:
+            quoted = "" if char == quoted else quoted
+        elif char in "\"'":
+            quoted = char
+        elif char.isspace():
+            start = at + 1
+    return start
+
+
+def narrowed(text: str, added: str, *, out: bool = False) -> str:
+    """The filter ``text`` and also ``added``, or also not it (``out``). Raises FilterError."""
+    more = added
+    if out:
+        more = f"-({added})" if " " in added else f"-{added}"
+    root = parse(text).root
+    if not text.strip():
+        return more
+    if f" {more} " in f" {text} ":
+        return text
+    return f"({text}) {more}" if isinstance(root, Or) else f"{text.strip()} {more}"
+
+
+class History:
+    """What was typed before; the newest last."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._at = 0
+        self._draft = ""
+
+    def add(self, text: str) -> None:
+        """Remember ``text``, and begin at the newest again."""
+        if text.strip():
+            self._texts = [each for each in self._texts if each != text] + [text]
+        self._at = len(self._texts)
+
+    def older(self, current: str) -> str:
+        """What was typed before; ``current`` is kept for coming back."""
+        if self._at == len(self._texts):
+            self._draft = current
+        self._at = max(0, self._at - 1)
+        return self._texts[self._at] if self._texts else current
+
+    def newer(self, current: str) -> str:
+        """What was typed after it, in the end what was being typed."""
+        if self._at >= len(self._texts):
+            return current
+        self._at += 1
+        return self._texts[self._at] if self._at < len(self._texts) else self._draft

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is shown of a line, how wide it is, where its rows begin, and where a text is in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+from rich.cells import cell_len, get_character_cell_size
+
+from nri_scope.recorder.escape import safe
+from nri_scope.tui.text.styled_line import Line, Part, Style, text_of
+
+MAX_CHARACTERS = 4_000
+"""Of one line that are shown; behind them stands how many there are."""
+
+
+def shown(parts: Line) -> Line:
+    """What is shown of a line: its beginning, made safe, and its length where that is not all."""
+    room = MAX_CHARACTERS
+    found: list[Part] = []
+    for part in parts:
+        if room <= 0:
+            break
+        text = part.text[:room]
+        room -= len(text)
+        found.append(Part(safe(text), part.style))
+    total = sum(len(part.text) for part in parts)
+    if total > MAX_CHARACTERS:
+        found.append(Part(f"… ({total:,} characters in all)", Style.DIM))
+    return tuple(found)
+
+
+_NATURAL = frozenset(" ,;:/=")
+"""A row ends behind one of these where it can."""
+
+
+@lru_cache(maxsize=8)
+def pattern(text: str) -> re.Pattern[str] | None:
+    """Finds `text` as it is, in upper or lower case; None for no text."""
+    return re.compile(re.escape(text), re.IGNORECASE) if text else None
+
+
+def width(parts: Line) -> int:
+    """Columns of what is shown of a line."""
+    return cell_len(text_of(shown(parts)))
+
+
+def hanging(text: str, room: int) -> int:
+    """By how many columns all rows of a line but the first are indented: more than that is."""
+    begins = len(text) - len(text.lstrip(" "))
+    return min(begins + 2, room // 2)
+
+
+@lru_cache(maxsize=256)
+def breaks(text: str, room: int) -> tuple[int, ...]:
+    """The columns at which the rows of a line begin, each with its indentation at most `room`
+    columns wide. A character wider than that has a row of its own.
+    """
+    cuts = _cuts(text, room, room - hanging(text, room))
+    return tuple(cuts if text.isascii() else (cell_len(text[:cut]) for cut in cuts))
+
+
+def folded(parts: Line, room: int, indent: int) -> Iterator[Line]:
+    """What is shown of a line, in several where it is too long; all but the first are indented."""
+    parts = shown(parts)
+    text = text_of(parts)
+    indent = min(indent, room // 2)
+    cuts = [*_cuts(text, room, room - indent), len(text)]
+    for begin, end in pairwise(cuts):
+        row = [Part(" " * indent)] if begin else []
+        at = 0
+        for part in parts:
+            piece = part.text[max(0, begin - at) : max(0, end - at)]
+            if piece:
+                row.append(Part(piece, part.style))
+            at += len(part.text)
+        yield tuple(row)
+
+
+def _cuts(text: str, room: int, rest: int) -> list[int]:
+    """Where rows begin, by characters; the first is `room` columns wide, all others `rest`.
+
+    They end at natural places, unless that left half of them empty.
+    """
+    found = [0]
+    if len(text) <= room and text.isascii():
+        return found
+    used = natural = left = 0
+    for at, char in enumerate(text):
+        size = get_character_cell_size(char)
+        while used and used + size > room:
+            # What is behind the natural place goes on in the next row.
+            at_natural = natural > found[-1] and 2 * left >= room
+            found.append(natural if at_natural else at)
+            used = used - left if at_natural else 0
+            room = rest
+        used += size
+        if char in _NATURAL:
+            natural, left = at + 1, used
+    return found
+
+
+def pieces(
+    begin: int, end: int, spans: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int, bool]]:
+    """`begin` to `end`, cut where `spans` begin and end: from, to, whether it is in one.
+
+    `spans` ascend and do not overlap.
+    """
+    at = begin
+    for first, last in spans:
+        first, last = max(first, at), min(last, end)
+        if first >= last:
+            continue
+        if at < first:
+            yield at, first, False
+        yield first, last, True
+        at = last
+    if at < end:
+        yield at, end, False

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time to scale: which column shows which moment, and what stands there. Pure.
+
+A window of time is drawn in some columns; each column stands for an equal part of it. A lane is
+the life of one pod or container: what state it is in is drawn as a line, events as signs upon it.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+from nri_scope.recorder.model import Gap, Session
+from nri_scope.tui.containers.lives import FOR_EVER, Life, Stage, phases
+from nri_scope.tui.text.styled_line import Line, Part, Style
+
+MIN_SPAN = 10_000
+"""ns: nothing is drawn larger than with so little in the whole window. More than there are
+columns, so that no two columns are the same moment."""
+_MARGIN = 50
+"""One part in so many of the whole time is left free at both ends."""
+
+
+# -- the window ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is drawn: from a moment up to, and without, another one."""
+
+    from_ns: int
+    to_ns: int
+
+    @classmethod
+    def around(cls, first_ns: int, last_ns: int) -> Window:
+        """Everything from ``first_ns`` to ``last_ns``, both included, with a small margin."""
+        margin = max((last_ns - first_ns) // _MARGIN, MIN_SPAN)
+        return cls(first_ns - margin, last_ns + margin)
+
+    @property
+    def span(self) -> int:
+        """How long it is, in ns."""
+        return self.to_ns - self.from_ns
+
+    def column(self, at_ns: int, width: int) -> int:
+        """The column of a moment; negative, or ``width`` and more, where it is not in it."""
+        return (at_ns - self.from_ns) * width // self.span
+
+    def start(self, column: int, width: int) -> int:
+        """The first moment of a column."""
+        return self.from_ns - (-column * self.span // width)
+
+    def middle(self, column: int, width: int) -> int:
+        """The moment in the middle of a column."""
+        return (self.start(column, width) + self.start(column + 1, width)) // 2
+
+    def zoomed(self, whole: Window, around_ns: int, *, closer: bool) -> Window:
+        """Half or twice as much time, with ``around_ns`` where it was; not more than ``whole``."""
+        span = max(MIN_SPAN, self.span // 2) if closer else min(whole.span, self.span * 2)
+        return Window(
+            from_ns := around_ns - (around_ns - self.from_ns) * span // self.span,
+            from_ns + span,
+        ).within(whole)
+
+    def moved(self, whole: Window, by_ns: int) -> Window:
+        """Later by so much, as far as ``whole`` goes."""
+        return Window(self.from_ns + by_ns, self.to_ns + by_ns).within(whole)
+
+    def within(self, whole: Window) -> Window:
+        """Moved into ``whole``, and cut to it where it is larger."""
+        span = min(self.span, whole.span)
+        from_ns = min(max(self.from_ns, whole.from_ns), whole.to_ns - span)
+        return Window(from_ns, from_ns + span)
+
+    def shows(self, at_ns: int) -> bool:
+        """Whether a moment is in it."""
+        return self.from_ns <= at_ns < self.to_ns
+
+
+# -- the axis -----------------------------------------------------------------------------------
+
+_SECOND = 10**9
+_DAY = 86_400 * _SECOND
+_STEPS = (
+    *(part * 10**power for power in range(9) for part in (1, 2, 5)),
+    *(part * _SECOND for part in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800)),
+    *(part * 3600 * _SECOND for part in (1, 2, 3, 6, 12)),
+    *(part * _DAY for part in (1, 2, 7, 14, 28, 91, 182, 365, 3_650, 36_500)),
+)
+
+
+class Tick(NamedTuple):
+    """A moment on the axis, and how it is called."""
+
+    column: int
+    label: str
+
+
+def ticks(window: Window, width: int) -> tuple[Tick, ...]:
+    """Round moments, in local time, as many as have room beside each other."""
+    # A day's clock where the window begins; a change to summer time within is left aside.
+    zone = time.localtime(window.from_ns // _SECOND).tm_gmtoff * _SECOND
+    for step in _STEPS:
+        if step * width < window.span * 4:
+            continue
+        found: list[Tick] = []
+        at = -(-(window.from_ns + zone) // step) * step - zone
+        while at < window.to_ns:
+            found.append(Tick(window.column(at, width), _label(at, step)))
+            at += step
+        if all(
+            before.column + len(before.label) + 1 < after.column
+            for before, after in pairwise(found)
+        ):
+            return tuple(tick for tick in found if tick.column + len(tick.label) < width)
+    return ()
+
+
+def _label(at_ns: int, step: int) -> str:
+    seconds, rest = divmod(at_ns, _SECOND)
+    local = time.localtime(seconds)
+    if step >= _DAY:
+        return time.strftime("%Y-%m-%d", local)
+    if step >= 60 * _SECOND:
+        return time.strftime("%H:%M", local)
+    text = time.strftime("%H:%M:%S", local)
+    digits = 0
+    while digits < 9 and step % 10 ** (9 - digits):
+        digits += 1
+    return f"{text}.{rest:09d}"[: len(text) + 1 + digits] if digits else text
+
+
+def axis(window: Window, width: int) -> str:
+    """The ticks in one line: ``╵`` at the moment, its name to the right."""
+    line = [" "] * width
+    for column, label in ticks(window, width):
+        text = f"╵{label}"
+        line[column : column + len(text)] = text
+    return "".join(line[:width])
+
+
+# -- lanes --------------------------------------------------------------------------------------
+
+
+class Kind(IntEnum):
+    """What a point stands for. Where several share a cell, the largest one is drawn."""
+
+    OTHER = 0
+    CHANGED = 1
+    """Something was changed, as the filter `changed` has it."""
+    CREATED = 2
+    STARTED = 3
+    STOPPED = 4
+    REMOVED = 5
+    PROBLEM = 6
+    """An event that was not answered well."""
+
+
+SIGNS: dict[Kind, tuple[str, Style]] = {
+    Kind.OTHER: ("•", Style.PLAIN),
+    Kind.CHANGED: ("◆", Style.NOTE),
+    Kind.CREATED: ("+", Style.GOOD),
+    Kind.STARTED: ("►", Style.GOOD),
+    Kind.STOPPED: ("■", Style.WARN),
+    Kind.REMOVED: ("×", Style.DIM),
+    Kind.PROBLEM: ("!", Style.BAD),
+}
+"""How points are drawn: no two look the same without colours."""
+LINES: dict[Stage, tuple[str, Style]] = {
+    Stage.TOLD: ("─", Style.DIM),
+    Stage.CREATING: ("─", Style.DIM),
+    Stage.CREATED: ("─", Style.DIM),
+    Stage.STARTED: ("━", Style.GOOD),
+    Stage.STOPPED: ("┈", Style.DIM),
+    Stage.REMOVED: (" ", Style.PLAIN),
+}
+"""How states are drawn."""
+UNOBSERVED = ("░", Style.WARN)
+"""What was not observed, at any state."""
+
+
+class Point(NamedTuple):
+    """An event in a lane."""
+
+    at_ns: int
+    event: int
+    kind: Kind
+    name: str = ""
+    """What happened."""
+
+
+def kind_of(stage: Stage | None, *, ok: bool, changed: bool) -> Kind:
+    """What an event is drawn as; ``stage`` is what it leads to, if anything."""
+    if not ok:
+        return Kind.PROBLEM
+    match stage:
+        case Stage.CREATING | Stage.CREATED:
+            return Kind.CREATED
+        case Stage.STARTED:
+            return Kind.STARTED
+        case Stage.STOPPED:
+            return Kind.STOPPED
+        case Stage.REMOVED:
+            return Kind.REMOVED
+    return Kind.CHANGED if changed else Kind.OTHER
+
+
+class Interval(NamedTuple):
+    """From a moment up to, and without, another one."""
+
+    from_ns: int
+    to_ns: int
+
+
+def unobserved(sessions: Iterable[Session], gaps: Iterable[Gap]) -> tuple[Interval, ...]:
+    """When something may have happened that is not recorded, in order and apart from each other.
+
+    Gaps, and the times between sessions. What was before the first and after the last is not among
+    it. What a session whose recorder was killed did not see is a gap already, noted by the next.
+    """
+    found = [Interval(gap.from_ns, max(gap.to_ns, gap.from_ns + 1)) for gap in gaps]
+    latest: int | None = None
+    for session in sorted(sessions, key=lambda session: session.started_ns):
+        if latest is not None and session.started_ns > latest:
+            found.append(Interval(latest, session.started_ns))
+        ended = FOR_EVER if session.ended_ns is None else session.ended_ns
+        latest = max(latest or ended, ended)
+    merged: list[Interval] = []
+    for one in sorted(found):
+        if merged and one.from_ns <= merged[-1].to_ns:
+            merged[-1] = Interval(merged[-1].from_ns, max(merged[-1].to_ns, one.to_ns))
+        else:
+            merged.append(one)
+    return tuple(merged)
+
+
+def lane(
+    life: Life,
+    points: Iterable[Point],
+    window: Window,
+    width: int,
+    *,
+    until_ns: int,
+    blind: Sequence[Interval] = (),
+) -> list[Part]:
+    """The cells of a lane, ``width`` of them. Several events in one cell are drawn strong."""
+    blank = Part(" ")
+    cells = [blank] * width
+    for stage, from_ns, to_ns in phases(life, until_ns):
+        if stage is not Stage.REMOVED:
+            _fill(cells, window, from_ns, to_ns, Part(*LINES[stage]))
+    end_ns = min(life.end_ns, until_ns)
+    for from_ns, to_ns in blind:
+        begin, end = max(from_ns, life.first_ns or from_ns), min(to_ns, end_ns)
+        if begin < end:
+            _fill(cells, window, begin, end, Part(*UNOBSERVED))
+    drawn: dict[int, Kind] = {}
+    for at_ns, _, kind, _ in points:
+        column = window.column(at_ns, width)
+        if 0 <= column < width:
+            sign, style = SIGNS[max(kind, drawn.get(column, kind))]
+            cells[column] = Part(sign, Style.STRONG if column in drawn else style)
+            drawn[column] = max(kind, drawn.get(column, kind))
+    return cells
+
+
+def _fill(cells: list[Part], window: Window, from_ns: int, to_ns: int, cell: Part) -> None:
+    width = len(cells)
+    first = max(0, window.column(from_ns, width))
+    last = min(width - 1, window.column(to_ns - 1, width))
+    cells[first : last + 1] = [cell] * max(0, last + 1 - first)
+
+
+def joined(cells: Iterable[Part]) -> Line:
+    """Cells as a line: neighbours of one style are one part."""
+    parts: list[Part] = []
+    for cell in cells:
+        if parts and parts[-1].style == cell.style:
+            parts[-1] = Part(parts[-1].text + cell.text, cell.style)
+        else:
+            parts.append(cell)
+    return tuple(parts)
+
+
+def pack(lanes: Iterable[tuple[int, int, int, int]], window: Window) -> array[int]:
+    """The numbers of the lanes that have something in the window.
+
+    ``lanes``: in order, each with its pod, its container (0: a pod's own), and when it begins and
+    ends. A pod has a lane where one of its containers has.
+    """
+    found = array("q")
+    pod = -1
+    for number, (_, container, first_ns, end_ns) in enumerate(lanes):
+        here = first_ns < window.to_ns and end_ns >= window.from_ns
+        if not container:
+            pod = -1 if here else number
+        elif here and pod >= 0:
+            found.append(pod)
+            pod = -1
+        if here:
+            found.append(number)
+    return found
+
+
+def nearest(points: Sequence[Point], at_ns: int) -> Point | None:
+    """The point with the least distance; of two, the earlier. ``points`` are in order of time."""
+    at = bisect_left(points, at_ns, key=lambda point: point.at_ns)
+    near = points[max(0, at - 1) : at + 1]
+    return min(near, key=lambda point: abs(point.at_ns - at_ns), default=None)

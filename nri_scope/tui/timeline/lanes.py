@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lanes of a timeline, in little memory: those of 100,000 containers take a few megabytes."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nri_scope.recorder.display import clock, duration
+from nri_scope.recorder.escape import safe
+from nri_scope.tui.containers.census import Census
+from nri_scope.tui.containers.lives import FOR_EVER, Life, Stage, life_words
+from nri_scope.tui.containers.outline import Node
+from nri_scope.tui.containers.subject_filter import Chosen
+from nri_scope.tui.containers.subjects import Subject
+from nri_scope.tui.text.styled_line import Line, Part, Style
+from nri_scope.tui.text.table_grid import fitted
+from nri_scope.tui.timeline.lane_drawing import (
+    LINES,
+    SIGNS,
+    UNOBSERVED,
+    Kind,
+    Point,
+    Window,
+    axis,
+    nearest,
+)
+from nri_scope.tui.timeline.lane_events import Points
+
+RULER = ("╎", Style.DIM)
+"""At the cursor's moment, where nothing else is."""
+
+
+@dataclass(slots=True)
+class Lanes:
+    """All pods and containers that are to be seen, in order, and when they began and ended."""
+
+    pods: array[int] = field(default_factory=lambda: array("q"))
+    containers: array[int] = field(default_factory=lambda: array("q"))
+    """0 for a pod's own lane."""
+    first_ns: array[int] = field(default_factory=lambda: array("q"))
+    """0 where nobody knows."""
+    end_ns: array[int] = field(default_factory=lambda: array("q"))
+    """`FOR_EVER` for what was not seen to end."""
+
+    @classmethod
+    def of(cls, census: Census, chosen: Chosen) -> Lanes:
+        """Those of a census that are to be seen."""
+        lanes = cls()
+        outline = chosen.outline(census)
+        for pod, container, _ in outline.subjects():
+            lanes.pods.append(pod)
+            lanes.containers.append(container)
+            lives, key = (census.containers, container) if container else (census.pods, pod)
+            life = lives[key]
+            lanes.first_ns.append(life.first_ns)
+            lanes.end_ns.append(life.end_ns)
+        return lanes
+
+    def __len__(self) -> int:
+        return len(self.pods)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int, int]]:
+        """For `timeline.pack`."""
+        return zip(self.pods, self.containers, self.first_ns, self.end_ns, strict=True)
+
+    def node(self, number: int) -> Node:
+        """The lane of this number."""
+        return Node(self.pods[number], self.containers[number])
+
+    def number_of(self, node: Node) -> int | None:
+        """The lane of a pod or container; None: it has none."""
+        for number, (pod, container) in enumerate(zip(self.pods, self.containers, strict=True)):
+            if pod == node.pod and container == node.container:
+                return number
+        return None
+
+    def whole(self, until_ns: int) -> Window | None:
+        """The time from the first beginning to the last end; None where nothing began."""
+        first = min(filter(None, self.first_ns), default=0)
+        if not first:
+            return None
+        last = max(
+            end if end != FOR_EVER else until_ns
+            for end, began in zip(self.end_ns, self.first_ns, strict=True)
+            if began
+        )
+        return Window.around(first, max(first, last))
+
+
+def label(node: Node, subject: Subject, width: int) -> Part:
+    """What a lane is called, in exactly so many columns."""
+    text = f"  {subject.name}" if node.container else subject.name
+    style = Style.PLAIN if node.container else Style.STRONG
+    return Part(fitted(safe(text[: 4 * width]), width), style)
+
+
+def ruled(cells: list[Part], column: int) -> list[Part]:
+    """Cells with the ruler where they have room for it."""
+    if 0 <= column < len(cells) and not cells[column].text.strip():
+        cells[column] = Part(*RULER)
+    return cells
+
+
+def axis_line(window: Window, width: int, column: int, margin: int) -> Line:
+    """The axis, ``margin`` columns from the left, with the cursor's column."""
+    text = axis(window, width)
+    if not 0 <= column < width:
+        return (Part(" " * margin + text),)
+    return (
+        Part(f"{duration(window.span)} "[:margin].rjust(margin), Style.DIM),
+        Part(text[:column]),
+        Part("▼", Style.STRONG),
+        Part(text[column + 1 :]),
+    )
+
+
+def point_line(points: Points, point: Point | None, window: Window, width: int) -> Line:
+    """The event that the cursor is nearest to, and what shares its cell."""
+    if point is None:
+        return (Part("no event of it in this window", Style.DIM),)
+    sign, style = SIGNS[point.kind]
+    column = window.column(point.at_ns, width)
+    others = sum(window.column(other.at_ns, width) == column for other in points.points) - 1
+    parts = [
+        Part(f"{sign} ", style),
+        Part(f"{clock(point.at_ns)} "),
+        Part(point.name[:64], Style.STRONG),
+        Part(f"  event {point.event}"),
+    ]
+    if not points.complete:
+        parts.append(Part("  with many more: zoom in to see each", Style.WARN))
+    elif others:
+        parts.append(Part(f"  and {others:,} more in this column", Style.DIM))
+    return tuple(parts)
+
+
+def life_line(subject: Subject, life: Life, until_ns: int) -> Line:
+    """The lane's life in words."""
+    return Part(subject.full_name, Style.STRONG), Part(f"  {life_words(life, until_ns)}")
+
+
+def legend() -> Line:
+    """What signs and lines mean."""
+    meant = (
+        (*SIGNS[Kind.CREATED], "created"),
+        (*SIGNS[Kind.STARTED], "started"),
+        (*SIGNS[Kind.STOPPED], "stopped"),
+        (*SIGNS[Kind.REMOVED], "removed"),
+        (*SIGNS[Kind.CHANGED], "changed"),
+        (*SIGNS[Kind.PROBLEM], "not ok"),
+        (*LINES[Stage.STARTED], "running"),
+        (*UNOBSERVED, "gap"),
+    )
+    parts: list[Part] = []
+    for sign, style, word in meant:
+        parts += [Part(sign, style), Part(f" {word} ", Style.DIM)]
+    return tuple(parts)
+
+
+def near(points: Points | None, at_ns: int, event: int) -> Point | None:
+    """The event of this number, if it is there; else the one nearest to a moment."""
+    if points is None:
+        return None
+    for point in points.points if event else ():
+        if point.event == event:
+            return point
+    return nearest(points.points, at_ns)

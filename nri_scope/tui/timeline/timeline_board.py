@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lives of pods and containers to scale."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
+
+from nri_scope.errors import NriScopeError
+from nri_scope.recorder.subject_queries import next_event
+from nri_scope.tui.actions import bindings
+from nri_scope.tui.containers.census_board import CensusBoard
+from nri_scope.tui.containers.outline import Node
+from nri_scope.tui.containers.outline_lines import life_of
+from nri_scope.tui.containers.subjects import read
+from nri_scope.tui.keymap import Scope
+from nri_scope.tui.text.styled_line import Line
+from nri_scope.tui.timeline.lane_drawing import (
+    Interval,
+    Point,
+    Window,
+    joined,
+    lane,
+    pack,
+    unobserved,
+)
+from nri_scope.tui.timeline.lane_events import Points, read_points
+from nri_scope.tui.timeline.lanes import (
+    Lanes,
+    axis_line,
+    label,
+    legend,
+    life_line,
+    near,
+    point_line,
+    ruled,
+)
+from nri_scope.tui.widgets.board import GUTTER, BoardLines
+from nri_scope.tui.widgets.lines import Lines
+from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
+
+_KEPT = 4_096
+"""Lanes whose names stay in memory."""
+_REST = 10
+"""So many times as long as it took to put all lanes together, they are not put together again."""
+_NEWEST = (1 << 63) - 1
+
+
+class TimelineLines(BoardLines, inherit_bindings=False):
+    """The lanes; what they can do is the timeline's."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.TIMELINE)
+
+    board: Timeline
+
+    def action_pan_left(self) -> None:
+        """The cursor one column earlier."""
+        self.board.move(-1)
+
+    def action_pan_right(self) -> None:
+        """The cursor one column later."""
+        self.board.move(1)
+
+    def action_page_left(self) -> None:
+        """Half a screen earlier."""
+        self.board.pan(-1)
+
+    def action_page_right(self) -> None:
+        """Half a screen later."""
+        self.board.pan(1)
+
+    def action_zoom_in(self) -> None:
+        """Half as much time."""
+        self.board.zoom(closer=True)
+
+    def action_zoom_out(self) -> None:
+        """Twice as much time."""
+        self.board.zoom(closer=False)
+
+    def action_zoom_all(self) -> None:
+        """The whole time."""
+        self.board.zoom_all()
+
+    def action_next_of_container(self) -> None:
+        """To the next event of the lane."""
+        self.board.step(forwards=True)
+
+    def action_previous_of_container(self) -> None:
+        """To the previous event of the lane."""
+        self.board.step(forwards=False)
+
+    def on_click(self, event: events.Click) -> None:
+        """The cursor goes there, in time too."""
+        super().on_click(event)
+        self.board.go_to_column(event.x - GUTTER - self.board.margin)
+
+
+class Timeline(CensusBoard):
+    """One lane for each pod and container. Enter opens the event that the cursor is nearest to."""
+
+    FOOT_LINES: ClassVar[int] = 3
+    body: TimelineLines
+
+    def make_body(self) -> TimelineLines:
+        """With a cursor."""
+        made = TimelineLines(cursor=True)
+        made.board = self
+        return made
+
+    def on_mount(self) -> None:
+        """Nothing is known yet."""
+        self.packed: array[int] = array("q")
+        """The numbers of the lanes that have something in the window."""
+        self.window = Window(0, 10**9)
+        self.whole = self.window
+        self.at_ns = 0
+        """The cursor's moment."""
+        self._event = 0
+        """The event that was gone to; 0 once the cursor moved on."""
+        self._lanes = self._known = Lanes()
+        """Those that are drawn, and those that will be once it is known which are in the window."""
+        self._again_at = 0.0
+        self._is_whole = True
+        self._blind: tuple[Interval, ...] = ()
+        self._points: dict[Node, Points] = {}
+        self._current: set[Node] = set()
+        """The lanes whose points are those of the window."""
+        self._state: tuple[object, ...] = ()
+        """What was known when all lanes were put together."""
+        self._now_ns = 0
+        """The end of time when they were drawn."""
+
+    # -- reading --------------------------------------------------------------------------
+
+    def begin_anew(self) -> None:
+        """Show the whole time."""
+        self._is_whole = True
+
+    async def read(self, *, anew: bool, found: bool) -> None:
+        """Put the lanes together."""
+        census, chosen = self.census, self.chosen
+        gaps = await self.store.run(lambda recording: recording.gaps())
+        self._blind = unobserved(self.store.sessions, gaps)
+        state = (census.newest, len(census.pods), len(census.containers), len(gaps))
+        if not anew and state == self._state and self.now_ns == self._now_ns:
+            return
+        if not anew and time.monotonic() < self._again_at:
+            self.set_timer(max(0.1, self._again_at - time.monotonic()), self.update)
+            return
+        began, self._now_ns = time.monotonic(), self.now_ns
+        lanes = self._known
+        if anew or state != self._state:
+            self._state = state
+            lanes = self._known = await self.store.run(lambda _: Lanes.of(census, chosen))
+        self._again_at = began + _REST * (time.monotonic() - began)
+        whole = lanes.whole(self._now_ns)
+        if whole is not None:
+            self.whole = whole
+        self.window = self.whole if self._is_whole else self.window.within(self.whole)
+        self._current.clear()
+        if not self.window.shows(self.at_ns):
+            first = min(filter(None, lanes.first_ns), default=0)
+            shown = self.window.shows(first)
+            self.at_ns = first if shown else self.window.middle(0, self.width)
+        await self._pack()
+        nothing_then = f"nothing was there at this time; {self.keymap.first('zoom_all')} shows all"
+        self.say_empty(nothing_then if len(lanes) else "")
+
+    def _show(self, window: Window) -> None:
+        """Draw another window, with what is known of it already."""
+        self.window = window
+        self._current.clear()
+        self._redraw()
+        self.begin("pack", self._pack)
+
+    async def _pack(self) -> None:
+        """Leave out lanes without anything in the window; keep the cursor's lane."""
+        window, lanes = self.window, self._known
+        try:
+            packed = await self.store.run(lambda _: pack(lanes, window))
+        except NriScopeError as error:
+            self.post_message(Failed(error))
+            return
+        at = self.kept
+        self._lanes, self.packed = lanes, packed
+        self.body.changed()
+        if at is not None and at != self.node:
+            number = lanes.number_of(at)
+            # What it was in is the next best: lanes are in order.
+            here = 0 if number is None else bisect_right(packed, number) - 1
+            self.body.go_to(max(0, here))
+            self.kept = self.node
+        self._redraw()
+
+    def _seen(self) -> list[Node]:
+        return [self._lanes.node(self.packed[index]) for index in self.body.seen]
+
+    def needs_look(self) -> bool:
+        """Whether names are missing, or events of this window."""
+        return any(node not in self.subjects or node not in self._current for node in self._seen())
+
+    async def look(self) -> bool:
+        """Read names and events of the lanes that are seen."""
+        census, window, width, where = self.census, self.window, self.width, self.chosen.where
+        seen = self._seen()
+        unnamed = [node for node in seen if node not in self.subjects]
+        old = [node for node in seen if node not in self._current]
+        if not unnamed and not old:
+            return False
+        names = await self.store.run(lambda recording: read(recording, census, unnamed))
+        for node, subject in names.items():
+            self.subjects[node] = subject
+        points = await self.store.run(
+            lambda recording: read_points(recording, census, old, window, width, where)
+        )
+        if window == self.window and width == self.width and where is self.chosen.where:
+            # Only those of this window: others would be wrong soon.
+            kept = {node: known for node, known in self._points.items() if node in self._current}
+            self._points = {**kept, **points} if len(kept) < _KEPT else points
+            self._current = set(self._points)
+        self._redraw()
+        self.tell_row()
+        return True
+
+    # -- drawing --------------------------------------------------------------------------
+
+    @property
+    def margin(self) -> int:
+        """Columns of the names."""
+        return min(36, max(10, self.room // 4)) + 1
+
+    @property
+    def width(self) -> int:
+        """Columns of the lanes."""
+        return max(1, self.room - self.margin)
+
+    @property
+    def column(self) -> int:
+        """The cursor's."""
+        return self.window.column(self.at_ns, self.width)
+
+    @property
+    def line_count(self) -> int:
+        """Lanes that have something in the window."""
+        return len(self.packed)
+
+    def node_at(self, index: int) -> Node | None:
+        """Whose lane it is."""
+        return self._lanes.node(self.packed[index]) if 0 <= index < len(self.packed) else None
+
+    def line_at(self, index: int) -> Line | None:
+        """A lane; None until its name is read."""
+        if index >= len(self.packed):
+            return ()
+        node = self._lanes.node(self.packed[index])
+        subject = self.subjects.get(node)
+        if subject is None:
+            return None
+        points = self._points.get(node)
+        cells = lane(
+            life_of(self.census, node),
+            points.points if points is not None else (),
+            self.window,
+            self.width,
+            until_ns=self.now_ns,
+            blind=self._blind,
+        )
+        name = label(node, subject, self.margin - 1)
+        return (name, *joined([name._replace(text=" "), *ruled(cells, self.column)]))
+
+    def resized(self) -> None:
+        """Other columns."""
+        self._current.clear()
+        self._redraw()
+
+    def _redraw(self) -> None:
+        # Without anything that began, there is no time to show.
+        known = len(self._lanes) > 0 and any(self._lanes.first_ns)
+        axis = axis_line(self.window, self.width, self.column, self.margin) if known else ()
+        self.head.show((axis,))
+        self.body.changed()
+        self.refresh_words()
+
+    def words(self) -> Sequence[Line]:
+        """The event that the cursor is nearest to, the lane's life, and the signs."""
+        node = self.node
+        subject = self.subjects.get(node) if node is not None else None
+        if node is None or subject is None:
+            return ()
+        points = self._points.get(node, Points())
+        return (
+            point_line(points, self.point, self.window, self.width),
+            life_line(subject, life_of(self.census, node), self.now_ns),
+            legend(),
+        )
+
+    # -- the cursor -----------------------------------------------------------------------
+
+    @property
+    def point(self) -> Point | None:
+        """The event of the lane that the cursor is nearest to."""
+        node = self.node
+        points = self._points.get(node) if node is not None else None
+        return near(points, self.at_ns, self._event)
+
+    @property
+    def selected_event_id(self) -> int | None:
+        """That event's number."""
+        point = self.point
+        return point.event if point is not None else None
+
+    def cursor_moved(self) -> None:
+        """Another lane."""
+        self._event = 0
+        super().cursor_moved()
+
+    def on_lines_opened(self, message: Lines.Opened) -> None:
+        """Enter: open the event."""
+        message.stop()
+        number = self.selected_event_id
+        if number is not None:
+            self.post_message(OpenEvent(number))
+
+    def go_to_column(self, column: int) -> None:
+        """The cursor to a column that is on the screen."""
+        if 0 <= column < self.width:
+            self._go(self.window.middle(column, self.width))
+
+    def move(self, by: int) -> None:
+        """The cursor so many columns later."""
+        at_ns = self.window.middle(self.column + by, self.width)
+        if self.whole.shows(at_ns):
+            self._go(at_ns)
+
+    def _go(self, at_ns: int, event: int = 0) -> None:
+        """The cursor to a moment, with the window around it where it is not in it."""
+        window = self.window
+        if not window.shows(at_ns):
+            # Some columns stay, so that one sees where one came from.
+            by = window.span // 2 if window.from_ns <= at_ns < window.to_ns + window.span else 0
+            by = -by if at_ns < window.from_ns else by
+            moved = window.moved(self.whole, by)
+            if not moved.shows(at_ns):
+                moved = window.moved(self.whole, at_ns - window.from_ns - window.span // 2)
+            self._is_whole = False
+            self.at_ns, self._event = at_ns, event
+            self._show(moved)
+        else:
+            self.at_ns, self._event = at_ns, event
+            self._redraw()
+        self.tell_row()
+
+    def pan(self, by: int) -> None:
+        """Half a screen later, or earlier; the cursor keeps its column as far as it can."""
+        column = self.column
+        window = self.window.moved(self.whole, by * self.window.span // 2)
+        if window == self.window:
+            return
+        self._is_whole = False
+        self.at_ns, self._event = window.middle(column, self.width), 0
+        self._show(window)
+
+    def zoom(self, *, closer: bool) -> None:
+        """Half or twice as much time around the cursor."""
+        window = self.window.zoomed(self.whole, self.at_ns, closer=closer)
+        if window != self.window:
+            self._is_whole = window == self.whole
+            self._show(window)
+
+    def zoom_all(self) -> None:
+        """The whole time."""
+        self._is_whole = True
+        self._show(self.whole)
+
+    def step(self, *, forwards: bool) -> None:
+        """To the lane's next or previous event."""
+        node = self.node
+        if node is not None:
+            self.begin("step", partial(self._step, node, forwards))
+
+    async def _step(self, node: Node, forwards: bool) -> None:
+        point, where = self.point, self.chosen.where
+        start = point.event if point is not None else 0 if forwards else _NEWEST
+        try:
+            found = await self.store.run(
+                lambda recording: next_event(
+                    recording, (node.pod, node.container), start, where, forwards=forwards
+                )
+            )
+        except NriScopeError as error:
+            self.post_message(Failed(error))
+            return
+        if found is None:
+            word = "later" if forwards else "earlier"
+            self.post_message(Said(f"no {word} event in this lane"))
+        else:
+            self._go(found[1], found[0])

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that hold what was taken away from the screen."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from nri_scope.errors import UsageError
+from nri_scope.tui.commands.output_files import CLIPBOARD_MAX, fitting, save
+
+
+def test_each_text_gets_a_file_of_its_own_for_its_owner_only(tmp_path: Path) -> None:
+    paths = [save([text], [7], tmp_path) for text in ("one", "two")]
+    assert [path.read_text() for path in paths] == ["one", "two"]
+    assert {path.stat().st_mode & 0o777 for path in paths} == {0o600}
+
+
+def test_a_full_disk_is_told_and_leaves_no_half_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, *_: object, **__: object) -> NoReturn:
+        os.close(descriptor)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fdopen", full)
+    with pytest.raises(UsageError, match="the disk is full"):
+        save(["text"], [7], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file or directory"):
+        save(["text"], [7], tmp_path / "gone")
+
+
+def test_what_ends_before_its_end_leaves_no_half_file(tmp_path: Path) -> None:
+    def texts() -> Iterator[str]:
+        yield "half"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        save(texts(), [7], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_more_is_made_than_a_clipboard_takes() -> None:
+    made = 0
+
+    def texts() -> Iterator[str]:
+        nonlocal made
+        while True:
+            made += 1
+            yield "é" * 500
+
+    assert fitting(texts()) is None
+    assert made == CLIPBOARD_MAX // 1_000 + 1
+    assert fitting(["one", "\udcff"]) == "one\udcff"

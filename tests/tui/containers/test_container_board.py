@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods and containers on a screen."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.model import Container
+from nri_scope.tui.containers.container_board import Tree
+from nri_scope.tui.store.context import Context
+from nri_scope.tui.widgets.messages import Narrow, OpenEvent, RowChosen, Said
+from tests.replay.recordings import RECORDING, of_capture, recording
+from tests.tui.boards import Growing, growing, showing
+from tests.tui.hostile import CANARY, assert_harmless, hostile_recording
+
+
+def names(screen: list[str]) -> list[str]:
+    """The lines of the tree: what stands in the first column."""
+    return [line[2:36].rstrip() for line in screen[1:-1] if line.strip()]
+
+
+async def test_shows_pods_and_containers_with_state_and_age() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        assert names(shown.screen) == [
+            "▾ kube-system/node-agent",
+            "  ▸ agent",
+            "▾ shop/web",
+            "  ▸ app",
+            "  ▸ sidecar",
+            "▾ jobs/batch",
+            "  ▸ job",
+            "  ▸ broken",
+        ]
+        assert "running" in shown.screen[2] and ">1.40s" in shown.screen[2]
+        assert "removed" in shown.screen[4] and "918ms" in shown.screen[4]
+        await shown.press(*["down"] * 3)
+        assert shown.screen[-1] == (
+            "shop/web/app  creating 24.1ms, created 71.3ms, running 726ms, stopped 96.4ms, r…"
+        )
+
+
+async def test_enter_narrows_to_a_container_and_opens_an_event() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        await shown.press("down", "down", "down", "enter")
+        narrowed = shown.last(Narrow).what
+        assert isinstance(narrowed, Container) and narrowed.name == "app"
+        await shown.press("right", "down", "enter")
+        assert shown.last(OpenEvent).event_id == 5
+        assert shown.board.selected_event_id == 5
+        chosen = shown.last(RowChosen).row
+        assert chosen is not None and chosen.event_id == 5
+
+
+async def test_unfolds_and_folds() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        before = names(shown.screen)
+        await shown.press("down", "down", "down", "right")
+        events = names(shown.screen)[4:12]
+        assert [line.split()[1] for line in events] == [
+            "CreateContainer",
+            "PostCreateContainer",
+            "StartContainer",
+            "PostStartContainer",
+            "UpdateContainer",
+            "PostUpdateContainer",
+            "StopContainer",
+            "RemoveContainer",
+        ]
+        # From an event to its container; then that is folded; then to its pod, which is folded.
+        await shown.press("down", "left")
+        assert names(shown.screen)[3] == "  ▾ app"
+        await shown.press("left")
+        assert names(shown.screen) == before
+        await shown.press("left", "left")
+        assert names(shown.screen)[2:4] == ["▸ shop/web", "▾ jobs/batch"]
+        await shown.press("right")
+        assert names(shown.screen) == before
+
+
+async def test_a_line_keeps_the_cursor_before_anybody_hears_that_it_moved() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        assert isinstance(shown.board, Tree)
+        await shown.press("down")
+        shown.board.body.go_to(4)
+        # What was being read is there now: it is shown before a message can be taken.
+        await shown.board.grown(anew=False)
+        assert shown.board.body.cursor == 4
+        await shown.settle()
+        assert names(shown.screen)[shown.board.body.cursor] == "  ▸ sidecar"
+
+
+async def test_goes_from_event_to_event_of_a_container() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        await shown.press("down", "down", "down", "o", "o")
+        assert shown.board.selected_event_id == 6
+        await shown.press("O")
+        assert shown.board.selected_event_id == 5
+        await shown.press("O")
+        assert shown.board.selected_event_id == 5
+        assert shown.last(Said).text == "no earlier event of this container"
+
+
+async def test_shows_what_the_context_is_narrowed_to() -> None:
+    context = Context()
+    async with showing(RECORDING, Tree, context=context) as shown:
+        assert isinstance(shown.board, Tree)
+        await shown.press("down", "down", "down")
+        selected = shown.board.selected
+        assert isinstance(selected, Container)
+        context.narrow(selected)
+        await shown.update()
+        assert names(shown.screen) == ["▾ shop/web", "  ▸ app"]
+        context.back()
+        context.filter_by("event:UpdateContainer")
+        await shown.update()
+        assert names(shown.screen) == ["▾ shop/web", "  ▸ app"]
+        await shown.press("home", "down", "right")
+        assert [line.split()[-1] for line in names(shown.screen)[2:]] == ["UpdateContainer"]
+        context.filter_by("pod:nothing")
+        await shown.update()
+        assert names(shown.screen) == ["the filter matched no event of a pod"[2:36]]
+
+
+async def test_finds_by_name_and_id_and_goes_round() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        board = shown.board
+        assert await board.find("SIDEcar") and board.body.cursor == 4
+        assert await board.find("jobs/") and board.body.cursor == 5
+        assert await board.find("jobs/", here=True) and board.body.cursor == 5
+        # The beginning of an id; it is before the cursor.
+        assert await board.find("c61408") and board.body.cursor == 3
+        assert await board.find("agent", forwards=False) and board.body.cursor == 1
+        assert not await board.find("nobody") and board.body.cursor == 1
+
+
+async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
+    path = recording(tmp_path / "r.nriscope.db", [])
+    async with showing(path, Tree) as shown:
+        assert shown.screen[1] == "nothing in this recording is about a pod or container"
+        await shown.press("enter", "right", "left", "o")
+        assert shown.board.selected_event_id is None
+
+
+async def test_says_who_changed_a_container(tmp_path: Path) -> None:
+    path = of_capture("containerd-2.4-beta", tmp_path / "r.nriscope.db")
+    async with showing(path, Tree, size=(160, 50)) as shown:
+        app = next(line for line in shown.screen if "▸ app" in line)
+        assert "Δ 20-device-injector, 30-env-injector, 60-cpu-policy" in app
+
+
+async def test_the_cursor_stays_where_it_is_when_containers_come(tmp_path: Path) -> None:
+    with growing(tmp_path / "r.nriscope.db") as recorder:
+        await _grows(recorder)
+
+
+async def _grows(recorder: Growing) -> None:
+    async with showing(recorder.path, Tree) as shown:
+        await shown.press("down", "right", "down", "down")
+        before = shown.board.selected_event_id
+        assert before == 3
+        recorder.grow()
+        await shown.update()
+        assert names(shown.screen)[-2:] == ["▾ shop/later", "  ▸ new"]
+        assert shown.board.selected_event_id == before
+
+
+async def test_a_ring_that_removed_the_oldest_events_is_read_anew(tmp_path: Path) -> None:
+    with growing(tmp_path / "r.nriscope.db") as recorder:
+        async with showing(recorder.path, Tree) as shown:
+            assert "      7 " in shown.screen[1]
+            with sqlite3.connect(recorder.path) as connection:
+                connection.execute("DELETE FROM event WHERE id < 3")
+            connection.close()
+            recorder.grow()
+            await shown.update()
+            assert names(shown.screen) == ["▾ shop/web", "  ▸ app", "▾ shop/later", "  ▸ new"]
+            assert "      5 " in shown.screen[1]
+
+
+async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
+    path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
+    async with showing(path, Tree, size=(120, 50)) as shown:
+        assert_harmless("\n".join(shown.screen))
+        await shown.press("down", "right", "down", "down", "down", "right")
+        assert_harmless("\n".join(shown.screen))
+        assert shown.app.title != CANARY
+
+
+@pytest.mark.parametrize("size", [(20, 5), (80, 24), (160, 50)])
+async def test_fits_any_screen(size: tuple[int, int]) -> None:
+    async with showing(RECORDING, Tree, size=size) as shown:
+        assert len(shown.screen) == size[1]
+        assert all(len(line) <= size[0] for line in shown.screen)
+
+
+async def test_the_cursor_and_marks_have_signs() -> None:
+    async with showing(RECORDING, Tree) as shown:
+        shown.board.is_marked = lambda event: (
+            event is not None and event.id == shown.board.selected_event_id
+        )
+        await shown.press(*["down"] * 3, "right", "down")
+        signs = {line[:2] for line in shown.screen[1:-1] if line.strip()}
+        assert signs == {"  ", ">*"}
+        assert shown.screen[5].startswith(">*  ") and "CreateContainer" in shown.screen[5]

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tree of pods, containers and events as lines by position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.recorder.filter import parse
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.containers.census import Census
+from nri_scope.tui.containers.outline import Level, Node, Outline
+from nri_scope.tui.containers.subject_filter import Chosen
+from nri_scope.tui.containers.subjects import read
+from tests.replay.recordings import RECORDING
+
+Step = tuple[str, int, int]
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["pod", "container", "fold", "unfold", "open", "close", "extend"]),
+        st.integers(1, 4),
+        st.integers(0, 5),
+    ),
+    max_size=40,
+)
+
+
+@given(_STEPS)
+def test_every_line_is_found_where_it_is(steps: list[Step]) -> None:
+    outline = Outline()
+    pods: dict[int, list[int]] = {}
+    folded: set[int] = set()
+    opened: dict[int, list[int]] = {}
+    next_key = next_event = 1
+    for what, pod, number in steps:
+        if what in ("pod", "container"):
+            outline.add(Node(pod))
+            pods.setdefault(pod, [])
+        elif pod not in pods:
+            continue
+        if what == "container":
+            outline.add(Node(pod, next_key))
+            pods[pod].append(next_key)
+            next_key += 1
+        elif what in ("fold", "unfold"):
+            outline.set_folded(pod, what == "fold")
+            (folded.add if what == "fold" else folded.discard)(pod)
+        elif what in ("open", "close", "extend") and number < len(pods[pod]):
+            key = pods[pod][number]
+            events = list(range(next_event, next_event + number))
+            next_event += number
+            if what == "open":
+                outline.open(Node(pod, key), events)
+                opened[key] = events
+            elif what == "close":
+                outline.close(Node(pod, key))
+                opened.pop(key, None)
+            else:
+                outline.extend(Node(pod, key), events)
+                if key in opened:
+                    opened[key] += events
+    expected: list[Node] = []
+    for pod, containers in sorted(pods.items()):
+        expected.append(Node(pod))
+        for key in [] if pod in folded else containers:
+            expected += [Node(pod, key), *(Node(pod, key, e) for e in opened.get(key, []))]
+    assert [outline.node_at(at) for at in range(len(outline))] == expected
+    assert [outline.position_of(node) for node in expected] == list(range(len(expected)))
+    with pytest.raises(IndexError):
+        outline.node_at(len(outline))
+
+
+def test_what_is_folded_into_a_pod_is_found_at_the_pod() -> None:
+    outline = Outline()
+    outline.add(Node(1, 1))
+    outline.add(Node(2, 2))
+    outline.set_folded(2, True)
+    assert outline.position_of(Node(2, 2)) == outline.position_of(Node(2)) == 2
+    assert outline.position_of(Node(3)) is None and outline.position_of(Node(1, 2)) is None
+
+
+def test_a_hundred_thousand_containers_take_few_steps_each() -> None:
+    outline = Outline()
+    for pod in range(1, 50_001):
+        outline.add(Node(pod, 2 * pod))
+        outline.add(Node(pod, 2 * pod + 1))
+    assert len(outline) == 150_000
+    for position in (0, 1, 75_000, 149_999):
+        assert outline.position_of(outline.node_at(position)) == position
+
+
+@pytest.fixture
+def census() -> Census:
+    found = Census()
+    with Recording.open(RECORDING) as recording:
+        while found.step(recording):
+            pass
+    return found
+
+
+def lines(recording: Recording, census: Census, chosen: Chosen) -> list[str]:
+    while chosen.step(recording, census.newest):
+        pass
+    outline = chosen.outline(census)
+    nodes = [outline.node_at(at) for at in range(len(outline))]
+    subjects = read(recording, census, nodes)
+    return ["  " * node.level + subjects[node].name for node in nodes]
+
+
+def test_shows_pods_with_their_containers_in_the_order_in_which_they_came(census: Census) -> None:
+    with Recording.open(RECORDING) as recording:
+        assert lines(recording, census, Chosen()) == [
+            "kube-system/node-agent",
+            "  agent",
+            "shop/web",
+            "  app",
+            "  sidecar",
+            "jobs/batch",
+            "  job",
+            "  broken",
+        ]
+
+
+def test_shows_only_what_it_is_narrowed_to(census: Census) -> None:
+    with Recording.open(RECORDING) as recording:
+        app = next(one for one in recording.containers() if one.name == "app")
+        assert lines(recording, census, Chosen(about=app)) == ["shop/web", "  app"]
+        assert app.pod is not None
+        in_pod = lines(recording, census, Chosen(about=app.pod))
+        assert in_pod == ["shop/web", "  app", "  sidecar"]
+
+
+def test_shows_only_what_has_events_that_the_filter_lets_through(census: Census) -> None:
+    with Recording.open(RECORDING) as recording:
+        some = lines(recording, census, Chosen(parse("event:UpdateContainer")))
+        assert some == ["shop/web", "  app"]
+        assert lines(recording, census, Chosen(parse("pod:nothing"))) == []
+
+
+def test_tells_what_synchronize_told_of_a_container_without_events(census: Census) -> None:
+    with Recording.open(RECORDING) as recording:
+        node = Node(1, 1)
+        subject = read(recording, census, [node])[node]
+        assert node.level is Level.CONTAINER and subject.name == "agent"
+        assert subject.state(census.containers[1]) == "running"
+
+
+def test_a_census_can_be_read_while_the_recording_grows(tmp_path: Path) -> None:
+    from tests.replay.recordings import START_NS, container, life, recording, run_pod
+
+    path = recording(tmp_path / "r.nriscope.db", [run_pod(), *life(container())])
+    census = Census()
+    with Recording.open(path) as reading:
+        assert not census.step(reading)
+        assert not census.step(reading)
+    one = census.containers[1]
+    assert (one.events, one.first_event, one.last_event) == (6, 4, 9)
+    assert one.creating_ns == START_NS + 3 * 10**9
+    assert one.created_ns == START_NS + 4 * 10**9 and one.stage.name == "REMOVED"
+    assert census.pods[1].events == 7
+    assert census.between(0, START_NS - 1).last == 0
+    assert census.between(START_NS, START_NS) == (1, 9)

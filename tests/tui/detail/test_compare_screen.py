@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison on a screen: read in a thread, laid out for the width, closed by Escape."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from textual.app import App
+from textual.pilot import Pilot
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.model import Event
+from nri_scope.tui.detail.compare_screen import CompareScreen
+from nri_scope.tui.store.store import Store
+from tests.replay.recordings import RECORDING
+from tests.tui.keyboard import press, taken
+from tests.tui.widgets.drawn import text_on
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    found = await Store.open(RECORDING)
+    yield found
+    await found.close()
+
+
+async def _events(store: Store) -> list[Event]:
+    rows = await store.rows(store.all, 0, 40)
+    created = (row.event for row in rows if row.event is not None)
+    return [event for event in created if event.event == "CreateContainer"]
+
+
+async def _shows(pilot: Pilot[None], text: str) -> str:
+    for _ in range(3_000):
+        if text in (found := text_on(pilot.app)):
+            return found
+        await taken(pilot)
+    raise AssertionError(f"no {text!r} in:\n{text_on(pilot.app)}")
+
+
+async def test_shows_differences_for_the_width_there_is_and_goes_away(store: Store) -> None:
+    one, other, *_ = await _events(store)
+    app: App[None] = App()
+    async with app.run_test(size=(140, 40)) as pilot:
+        await app.push_screen(CompareScreen(store, one, other))
+        text = await _shows(pilot, "differences")
+        assert '"db.shop.svc"  ' in text and " │ —" in text
+        await pilot.resize_terminal(80, 40)
+        await _shows(pilot, 'A: "db.shop.svc"')
+        await press(pilot, "escape")
+        assert not isinstance(app.screen, CompareScreen)
+
+
+async def test_says_what_is_wrong_with_the_recording(store: Store) -> None:
+    class Damaged:
+        async def run(self, _work: object) -> None:
+            raise RecordingError("x.db", "it is damaged at event 5")
+
+    one, other, *_ = await _events(store)
+    app: App[None] = App()
+    async with app.run_test(size=(140, 40)) as pilot:
+        await app.push_screen(CompareScreen(Damaged(), one, other))  # type: ignore[arg-type]
+        await _shows(pilot, "x.db: it is damaged at event 5")
+
+
+async def test_tells_its_keys(store: Store) -> None:
+    one, other, *_ = await _events(store)
+    app: App[None] = App()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.push_screen(CompareScreen(store, one, other))
+        await press(pilot, "?")
+        await _shows(pilot, "keys of the comparison")
+        await _shows(pilot, "wrap long lines")
+        await press(pilot, "escape")
+        assert isinstance(app.screen, CompareScreen)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What differs between the containers of two events."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.recorder.escape import columns
+from nri_scope.recorder.model import Event
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.detail.comparison import Comparison, compare
+from nri_scope.tui.store.reader_thread import Stop
+from nri_scope.tui.text.styled_line import text_of
+from nri_scope.tui.text.wrapping import shown
+from tests.replay.recordings import POD, RECORDING, container
+from tests.replay.recordings import recording as make
+from tests.tui.hostile import assert_harmless, hostile_recording
+
+
+@pytest.fixture(scope="module")
+def recording() -> Iterator[Recording]:
+    with Recording.open(RECORDING) as found:
+        yield found
+
+
+def _event(recording: Recording, name: str, of: str = "") -> Event:
+    return next(
+        one for one in recording.events() if one.event == name and of in ("", one.container)
+    )
+
+
+def _compared(recording: Recording, a: Event, b: Event) -> Comparison:
+    return compare(recording, a, b, Stop())
+
+
+def _lines(found: Comparison, width: int = 120) -> list[str]:
+    return [text_of(one) for one in found.lines(width)]
+
+
+def test_two_events_of_one_container_show_what_became_of_it(recording: Recording) -> None:
+    a = _event(recording, "CreateContainer", "app")
+    b = _event(recording, "PostUpdateContainer", "app")
+    found = _compared(recording, a, b)
+    assert [change.path for change in found.changes] == [
+        "/linux/resources/memory/limit",
+        "/linux/resources/memory/swap",
+        "/linux/resources/cpu/shares",
+    ]
+    lines = _lines(found)
+    assert "3 differences" in lines
+    assert lines[0].startswith("A  #5 CreateContainer shop/web/app  2026-11-")
+
+
+def test_two_containers_differ_in_what_is_not_made_up(recording: Recording) -> None:
+    a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
+    found = _compared(recording, a, b)
+    assert "/process/env/FOO" in [change.path for change in found.changes]
+    assert not any(a.container_id in line for line in _lines(found))
+    # The other way round it is the other way round.
+    kinds = {change.path: change.kind for change in _compared(recording, b, a).changes}
+    assert kinds["/process/env/FOO"] == "added"
+
+
+def test_the_same_is_no_difference(recording: Recording) -> None:
+    event = _event(recording, "CreateContainer")
+    assert "No difference." in _lines(_compared(recording, event, event))
+
+
+def test_an_event_without_a_container_cannot_be_compared(recording: Recording) -> None:
+    a, b = _event(recording, "RunPodSandbox"), _event(recording, "CreateContainer")
+    lines = _lines(_compared(recording, a, b))
+    assert "   no event tells what a container is made of here" in lines
+    assert "There is nothing to compare." in lines
+
+
+def test_an_event_that_tells_only_the_id_counts_as_what_was_told_before(tmp_path: Path) -> None:
+    app = container(args=["serve"])
+    events = [
+        ("CreateContainer", api.CreateContainerRequest(pod=POD, container=app)),
+        ("StopContainer", api.StopContainerRequest(pod=POD, container=api.Container(id=app.id))),
+    ]
+    with Recording.open(make(tmp_path / "r.nriscope.db", events)) as found:
+        a, b = _event(found, "CreateContainer"), _event(found, "StopContainer")
+        lines = _lines(_compared(found, a, b))
+        assert f"   as event {a.id} told it" in lines
+        assert "No difference." in lines
+
+
+@pytest.mark.parametrize("width", [30, 80, 99, 100, 160])
+def test_values_stand_beside_each_other_where_there_is_room(
+    recording: Recording, width: int
+) -> None:
+    a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
+    lines = _lines(_compared(recording, a, b), width)
+    values = [one for one in lines if one.startswith("  ")]
+    assert any(" │ " in one for one in values) == (width >= 100)
+    assert all(columns(one) <= width for one in values)
+
+
+def test_it_ends_when_nobody_waits_for_it(recording: Recording) -> None:
+    stop = Stop()
+    stop.set()
+    event = _event(recording, "CreateContainer")
+    with pytest.raises(CancelledError):
+        compare(recording, event, event, stop)
+
+
+def test_what_strangers_wrote_is_harmless(tmp_path: Path) -> None:
+    with Recording.open(hostile_recording(tmp_path / "r.nriscope.db")) as found:
+        events = [one for one in found.events() if one.event == "CreateContainer"]
+        for a, b in pairwise(events[:10]):
+            for width in (60, 120):
+                lines = _compared(found, a, b).lines(width)
+                assert_harmless("\n".join(text_of(shown(one)) for one in lines))

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pane follows the selection, reads in a thread, and takes what place it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.containers import Container as Box
+from textual.pilot import Pilot
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.writer import Recorder
+from nri_scope.tui.detail import detail_pane
+from nri_scope.tui.detail.detail_pane import DetailPane
+from nri_scope.tui.detail.tabs import Tab
+from nri_scope.tui.store.rows import Row
+from nri_scope.tui.store.store import Store
+from nri_scope.tui.widgets.lines import Lines
+from tests.recorder.traffic import NOW, a_start, an_item
+from tests.replay.recordings import RECORDING
+from tests.tui.hostile import assert_harmless, hostile_recording
+from tests.tui.keyboard import press, taken
+from tests.tui.screen import settle
+from tests.tui.widgets.drawn import text_on
+
+T = TypeVar("T")
+
+
+class _Views(Lines):
+    """What the pane is beside of."""
+
+
+class _App(App[None]):
+    def __init__(self, store: Store, *, hidden: bool = False) -> None:
+        super().__init__()
+        self.pane = DetailPane(store, hidden=hidden)
+        self.left = 0
+
+    def compose(self) -> ComposeResult:
+        with Box():
+            yield _Views(empty="the list")
+            yield self.pane
+
+    def on_detail_pane_left(self) -> None:
+        self.left += 1
+
+
+class _Counted:
+    """A store that counts what it is asked for, and may be kept from answering."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.asked = 0
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+        self.trouble: Exception | None = None
+
+    async def run(self, work: Callable[[Recording], T]) -> T:
+        self.asked += 1
+        if self.trouble is not None:
+            raise self.trouble
+
+        def patiently(recording: Recording) -> T:
+            assert self.may_go_on.wait(10)
+            return work(recording)
+
+        return await self._store.run(patiently)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    found = await Store.open(RECORDING)
+    yield found
+    await found.close()
+
+
+async def _rows(store: Store) -> list[Row]:
+    rows = await store.rows(store.all, 0, 40)
+    return [row for row in rows if row.event is not None]
+
+
+async def _shows(pilot: Pilot[None], text: str) -> str:
+    """Wait until the pane shows it."""
+    pane = pilot.app.query_one(DetailPane)
+    for _ in range(3_000):
+        if text in (found := text_on(pane)):
+            return found
+        await taken(pilot)
+    raise AssertionError(f"no {text!r} in:\n{text_on(pane)}")
+
+
+async def test_shows_the_selected_row_and_keeps_the_tab(store: Store) -> None:
+    rows = await _rows(store)
+    app = _App(store)
+    async with app.run_test(size=(100, 40)) as pilot:
+        app.pane.show(rows[4])
+        text = await _shows(pilot, "before")
+        assert "[Summary] Container  Changes  Blame  Raw" in text
+        assert "#5 CreateContainer shop/web/app" in text
+        app.pane.action_previous_tab()
+        await _shows(pilot, "request:")
+        assert app.pane.tab is Tab.RAW
+        app.pane.show(rows[5])
+        text = await _shows(pilot, "POST_CREATE_CONTAINER")
+        assert "[Raw]" in text
+
+
+async def test_a_click_chooses_a_tab(store: Store) -> None:
+    rows = await _rows(store)
+    app = _App(store)
+    async with app.run_test(size=(100, 40)) as pilot:
+        app.pane.show(rows[4])
+        await _shows(pilot, "before")
+        await pilot.click("_Title", offset=(13, 0))
+        assert app.pane.tab is Tab.CONTAINER
+        await _shows(pilot, "pod_sandbox_id:")
+
+
+async def test_rows_that_are_only_passed_are_not_read(store: Store) -> None:
+    rows = await _rows(store)
+    counted = _Counted(store)
+    app = _App(counted)  # type: ignore[arg-type]
+    async with app.run_test(size=(100, 40)) as pilot:
+        for row in rows[:20]:
+            app.pane.show(row)
+        await _shows(pilot, f"number      {rows[19].event_id},")
+        assert counted.asked == 1
+
+
+async def test_a_row_that_takes_long_shows_that_it_does(store: Store) -> None:
+    rows = await _rows(store)
+    counted = _Counted(store)
+    app = _App(counted)  # type: ignore[arg-type]
+    async with app.run_test(size=(100, 40)) as pilot:
+        app.pane.show(rows[4])
+        await _shows(pilot, "before")
+        counted.may_go_on.clear()
+        app.pane.show(rows[5])
+        text = await _shows(pilot, "…")
+        assert "#6" in text and "before" not in text
+        counted.may_go_on.set()
+        await _shows(pilot, "number      6,")
+
+
+async def test_word_of_waiting_that_comes_late_takes_nothing_away(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = await _rows(store)
+    app = _App(store)
+    async with app.run_test(size=(100, 40)) as pilot:
+        waiting: list[Callable[[], object]] = []
+        set_timer = app.pane.set_timer
+
+        def kept(delay: float, callback: Callable[[], object]) -> object:
+            if delay == detail_pane._PATIENCE:
+                waiting.append(callback)
+            return set_timer(delay, callback)
+
+        monkeypatch.setattr(app.pane, "set_timer", kept)
+        app.pane.show(rows[4])
+        await _shows(pilot, "number      5,")
+        for callback in waiting:
+            callback()
+        await taken(pilot)
+        assert waiting
+        assert "number      5," in text_on(app.pane)
+
+
+async def test_what_is_read_again_stays_on_the_screen_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detail_pane, "_RENEWED", 0.001)
+    rows = await _rows(store)
+    counted = _Counted(store)
+    app = _App(counted)  # type: ignore[arg-type]
+    async with app.run_test(size=(100, 40)) as pilot:
+        app.pane.show(rows[4])
+        await _shows(pilot, "before")
+        monkeypatch.setattr(detail_pane, "_PATIENCE", 0.001)
+        counted.may_go_on.clear()
+        app.pane.grown()
+        while counted.asked < 2:
+            await taken(pilot)
+        later = asyncio.Event()
+        app.pane.set_timer(0.05, later.set)
+        await later.wait()
+        assert "before" in text_on(app.pane)
+        counted.may_go_on.set()
+
+
+async def test_what_is_not_waited_for_any_more_is_never_shown(store: Store) -> None:
+    rows = await _rows(store)
+    counted = _Counted(store)
+    app = _App(counted)  # type: ignore[arg-type]
+    async with app.run_test(size=(100, 40)) as pilot:
+        counted.may_go_on.clear()
+        app.pane.show(rows[4])
+        await _shows(pilot, "…")
+        app.pane.show(rows[5])
+        app.pane.show_tab(Tab.RAW)
+        counted.may_go_on.set()
+        await _shows(pilot, "POST_CREATE_CONTAINER")
+        assert counted.asked <= 3
+
+
+async def test_nothing_is_read_while_it_is_hidden(store: Store) -> None:
+    rows = await _rows(store)
+    counted = _Counted(store)
+    app = _App(counted, hidden=True)  # type: ignore[arg-type]
+    async with app.run_test(size=(100, 40)) as pilot:
+        app.pane.show(rows[4])
+        app.pane.show_tab(Tab.RAW)
+        await taken(pilot)
+        assert counted.asked == 0
+        app.pane.action_toggle_detail()
+        await _shows(pilot, "request:")
+        app.pane.action_toggle_detail()
+        await taken(pilot)
+        assert app.left == 1
+        assert "request:" not in text_on(app)
+
+
+async def test_stands_beside_the_list_where_there_is_room_or_where_it_is_moved(
+    store: Store,
+) -> None:
+    app = _App(store)
+    async with app.run_test(size=(220, 50)) as pilot:
+        await taken(pilot)
+        assert app.pane.region.x == 110
+        app.pane.action_move_detail()
+        await taken(pilot)
+        assert (app.pane.region.x, app.pane.region.y) == (0, 25)
+        await pilot.resize_terminal(80, 24)
+        await taken(pilot)
+        assert (app.pane.region.x, app.pane.region.y) == (0, 12)
+        app.pane.action_move_detail()
+        await taken(pilot)
+        assert app.pane.region.x == 40
+    other = _App(store)
+    async with other.run_test(size=(80, 24)) as pilot:
+        await taken(pilot)
+        assert other.pane.region.y == 12
+
+
+async def test_can_be_alone_and_has_the_focus_then(store: Store) -> None:
+    app = _App(store)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.pane.action_maximise_detail()
+        await taken(pilot)
+        assert app.pane.region.size == (80, 24)
+        assert app.focused is app.pane.body
+        app.pane.action_maximise_detail()
+        await taken(pilot)
+        assert app.left == 1
+        assert app.pane.region.height == 12
+
+
+async def test_blame_shows_all_lines_when_asked_to(store: Store) -> None:
+    rows = await _rows(store)
+    app = _App(store)
+    async with app.run_test(size=(100, 60)) as pilot:
+        app.pane.show_tab(Tab.BLAME)
+        app.pane.show(rows[4])
+        text = await _shows(pilot, "Enter here shows all lines")
+        assert "PATH=/bin" not in text
+        app.pane.body.focus()
+        await press(pilot, "enter")
+        await _shows(pilot, "PATH=/bin")
+
+
+async def test_finds_text_and_goes_on_from_there(store: Store) -> None:
+    rows = await _rows(store)
+    app = _App(store)
+    async with app.run_test(size=(100, 40)) as pilot:
+        app.pane.show_tab(Tab.RAW)
+        app.pane.show(rows[4])
+        await _shows(pilot, "request:")
+        assert await app.pane.find("destination")
+        first = app.pane.body.found
+        assert await app.pane.find("destination")
+        assert app.pane.body.found > first
+        assert await app.pane.find("destination", forwards=False)
+        assert app.pane.body.found == first
+        assert not await app.pane.find("no such text")
+
+
+async def test_what_is_wrong_with_the_recording_is_said(store: Store) -> None:
+    rows = await _rows(store)
+    counted = _Counted(store)
+    counted.trouble = RecordingError("x.db", "it is damaged at event 5")
+    app = _App(counted)  # type: ignore[arg-type]
+    async with app.run_test(size=(100, 40)) as pilot:
+        app.pane.show(rows[4])
+        await _shows(pilot, "x.db: it is damaged at event 5")
+
+
+async def test_a_hostile_recording_is_harmless_in_every_tab(tmp_path: Path) -> None:
+    store = await Store.open(hostile_recording(tmp_path / "r.nriscope.db"))
+    try:
+        rows = await _rows(store)
+        app = _App(store)
+        async with app.run_test(size=(120, 60)) as pilot:
+            for row in rows[3:7]:
+                app.pane.show(row)
+                for tab in Tab:
+                    app.pane.show_tab(tab)
+                    await settle(app, pilot)
+                    assert_harmless(text_on(app).replace("▁", ""))
+    finally:
+        await store.close()
+
+
+async def test_what_came_later_shows_while_the_recording_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detail_pane, "_RENEWED", 0.01)
+    path = tmp_path / "r.nriscope.db"
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(a_start())
+    recorder.capture(session, an_item(wall_ns=NOW))
+    store = await Store.open(path)
+
+    async def until(events: int) -> None:
+        while store.all.events < events:
+            await store.refresh()
+            await asyncio.sleep(0.01)
+
+    try:
+        app = _App(store)
+        async with app.run_test(size=(100, 40)) as pilot:
+            await until(1)
+            app.pane.show((await _rows(store))[0])
+            await _shows(pilot, "after       nothing")
+            recorder.capture(session, an_item("Configure", wall_ns=NOW + 10**9))
+            await until(2)
+            app.pane.grown()
+            await _shows(pilot, "after       1.00s: 2 Configure")
+    finally:
+        await store.close()
+        recorder.close()

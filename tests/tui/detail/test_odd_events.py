@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every surface says the same of what cannot be read: malformed, or of a kind that is not known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.cli.lines import Lines
+from nri_scope.recorder.documents import document
+from nri_scope.recorder.model import Event
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.detail.tabs import Tab
+from nri_scope.tui.store.rows import event_row
+from tests.recorder.traffic import a_container, a_pod, an_item, record
+
+from .test_tab_lines import _lines, a_row
+
+POD = a_pod()
+GOOD = api.CreateContainerRequest(pod=POD, container=a_container(POD)).SerializeToString()
+BAD = b"\x0a\xff\xff"
+REPLY = api.CreateContainerResponse(
+    adjust=api.ContainerAdjustment(annotations={"a": "b"})
+).SerializeToString()
+
+ITEMS = [
+    an_item(method, request, reply, service=service)
+    for method, service in (
+        ("CreateContainer", ""),
+        ("CreateContainer", "strange.Service"),
+        ("Hibernate", "strange.Service"),
+        ("Hibernate", ""),
+    )
+    for request in (GOOD, BAD, b"\x08\x01")
+    for reply in (b"", REPLY, BAD)
+]
+
+
+def told(recording: Recording, event: Event) -> str:
+    """All that is said of an event, anywhere."""
+    tabs = (Tab.SUMMARY, Tab.CONTAINER, Tab.CHANGES, Tab.RAW)
+    queries = ("nri_json(?)", "nri_json(?, 'reply')")
+    return "\n".join(
+        [
+            *Lines().of(event),
+            *event_row(event, 0).cells,
+            *(line for tab in tabs for line in _lines(recording, a_row(event), tab)),
+            *(
+                str(recording.connection.execute(f"SELECT {query}", (event.id,)).fetchone()[0])
+                for query in queries
+            ),
+            json.dumps(document(recording, event)),
+        ]
+    )
+
+
+def test_malformed_is_said_of_what_is_malformed_and_of_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    record(path, ITEMS)
+    with Recording.open(path) as recording:
+        for item, event in zip(ITEMS, recording.events(), strict=True):
+            text = told(recording, event)
+            unknown = bool(item.service) or item.method == "Hibernate"
+            malformed = not unknown and item.request == BAD
+            assert ("malformed" in text) == (malformed or (not unknown and item.reply == BAD))
+            assert ("unknown method or service" in text) == unknown
+            # Nothing is claimed of what was not understood.
+            if unknown or malformed:
+                assert "can change nothing" not in text
+                assert "no pod" not in text and "no container" not in text
+            # The reply to a malformed request is decoded all the same.
+            assert ('"annotations": {"a": "b"}' in text) == (not unknown and item.reply == REPLY)

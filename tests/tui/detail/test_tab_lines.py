@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each tab says of a row."""
+
+from __future__ import annotations
+
+import re
+from asyncio import CancelledError
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.model import Event, Gap, Session
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.detail.tab_lines import detail
+from nri_scope.tui.detail.tabs import Tab, Wanted
+from nri_scope.tui.store.markers import Key
+from nri_scope.tui.store.reader_thread import Stop
+from nri_scope.tui.store.rows import COLUMNS, Kind, Row, Style
+from nri_scope.tui.text.styled_line import Line, text_of
+from nri_scope.tui.text.wrapping import shown
+from tests.recorder.made import a_gap, a_session
+from tests.replay.recordings import RECORDING, of_capture
+from tests.tui.hostile import assert_harmless, hostile_recording
+
+
+@pytest.fixture(scope="module")
+def recording() -> Iterator[Recording]:
+    with Recording.open(RECORDING) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+    path = tmp_path_factory.mktemp("chain") / "r.nriscope.db"
+    with Recording.open(of_capture("containerd-2.1.9", path)) as found:
+        yield found
+
+
+def a_row(
+    event: Event | None = None, gap: Gap | None = None, session: Session | None = None
+) -> Row:
+    kind = Kind.EVENT if event else Kind.GAP if gap else Kind.ENDED
+    key = Key.of_event(1)
+    return Row(kind, key, ("",) * len(COLUMNS), "a row", Style.PLAIN, event, gap, session)
+
+
+def _event(recording: Recording, name: str, container: str = "") -> Event:
+    return next(
+        event
+        for event in recording.events()
+        if event.event == name and container in ("", event.container)
+    )
+
+
+def _lines(recording: Recording, row: Row, tab: Tab, **more: object) -> list[str]:
+    wanted = Wanted(row, tab, 80, **more)  # type: ignore[arg-type]
+    return [text_of(one) for one in detail(recording, wanted, Stop())]
+
+
+class TestTheSummaryOfAnEvent:
+    def test_says_what_happened_to_whom_and_how_it_was_answered(self, recording: Recording) -> None:
+        event = _event(recording, "StartContainer", "app")
+        text = "\n".join(_lines(recording, a_row(event), Tab.SUMMARY))
+        for said in ("StartContainer", "shop/web", "app", event.container_id, event.pod_id):
+            assert said in text
+        assert "answer      ok  in 176µs, 0.0088 % of the 1.99s there were" in text
+        assert "uid         shop-web-0" in text
+        assert "runtime     containerd 2.1.9+unknown, NRI 0.8.0 (inferred)" in text
+
+    def test_names_its_neighbours(self, recording: Recording) -> None:
+        event = _event(recording, "UpdateContainer", "app")
+        lines = _lines(recording, a_row(event), Tab.SUMMARY)
+        assert any(
+            re.match(r"before +\d.*s: 12 PostStartContainer  shop/web/sidecar", one)
+            for one in lines
+        )
+        assert any(
+            re.match(r"earlier +1\d\dms: 8 PostStartContainer of this", one) for one in lines
+        )
+
+    def test_says_that_there_is_nothing_before_the_first(self, recording: Recording) -> None:
+        first = next(iter(recording.events()))
+        assert "before      nothing" in _lines(recording, a_row(first), Tab.SUMMARY)
+
+    def test_has_what_the_user_wrote_about_it(self, recording: Recording) -> None:
+        event = next(iter(recording.events()))
+        lines = _lines(recording, a_row(event), Tab.SUMMARY, comment="look here")
+        assert "comment     look here" in lines
+
+    def test_says_why_an_answer_was_no_good_one(self, tmp_path: Path) -> None:
+        path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
+        with Recording.open(path) as found:
+            event = next(one for one in found.events() if one.status == "error")
+            lines = _lines(found, a_row(event), Tab.SUMMARY)
+            assert any("error  code 2 (unknown)" in one for one in lines)
+            assert any(one.startswith("said        failed: ") for one in lines)
+            odd = next(one for one in found.events() if one.mark == "malformed")
+            assert "marked      malformed request, kept raw" in _lines(
+                found, a_row(odd), Tab.SUMMARY
+            )
+
+
+class TestTheContainer:
+    def test_is_as_the_event_tells_it(self, recording: Recording) -> None:
+        lines = _lines(recording, a_row(_event(recording, "CreateContainer")), Tab.CONTAINER)
+        assert "name: app" in lines
+        assert "  - PATH=/bin" in lines
+
+    def test_is_the_pod_where_there_is_none(self, recording: Recording) -> None:
+        lines = _lines(recording, a_row(_event(recording, "RunPodSandbox")), Tab.CONTAINER)
+        assert lines[0] == "This event is about a pod. As it tells it:"
+        assert "name: web" in lines
+
+    def test_is_none_in_an_event_about_nobody(self, recording: Recording) -> None:
+        lines = _lines(recording, a_row(_event(recording, "Configure")), Tab.CONTAINER)
+        assert lines == ["This event tells of no container and no pod."]
+
+
+class TestChanges:
+    def test_are_those_of_the_round_with_their_owners(self, chain: Recording) -> None:
+        changed = [
+            event
+            for event in chain.events()
+            if event.event == "CreateContainer"
+            and any(
+                "by 0" in one or "by 3" in one for one in _lines(chain, a_row(event), Tab.CHANGES)
+            )
+        ]
+        assert changed
+
+    def test_are_none_where_nobody_changed_anything(self, recording: Recording) -> None:
+        lines = _lines(recording, a_row(_event(recording, "StartContainer")), Tab.CHANGES)
+        assert any("no change seen" in one for one in lines)
+        lines = _lines(recording, a_row(_event(recording, "Configure")), Tab.CHANGES)
+        assert lines == ["Plugins can change nothing in this event."]
+
+
+class TestBlame:
+    def test_says_who_put_a_line_there(self, recording: Recording) -> None:
+        lines = _lines(recording, a_row(_event(recording, "StartContainer")), Tab.BLAME)
+        assert any("CRI request" in one and "shares: 512" in one for one in lines)
+
+    def test_folds_what_nobody_changed_unless_all_is_wanted(self, recording: Recording) -> None:
+        row = a_row(_event(recording, "StartContainer"))
+        some = _lines(recording, row, Tab.BLAME)
+        everything = _lines(recording, row, Tab.BLAME, full=True)
+        assert len(some) < 30 < len(everything)
+        assert not any("PATH=/bin" in one for one in some)
+        assert any("PATH=/bin" in one for one in everything)
+
+    def test_needs_a_container(self, recording: Recording) -> None:
+        lines = _lines(recording, a_row(_event(recording, "RunPodSandbox")), Tab.BLAME)
+        assert lines == ["This event is about no container."]
+
+
+class TestRaw:
+    def test_is_request_and_reply_decoded(self, recording: Recording) -> None:
+        lines = _lines(recording, a_row(_event(recording, "StartContainer")), Tab.RAW)
+        assert lines[:2] == ["request:", "  event: START_CONTAINER"]
+        assert lines[-1] == "reply: empty"
+
+    def test_is_hexadecimal_where_it_is_no_message(self, tmp_path: Path) -> None:
+        path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
+        with Recording.open(path) as found:
+            event = next(one for one in found.events() if one.mark == "malformed")
+            lines = _lines(found, a_row(event), Tab.RAW)
+            assert lines[0] == "request: 22 bytes, malformed"
+            assert lines[1].startswith("00000000  ff fe 20 6e 6f 74 20 61  20 6d 65")
+            assert lines[1].endswith("  .. not a message")
+
+
+class TestWhatIsNoEvent:
+    def test_a_gap_says_when_and_why_and_how_much_was_lost(self, recording: Recording) -> None:
+        lines = _lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=1_234)), Tab.SUMMARY)
+        assert "why         the disk is full" in lines
+        assert "events lost 1,234" in lines
+        assert any(one.endswith("(2.50s)") for one in lines)
+        lines = _lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=None)), Tab.SUMMARY)
+        assert "events lost nobody can know how many" in lines
+
+    def test_a_session_says_who_and_why_it_ended(self, recording: Recording) -> None:
+        lines = _lines(recording, a_row(session=a_session(7, 0, 60)), Tab.SUMMARY)
+        assert "why         the runtime closed the connection" in lines
+        assert "deadlines   2.00s for an answer, 5.00s to register" in lines
+        assert any("(after 1m00s)" in one for one in lines)
+
+    @pytest.mark.parametrize("tab", [tab for tab in Tab if tab is not Tab.SUMMARY])
+    def test_has_no_other_tabs(self, recording: Recording, tab: Tab) -> None:
+        lines = _lines(recording, a_row(gap=a_gap(1, 0, 1)), tab)
+        assert lines == ["Only events have this tab: nothing was exchanged here."]
+
+
+def test_an_event_that_is_gone_is_said_to_be(recording: Recording) -> None:
+    event = next(iter(recording.events()))
+    with_number = replace(event, id=10**9)
+    assert _lines(recording, a_row(with_number), Tab.RAW) == ["This event was removed meanwhile."]
+
+
+@pytest.mark.parametrize("tab", [Tab.CONTAINER, Tab.CHANGES, Tab.BLAME, Tab.RAW])
+def test_long_work_ends_when_nobody_waits_for_it(chain: Recording, tab: Tab) -> None:
+    stop = Stop()
+    stop.set()
+    row = a_row(_event(chain, "CreateContainer"))
+    with pytest.raises(CancelledError):
+        detail(chain, Wanted(row, tab, 80), stop)
+
+
+def test_whatever_strangers_wrote_is_harmless_in_every_tab(tmp_path: Path) -> None:
+    with Recording.open(hostile_recording(tmp_path / "r.nriscope.db")) as found:
+        events = [event for event in found.events() if event.session == 1]
+        rows = [a_row(one) for one in events if one.event != "PostCreateContainer" or one.id < 9]
+        rows += [a_row(session=session) for session in found.sessions()]
+        for row in rows:
+            for tab in Tab:
+                lines: list[Line] = detail(found, Wanted(row, tab, 78, full=True), Stop())
+                assert lines
+                text = "\n".join(text_of(shown(one)) for one in lines)
+                assert_harmless(text)
+                assert len(text) < 200_000

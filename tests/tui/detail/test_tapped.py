@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tapped sessions in the terminal interface, without a screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.detail import summary
+from nri_scope.tui.plugins.call_counts import Tally
+from tests.replay.recordings import PASSWORD, of_taps
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return of_taps("containerd-1.7.24", tmp_path_factory.mktemp("tap") / "tap.nriscope.db")
+
+
+def told(recording: Recording, name: str) -> list[str]:
+    """What is said of the first event of this name."""
+    event = next(one for one in recording.events() if one.event == name)
+    lines = summary.of_event(recording, event)
+    return ["".join(part.text for part in line).rstrip() for line in lines]
+
+
+def test_an_event_has_what_only_the_tap_knows(path: Path) -> None:
+    with Recording.open(path) as recording:
+        lines = told(recording, "CreateContainer")
+    assert "in the tap  31µs  beside that, on both ways" in lines
+    assert "metadata    trace: CreateContainer" in lines
+    at = lines.index("stdout      creating app")
+    assert lines[at + 1] == f"stdout      DB_PASSWORD={PASSWORD}"
+
+
+def test_what_the_plugin_calls_says_so(path: Path) -> None:
+    with Recording.open(path) as recording:
+        assert told(recording, "UpdateContainers")[0].endswith("called by the plugin")
+        assert not told(recording, "CreateContainer")[0].endswith("called by the plugin")
+
+
+def test_the_time_of_what_the_plugin_calls_is_not_the_plugins(path: Path) -> None:
+    tally = Tally()
+    with Recording.open(path) as recording:
+        while tally.step(recording):
+            pass
+        (policy,) = (one for one in recording.sessions() if one.plugin == "60-cpu-policy")
+    counts = tally.counts[policy.id]
+    took = tally.took([counts])
+    assert took is not None
+    # The runtime took five seconds for UpdateContainers.
+    assert (took.max, counts.over_half) == (50_000, 0)
+    assert counts.calls == len(counts.times) + 2

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a row says in columns of several widths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.recorder.escape import columns
+from nri_scope.recorder.model import Event
+from nri_scope.tui.list.columns import cell, place
+from nri_scope.tui.store.rows import event_row
+from tests.recorder.made import SECOND, an_event, at
+
+_CHANGED = an_event(
+    1,
+    plugin="60-cpu-policy",
+    changed=("/linux/resources/cpu/cpus", "/a", "/b", "/c"),
+    owners=("60-cpu-policy",),
+    timeout_ns=60 * SECOND,
+)
+
+
+def cells(event: Event, width: int) -> dict[str, str]:
+    row = event_row(event, at(0))
+    return {each.column.name: cell(row, each).strip() for each in place(width)}
+
+
+@pytest.mark.parametrize(
+    ("width", "name", "text"),
+    [
+        (77, "changed", "Δ4"),
+        (97, "changed", "Δ4 cpu cpus"),
+        (157, "changed", "cpu cpus, 3 more by 60-cpu-pol"),
+        (77, "plugin", "60"),
+        (117, "plugin", "60-cpu-policy"),
+        (77, "took", "91µs/1m"),
+        (117, "took", "91µs/1m"),
+        (157, "took", "91µs"),
+        (157, "deadline", "1m"),
+    ],
+)
+def test_there_are_longer_and_shorter_forms(width: int, name: str, text: str) -> None:
+    assert cells(_CHANGED, width)[name].startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (("shop", "web", "app"), "shop/web/app"),
+        (("kube-system", "coredns-5dd", ""), "…/coredns-5dd"),
+        (("kube-system", "etcd-1", "etcd"), "…/etcd-1/etcd"),
+        (("kube-system", "coredns-5dd5756b68-x", "dns"), "kube-system/c…/dns"),
+        (("kube-system", "x", "a-container-with-a-name"), "…/x/a-container-w…"),
+    ],
+)
+def test_long_names_keep_what_tells_them_apart(names: tuple[str, str, str], shown: str) -> None:
+    namespace, pod, container = names
+    event = replace(_CHANGED, namespace=namespace, pod=pod, container=container)
+    event = event if container else replace(event, container_id="")
+    found = cells(event, 77)["subject"]
+    assert found == shown
+
+
+@pytest.mark.parametrize(
+    ("width", "text"), [(3, "Δ4"), (9, "Δ4"), (10, "Δ4 cpu cp…"), (11, "Δ4 cpu cpus")]
+)
+def test_changes_are_counted_where_words_have_no_room(width: int, text: str) -> None:
+    placed = next(each for each in place(77) if each.column.name == "changed")
+    assert cell(event_row(_CHANGED, at(0)), replace(placed, width=width)).strip() == text
+
+
+def test_how_many_changes_there_are_is_never_cut_away() -> None:
+    event = replace(_CHANGED, changed=("/annotations/example.com~1a-long-name", "/a", "/b"))
+    placed = next(each for each in place(157) if each.column.name == "changed")
+    text = cell(event_row(event, at(0)), replace(placed, width=28))
+    assert text == "annotation example.…, 2 more"
+
+
+def test_nothing_that_is_not_there_is_shown() -> None:
+    event = replace(_CHANGED, changed=(), owners=(), timeout_ns=0, plugin="")
+    found = cells(event, 77)
+    assert (found["changed"], found["plugin"], found["took"]) == ("", "", "91µs")
+
+
+@given(st.integers(25, 200), st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
+def test_a_cell_takes_exactly_its_column(width: int, one: str, other: str, third: str) -> None:
+    event = replace(
+        _CHANGED, namespace=one, pod=other, container=third, changed=(one, other), plugin=third
+    )
+    row = event_row(event, at(0))
+    for each in place(width):
+        assert columns(cell(row, each)) == each.width

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.recorder.escape import columns, safe
+from nri_scope.tui.list.columns import place
+from nri_scope.tui.text.table_grid import fitted
+
+
+@given(st.integers(25, 400), st.integers(1, 12), st.booleans())
+def test_columns_fill_the_width_and_never_more(width: int, digits: int, plugins: bool) -> None:
+    placed = place(width, digits=digits, plugins=plugins)
+    last = placed[-1]
+    assert last.left + last.width == width
+    for one, other in pairwise(placed):
+        assert one.left + one.width < other.left
+
+
+@pytest.mark.parametrize(
+    ("width", "names"),
+    [
+        (37, "event subject"),
+        (77, "time event subject changed plugin took status"),
+        (97, "id time event subject changed plugin took status"),
+        (117, "id time event subject changed plugin took status"),
+        (157, "id time elapsed event subject changed plugin took deadline status"),
+    ],
+)
+def test_the_most_important_columns_stay(width: int, names: str) -> None:
+    assert [each.column.name for each in place(width, digits=4)] == names.split()
+
+
+def test_an_only_plugin_takes_no_room_that_is_scarce() -> None:
+    assert "plugin" not in {each.column.name for each in place(77, plugins=False)}
+    assert "plugin" in {each.column.name for each in place(117, plugins=False)}
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (77, "Time|Event|Pod/container|Δ|Pl|Took/of|Status"),
+        (117, "#|Time|Event|Pod/container|Changed|Plugin|Took/of|Status"),
+        (157, "#|Time|Elapsed|Event|Pod/container|Changed|Plugin|Took|Of|Status"),
+    ],
+)
+def test_titles_have_room(width: int, titles: str) -> None:
+    assert "|".join(each.title for each in place(width)) == titles
+
+
+@given(st.integers(1, 400), st.booleans())
+def test_more_room_takes_no_column_away(width: int, plugins: bool) -> None:
+    fewer, more = ({one.at for one in place(each, plugins=plugins)} for each in (width, width + 1))
+    assert fewer <= more
+
+
+@given(st.text(max_size=30), st.integers(1, 20), st.booleans())
+def test_a_fitted_text_takes_exactly_its_columns(text: str, width: int, right: bool) -> None:
+    assert columns(fitted(safe(text), width, right=right)) == width

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the list of events draws, and what it leaves as it is: a terminal may be far away."""
+
+from __future__ import annotations
+
+import pytest
+from textual import events
+from textual.scrollbar import ScrollTo
+from textual.strip import Strip
+
+from nri_scope.tui.list.event_list import EventList
+from tests.tui.screen import Shown, showing
+from tests.tui.snapshot import stands_still
+from tests.tui.widgets.drawn import strips_of
+
+
+@pytest.fixture(name="drawn")
+def _drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lines that were drawn."""
+    drawn: list[int] = []
+    render_line = EventList.render_line
+
+    def noted(self: EventList, y: int) -> Strip:
+        drawn.append(y)
+        return render_line(self, y)
+
+    monkeypatch.setattr(EventList, "render_line", noted)
+    return drawn
+
+
+async def _all_read(screen: Shown) -> None:
+    await screen.shows("1 of 34", "RunPodSandbox")
+    await stands_still(screen, 0.3)
+
+
+async def test_a_cursor_that_moves_by_one_row_has_two_of_them_drawn(drawn: list[int]) -> None:
+    async with showing(size=(100, 24)) as screen:
+        await _all_read(screen)
+        drawn.clear()
+        await screen.press("down")
+        await screen.shows("2 of 34")
+        await screen.press("down")
+        await screen.shows("3 of 34", ">   2 ")
+        assert set(drawn) == {0, 1, 2}
+
+
+async def test_a_window_that_moves_is_drawn_whole(drawn: list[int]) -> None:
+    async with showing(size=(100, 24)) as screen:
+        await _all_read(screen)
+        height = screen.app.views.events.listing.height
+        screen.app.views.events.go_to(height - 1)
+        await stands_still(screen, 0.3)
+        drawn.clear()
+        await screen.press("down")
+        await screen.shows(f"{height + 1} of 34", f">  {height} ")
+        assert len(set(drawn)) == height
+
+
+async def test_keys_that_do_nothing_on_a_session_say_why() -> None:
+    async with showing() as screen:
+        await _all_read(screen)
+        await screen.press("=")
+        await screen.shows("! this row is a session, not an event; type session:1 as a filter")
+        await screen.press("o")
+        await screen.shows("! this row is a session, not an event, and about no container")
+        await screen.press("!")
+        await screen.shows("! this row is a session, not an event; type session:1 as a filter")
+        assert screen.app.context.where_text == ""
+
+
+async def test_how_long_an_answer_took_is_filtered_by() -> None:
+    async with showing() as screen:
+        await _all_read(screen)
+        screen.app.views.events.go_to_event(3)
+        await screen.until(lambda: screen.app.views.events.selected_row)
+        await screen.press("right", "right", "=")
+        await screen.until(lambda: screen.app.context.where_text == "took:>=406us")
+
+
+@pytest.mark.parametrize(("kind", "top"), [(events.MouseScrollDown, 5), (events.MouseScrollUp, 0)])
+async def test_the_wheel_moves_rows_by_what_the_list_says(
+    kind: type[events.MouseEvent], top: int
+) -> None:
+    async with showing() as screen:
+        await _all_read(screen)
+        listing = screen.app.views.events.listing
+        listing.scroll(2)
+        wheel = kind(screen.app.views.events, 5, 5, 0, 0, 0, shift=False, meta=False, ctrl=False)
+        screen.app.views.events.post_message(wheel)
+        await screen.until(lambda: listing.top == top)
+        assert screen.app.views.events.scroll_y == top
+
+
+async def test_the_scroll_bar_moves_rows_at_once() -> None:
+    async with showing() as screen:
+        await _all_read(screen)
+        screen.app.views.events.post_message(ScrollTo(y=7))
+        await screen.until(lambda: screen.app.views.events.listing.top == 7)
+        assert screen.app.views.events.scroll_y == 7
+
+
+async def test_without_colour_there_is_not_even_grey(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with showing() as screen:
+        await _all_read(screen)
+        segments = [segment for strip in strips_of(screen.app) for segment in strip]
+        styles = [segment.style for segment in segments if segment.style]
+        colors = [color for style in styles for color in (style.color, style.bgcolor) if color]
+        assert all(color.is_default for color in colors)
+        assert any(style.reverse for style in styles)

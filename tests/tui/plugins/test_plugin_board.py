@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chain of plugins on a screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope.differ.latency import latency
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.plugins.call_counts import Tally
+from nri_scope.tui.plugins.plugin_board import Chain
+from nri_scope.tui.store.context import Context
+from nri_scope.tui.widgets.messages import SetFilter
+from tests.replay.recordings import RECORDING, of_capture, recording
+from tests.tui.boards import growing, showing
+from tests.tui.hostile import assert_harmless, hostile_recording
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return of_capture("containerd-2.4-beta", tmp_path / "r.nriscope.db")
+
+
+def cells(screen: list[str], name: str) -> list[str]:
+    """The numbers of a line."""
+    line = next(line for line in screen if name in line)
+    return line.split(name)[1].split()
+
+
+async def test_shows_the_chain_in_call_order(path: Path) -> None:
+    async with showing(path, Chain) as shown:
+        names = [line[2:].split()[0] for line in shown.screen[1:-2] if line.strip()]
+        assert [name for name in names if name != "↕"] == [
+            "00-probe-a",
+            "20-device-injector",
+            "30-env-injector",
+            "50-probe-b",
+            "60-cpu-policy",
+            "95-probe-c",
+        ]
+        assert cells(shown.screen, "30-env-injector") == [
+            "6", "50µs", "50µs", "50µs", "1m00s", "<1", "%", "0", "4",
+        ]  # fmt: skip
+        # Nobody saw its calls; what it changed the validators were told.
+        assert cells(shown.screen, "20-device-injector") == ["?", "?", "3"]
+        assert "our own connection" in shown.screen[-2]
+
+
+async def test_enter_shows_the_events_of_a_connection_or_the_changes_of_a_plugin(
+    path: Path,
+) -> None:
+    async with showing(path, Chain) as shown:
+        await shown.press("enter")
+        assert shown.last(SetFilter).text == "plugin:00-probe-a"
+        assert shown.board.selected_event_id == 1
+        await shown.press("down", "down", "down", "enter")
+        assert shown.last(SetFilter).text == "owner:20-device-injector"
+
+
+async def test_counts_what_is_shown_and_says_so(path: Path) -> None:
+    context = Context()
+    async with showing(path, Chain, context=context) as shown:
+        assert cells(shown.screen, "00-probe-a")[0] == "36"
+        context.filter_by("event:CreateContainer plugin:00-probe-a")
+        await shown.update()
+        with Recording.open(path) as reading:
+            calls = len(list(reading.events(where=context.where())))
+        assert 0 < calls < 36
+        assert cells(shown.screen, "00-probe-a")[0] == str(calls)
+        # Others have none of these, and what is between needs whole rounds.
+        names = [line[2:].split()[0] for line in shown.screen[1:-2] if line.strip()]
+        assert "↕" not in names and "50-probe-b" not in names
+        counted = "counts only: event:CreateContainer plugin:00-probe-a"
+        assert shown.screen[-1] == counted
+        context.filter_by("pod:nothing")
+        await shown.update()
+        assert shown.screen[1].startswith("none of the events that are shown came to a plugin")
+        context.everything()
+        await shown.update()
+        assert cells(shown.screen, "00-probe-a")[0] == "36" and not shown.screen[-1]
+
+
+async def test_of_a_container_it_has_the_times_in_the_chain(path: Path) -> None:
+    context = Context()
+    with Recording.open(path) as reading:
+        events = list(reading.events())
+        created = next(event for event in events if event.event == "CreateContainer")
+        own = [event for event in events if event.container_id == created.container_id]
+        one = next(each for each in reading.containers() if each.id == created.container_id)
+    context.narrow(one)
+    async with showing(path, Chain, context=context) as shown:
+        of_probe = [event for event in own if event.plugin == "00-probe-a"]
+        assert cells(shown.screen, "00-probe-a")[0] == str(len(of_probe))
+        assert any(line.strip().startswith("↕") for line in shown.screen)
+        assert shown.screen[-1] == f"counts only: {context.words()}"
+
+
+def test_times_are_those_that_the_differ_tells(path: Path) -> None:
+    with Recording.open(path) as reading:
+        tally = Tally()
+        while tally.step(reading):
+            pass
+        tally.finish()
+        assert tally.times() == latency(reading)
+        # Nothing new changes nothing.
+        assert not tally.step(reading)
+        assert tally.times() == latency(reading)
+
+
+async def test_a_recording_that_grows_is_counted_on(tmp_path: Path) -> None:
+    with growing(tmp_path / "r.nriscope.db") as recorder:
+        async with showing(recorder.path, Chain) as shown:
+            assert cells(shown.screen, "00-nri-scope")[0] == "7"
+            recorder.grow()
+            await shown.update()
+            while cells(shown.screen, "00-nri-scope")[0] != "9":
+                await shown.settle()
+
+
+async def test_one_passive_connection_is_a_chain_of_one() -> None:
+    async with showing(RECORDING, Chain) as shown:
+        assert cells(shown.screen, "00-nri-scope")[0] == "32"
+
+
+async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
+    from nri_scope.recorder.writer import Recorder
+
+    path = tmp_path / "r.nriscope.db"
+    Recorder.open(path).close()
+    async with showing(path, Chain) as shown:
+        assert shown.screen[1].startswith("there is no plugin connection in this recording")
+        await shown.press("enter")
+        assert shown.board.selected_event_id is None
+
+
+async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
+    path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
+    async with showing(path, Chain, size=(160, 50)) as shown:
+        assert_harmless("\n".join(shown.screen))
+
+
+async def test_fits_a_small_screen(tmp_path: Path) -> None:
+    path = recording(tmp_path / "r.nriscope.db", [])
+    async with showing(path, Chain, size=(30, 6)) as shown:
+        assert all(len(line) <= 30 for line in shown.screen)

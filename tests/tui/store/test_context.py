@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What everything is narrowed to, and the way back."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri_scope.errors import FilterError
+from nri_scope.recorder.filter import parse
+from nri_scope.recorder.model import Container, Pod
+from nri_scope.tui.store.context import Context
+from tests.recorder.made import an_event
+
+POD = Pod(1, "8f14e45fceea167a5a36dedd4bea2543", "shop", "web", "u")
+APP = Container(1, "c9f0f895fb98ab9159f51fd0297e236d", "app", POD)
+
+
+def test_at_first_nothing_is_narrowed() -> None:
+    context = Context()
+    assert (context.where(), context.filter(), context.about) == (None, None, None)
+    assert (context.where_text, context.words()) == ("", "")
+    assert not context.back()
+
+
+def test_each_step_can_be_taken_back() -> None:
+    context = Context(parse("-status:ok"))
+    context.narrow(POD)
+    context.narrow(APP)
+    context.filter_by("event:Stop*")
+    assert (context.where_text, context.container, context.pod) == ("event:Stop*", APP, None)
+    assert context.back()
+    assert (context.where_text, context.container) == ("-status:ok", APP)
+    assert context.back()
+    assert context.pod == POD
+    assert context.back()
+    assert context.about is None
+    assert context.where_text == "-status:ok"
+    # What it began with can be left, too.
+    assert context.back()
+    assert context.where_text == ""
+    assert not context.back()
+
+
+def test_what_changes_nothing_is_no_step() -> None:
+    context = Context()
+    context.filter_by("  ")
+    context.narrow(APP)
+    context.narrow(APP)
+    assert context.back()
+    assert not context.back()
+
+
+def test_a_filter_that_is_wrong_changes_nothing() -> None:
+    context = Context(parse("web"))
+    with pytest.raises(FilterError):
+        context.filter_by("nosuchfield:1")
+    assert context.where_text == "web"
+    assert context.back() and not context.back()
+
+
+def test_a_filter_can_be_taken_off() -> None:
+    context = Context(parse("web"))
+    context.filter_by("")
+    assert context.where() is None
+
+
+def test_both_in_one_filter_for_other_commands() -> None:
+    context = Context(parse("event:CreateContainer OR event:StopContainer"))
+    context.narrow(APP)
+    where = context.filter()
+    assert where is not None
+    assert where.matches(an_event(1))
+    assert not where.matches(an_event(1, event="StartContainer"))
+    assert not where.matches(an_event(1, container_id="aaaa"))
+    context.filter_by("")
+    assert str(context.filter()) == f"id:{APP.id}"
+
+
+@pytest.mark.parametrize(
+    ("about", "words", "term"),
+    [
+        (APP, "shop/web/app", f"id:{APP.id}"),
+        (POD, "pod shop/web", f"id:{POD.id}"),
+        (
+            Container(1, "c9f0f895fb98ab91", "", None),
+            "container c9f0f895fb98",
+            "id:c9f0f895fb98ab91",
+        ),
+        (Container(1, "", "a\x1bb", None), "a\\x1bb", 'container:"a\x1bb"'),
+        (Pod(1, "", "ns", "a b", ""), "pod ns/a b", 'ns:ns pod:"a b"'),
+    ],
+)
+def test_what_it_is_narrowed_to_in_words_and_as_a_filter(
+    about: Pod | Container, words: str, term: str
+) -> None:
+    context = Context()
+    context.narrow(about)
+    assert context.words() == words
+    assert str(context.filter()) == term

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a row says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.recorder.escape import columns, safe
+from nri_scope.recorder.model import Event, Gap
+from nri_scope.tui.store.markers import BeganHere, DamagedHere, EndedHere, GapHere, Key
+from nri_scope.tui.store.rows import (
+    COLUMNS,
+    Kind,
+    Row,
+    Style,
+    between_row,
+    changed_in_short,
+    damaged_row,
+    event_row,
+    gone_row,
+    path_in_short,
+)
+from tests.recorder.made import SECOND, a_session, an_event, at
+
+_LONGEST = 700
+"""Columns of any text."""
+
+
+def test_an_event_in_its_cells() -> None:
+    row = event_row(an_event(42, 1.5), at(0))
+    assert (row.kind, row.event_id, row.key) == (Kind.EVENT, 42, Key.of_event(42))
+    assert {name: row.cell(name) for name in ("id", "elapsed", "event", "subject")} == {
+        "id": "42",
+        "elapsed": "+1.50s",
+        "event": "CreateContainer",
+        "subject": "shop/web/app",
+    }
+    assert [row.cell(name) for name in ("plugin", "took", "deadline", "status")] == [
+        "00-nri-scope",
+        "91µs",
+        "2s",
+        "ok",
+    ]
+    assert row.cell("time").endswith(":01.500")
+
+
+@pytest.mark.parametrize(
+    ("timeout_ns", "shown"),
+    [(0, ""), (-5, ""), (2_000_000_000, "2s"), (1_999_969_264, "2s"), (2_500_000_000, "2.50s"),
+     (90_000_000_000, "1m30s"), (60_000_000_000, "1m"), (500_000_000, "500ms")],
+)  # fmt: skip
+def test_a_deadline_in_short(timeout_ns: int, shown: str) -> None:
+    assert event_row(an_event(1, timeout_ns=timeout_ns), 0).cell("deadline") == shown
+
+
+@pytest.mark.parametrize(
+    ("event", "style", "status"),
+    [
+        (an_event(1), Style.PLAIN, "ok"),
+        (an_event(1, changed=("/process/env/FOO",)), Style.CHANGED, "ok"),
+        (an_event(1, took_ns=2 * SECOND, timeout_ns=3 * SECOND), Style.SLOW, "ok"),
+        (an_event(1, took_ns=2 * SECOND, timeout_ns=0), Style.PLAIN, "ok"),
+        (an_event(1, status="timeout", status_code=4), Style.TIMEOUT, "timeout"),
+        (an_event(1, status="error", status_code=2), Style.ERROR, "error"),
+        (an_event(1, mark="malformed"), Style.ODD, "malformed"),
+    ],
+)
+def test_how_an_event_looks(event: Event, style: Style, status: str) -> None:
+    row = event_row(event, 0)
+    assert (row.style, row.cell("status")) == (style, status)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/process/env/FOO", "env FOO"),
+        ("/mounts/~1data", "mount /data"),
+        ("/mounts/~1data/options", "mount /data options"),
+        ("/annotations/example.com~1x", "annotation example.com/x"),
+        ("/linux/devices/~1dev~1kvm", "device /dev/kvm"),
+        ("/linux/resources/memory/limit", "memory limit"),
+        ("/linux/cgroupsPath", "cgroupsPath"),
+        ("/process/args", "args"),
+        ("/process/rlimits/RLIMIT_NOFILE", "rlimit RLIMIT_NOFILE"),
+        ("/hooks/prestart", "hook prestart"),
+        ("/somethingNew/of/later", "somethingNew of later"),
+        ("no path", "no path"),
+    ],
+)
+def test_a_path_in_a_few_words(path: str, words: str) -> None:
+    assert path_in_short(path) == words
+
+
+@pytest.mark.parametrize(
+    ("changed", "owners", "words"),
+    [
+        ((), (), ""),
+        ((), ("10-a",), ""),
+        (("/process/env/FOO",), (), "env FOO"),
+        (("/process/env/FOO",), ("30-x",), "env FOO by 30-x"),
+        (("/process/env/FOO", "/a", "/b", "/c"), ("30-x",), "env FOO, 3 more by 30-x"),
+        (("/a",), ("10-a", "20-b"), "a by 10-a, 20-b"),
+        (("/a",), ("10-a", "20-b", "30-c"), "a by 10-a, 20-b and 1 more"),
+    ],
+)
+def test_changes_in_short(changed: tuple[str, ...], owners: tuple[str, ...], words: str) -> None:
+    assert changed_in_short(an_event(1, changed=changed, owners=owners)) == words
+
+
+def test_gaps_and_sessions_in_words() -> None:
+    gap = Gap(1, 3, at(0), at(1.5), "the disk is full", 1200)
+    key = Key(5, 0, at(0), 1)
+    row = between_row(GapHere(key, gap))
+    assert (row.kind, row.style, row.gap, row.key) == (Kind.GAP, Style.GAP, gap, key)
+    assert row.text == "gap of 1.50s, events lost: 1,200, session 3 (the disk is full)"
+    unknown = between_row(GapHere(key, replace(gap, lost=None, session=None)))
+    assert unknown.text == "gap of 1.50s, events lost: unknown (the disk is full)"
+    session = a_session(2, 0, 9, end_reason="done")
+    began = between_row(BeganHere(key, session))
+    ended = between_row(EndedHere(key, session))
+    assert began.text == "session 2: 00-nri-scope on containerd 1.7.24, NRI 0.6.1 (inferred)"
+    assert ended.text == "session 2 ended: done"
+    assert [began.kind, ended.kind, began.session] == [Kind.BEGAN, Kind.ENDED, session]
+
+
+def test_what_cannot_be_shown_says_why() -> None:
+    assert damaged_row(7, "torn").text == "event 7 cannot be read: torn"
+    assert gone_row(7).text == "event 7 was removed from the recording"
+    behind = between_row(DamagedHere.behind(7, "torn"))
+    assert behind.text == "the recording cannot be read from here on: torn"
+    assert Key.of_event(7) < behind.key < Key.of_event(9)
+
+
+def test_a_mark_is_all_that_changes() -> None:
+    row = event_row(an_event(1), 0)
+    assert row.mark(False) is row
+    assert row.mark(True).marked
+    assert row.mark(True).mark(False) == row
+
+
+def test_a_long_name_is_cut_visibly() -> None:
+    row = event_row(an_event(1, subject=f"shop/{'x' * 10_000_000}/app"), 0)
+    assert "x…" in row.cell("subject")
+    assert row.cell("subject").endswith("/app")
+
+
+_HOSTILE = st.text(
+    st.sampled_from("a[b]/\\\x1b\x07\n\u202e\u200b\u0301\U000e0001漢"), max_size=40
+) | st.sampled_from(["[bold]x[/bold]", "\x1b[2J", "e" + "\u0301" * 50, "x" * 3_000])
+
+
+@given(_HOSTILE, _HOSTILE, st.integers(-(1 << 63), (1 << 63) - 1))
+def test_whatever_is_in_it_can_be_shown(text: str, other: str, number: int) -> None:
+    event = replace(
+        an_event(1),
+        at_ns=number,
+        took_ns=number,
+        timeout_ns=number,
+        plugin=text,
+        event=other,
+        namespace=text,
+        pod=other,
+        container=text,
+        pod_id=text,
+        container_id=other,
+        status=text,
+        mark=other,
+        changed=(text, other),
+        owners=(other, text, text),
+    )
+    session = replace(
+        a_session(1, 0, 1),
+        plugin_name=text,
+        runtime_name=other,
+        nri_version=text,
+        end_reason=other,
+        started_ns=number,
+        ended_ns=number,
+    )
+    key = Key(1, 0)
+    rows: list[Row] = [
+        event_row(event, -number),
+        between_row(GapHere(key, Gap(1, 1, number, -number, text, number))),
+        between_row(BeganHere(key, session)),
+        between_row(EndedHere(key, session)),
+        between_row(DamagedHere(key, text)),
+        damaged_row(1, other),
+    ]
+    for row in rows:
+        assert len(row.cells) == len(COLUMNS)
+        for shown in (*row.cells, row.text):
+            assert safe(shown) == shown
+            assert columns(shown) <= 4 * _LONGEST

@@ -1,0 +1,522 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording by positions: finished, growing, shrinking, with holes, and damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from itertools import dropwhile
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.filter import parse
+from nri_scope.recorder.log import Log
+from nri_scope.recorder.model import Captured, Event, Gap, Role
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.ring import MIN_SIZE
+from nri_scope.recorder.timeline import Began, Ended
+from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.tui.list.scroll_state import Listing, State
+from nri_scope.tui.store import store as store_module
+from nri_scope.tui.store.rows import Kind, Row
+from nri_scope.tui.store.store import Growth, Store
+from nri_scope.tui.store.view import View
+from tests.recorder.made import START, at
+from tests.recorder.recordings import PLUGIN, a_start, captured, record
+
+ITEMS = [item for plugin, item in captured() if plugin == PLUGIN][1:]
+"""Without Synchronize."""
+
+
+def item(number: int, seconds: float) -> Captured:
+    return ITEMS[number % len(ITEMS)]._replace(wall_ns=at(seconds))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Two sessions, of 40 and 30 events one second apart, and two gaps."""
+    path = tmp_path / "x.nriscope.db"
+    recorder = Recorder.open(path)
+    first = recorder.begin_session(a_start(started_ns=START))
+    for number in range(40):
+        recorder.capture(first, item(number, number))
+    recorder.note_gap(first, at(10.5), at(11), "the disk is full", 2)
+    recorder.end_session(first, "done", at(41))
+    recorder.note_gap(None, at(41), at(49), "nobody was there", None)
+    second = recorder.begin_session(a_start("10-other", started_ns=at(49)))
+    for number in range(30):
+        recorder.capture(second, item(number, 50 + number))
+    recorder.end_session(second, "done", at(90))
+    recorder.close()
+    return path
+
+
+@pytest.fixture
+def many(path: Path) -> Path:
+    """The same, with so many more events that they are looked through while others are shown."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(event)")][1:]
+        names = ", ".join(columns)
+        while count(connection) < 1_000:
+            connection.execute(
+                f"INSERT INTO event ({names}) SELECT {names} FROM event WHERE session = 2"
+            )
+        connection.execute("UPDATE session SET last_event = (SELECT max(id) FROM event)")
+        connection.execute("UPDATE event SET at_ns = at_ns + id * 1000000000 WHERE id > 70")
+        connection.execute("COMMIT")
+    return path
+
+
+def count(connection: sqlite3.Connection) -> int:
+    (number,) = connection.execute("SELECT count(*) FROM event").fetchone()
+    return int(number)
+
+
+@asynccontextmanager
+async def opened(path: Path, *, live: bool = False) -> AsyncIterator[Store]:
+    store = await Store.open(path, live=live)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def everything(store: Store, view: View) -> list[Row]:
+    rows = [*await store.rows(view, 0, view.length + 5)]
+    assert [row.key for row in rows] == [view.key_at(at) for at in range(view.length)]
+    return rows
+
+
+def told(rows: list[Row]) -> list[str]:
+    words = []
+    for row in rows:
+        if row.kind is Kind.EVENT:
+            words.append(str(row.event_id))
+        elif row.session is not None:
+            words.append(f"{row.kind} {row.session.id}")
+        else:
+            words.append(str(row.kind))
+    return words
+
+
+def log(path: Path, where: str = "") -> list[str]:
+    """What it tells; with ``where``, as the list shows it: gaps before events, and no sessions."""
+    words = []
+    with Recording.open(path) as recording:
+        for entry in Log(recording, where=parse(where)).read():
+            match entry:
+                case Event(id=number):
+                    words.append(str(number))
+                case Gap():
+                    words.append("gap")
+                case Began(session) | Ended(session):
+                    kind = "began" if isinstance(entry, Began) else "ended"
+                    words.append(f"{kind} {session.id}")
+    if where:
+        words = [word for word in words if word.isdigit() or word == "gap"]
+        words = list(dropwhile(lambda word: word == "gap", words[::-1]))[::-1]
+    return words
+
+
+async def until(store: Store, reached: Callable[[], bool]) -> list[Growth]:
+    """Refresh until something is so."""
+    found = []
+    while not reached():
+        found.append(await store.refresh())
+        await asyncio.sleep(0.01)
+    return found
+
+
+def change(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+@pytest.mark.parametrize("where", ["", "event:CreateContainer", "session:2", "pod:nobody"])
+async def test_rows_are_those_of_the_log(path: Path, where: str) -> None:
+    async with opened(path) as store:
+        view = await store.view(parse(where) if where else None)
+        assert view.complete
+        assert told(await everything(store, view)) == log(path, where)
+
+
+async def test_rows_of_several_connections_are_those_of_the_log(tmp_path: Path) -> None:
+    path = record(tmp_path / "x.nriscope.db", "00-probe-a", "50-probe-b", "95-probe-c")
+    async with opened(path) as store:
+        rows = told(await everything(store, store.all))
+    # Sessions that begin together are not told of at the same place; nothing else differs.
+    events = [word for word in log(path) if "began" not in word]
+    assert [word for word in rows if "began" not in word] == events
+    assert sorted(rows) == sorted(log(path))
+
+
+async def test_what_the_title_says(path: Path) -> None:
+    async with opened(path) as store:
+        facts = store.facts
+    assert (facts.kind, facts.events, facts.sessions, facts.connected) == ("recording", 70, 2, 0)
+    assert facts.runtime == "containerd 2.1.9+unknown, NRI 0.8.0 (inferred)"
+    assert (facts.first_ns, facts.last_ns) == (at(0), at(79))
+    assert (facts.gaps, facts.lost, facts.lost_unknown) == (2, 2, True)
+    assert (facts.growing, facts.damage) == (False, "")
+
+
+async def test_the_title_says_nri_though_the_cri_told_something_last(path: Path) -> None:
+    path = path.with_name("cri.nriscope.db")
+    recorder = Recorder.open(path)
+    recorder.begin_session(a_start(started_ns=START))
+    recorder.begin_session(
+        replace(a_start(started_ns=at(1)), role=Role.CRI, nri_version="", plugin_name="cri")
+    )
+    recorder.close()
+    async with opened(path) as store:
+        assert store.facts.runtime == "containerd 2.1.9+unknown, NRI 0.8.0 (inferred)"
+
+
+async def test_only_events_that_pass_are_in_a_filtered_view(path: Path) -> None:
+    async with opened(path) as store:
+        where = parse("event:CreateContainer")
+        view = await store.view(where)
+        with Recording.open(path) as recording:
+            expected = [event.id for event in recording.events(where=where)]
+        rows = await everything(store, view)
+    assert [row.event_id for row in rows if row.event is not None] == expected
+    assert view.events == len(expected) > 1
+
+
+async def test_one_container_is_found_by_its_key(path: Path) -> None:
+    async with opened(path) as store:
+        container = (await store.run(lambda recording: recording.containers()))[0]
+        view = await store.view(about=container)
+        narrower = await store.view(parse("event:StopContainer"), about=container)
+        rows = await everything(store, view)
+        stopped = await everything(store, narrower)
+    events = [row.event for row in rows if row.event is not None]
+    assert events
+    assert {event.container_id for event in events} == {container.id}
+    found = [row.event_id for row in stopped if row.event is not None]
+    assert found == [event.id for event in events if event.event == "StopContainer"]
+
+
+async def test_a_pod_has_the_events_of_its_containers(path: Path) -> None:
+    async with opened(path) as store:
+        pod = (await store.run(lambda recording: recording.pods()))[0]
+        view = await store.view(about=pod)
+        rows = await everything(store, view)
+    events = [row.event for row in rows if row.event is not None]
+    assert {event.pod_id for event in events} == {pod.id}
+    assert any(event.container_id for event in events)
+
+
+# -- while it grows -------------------------------------------------------------------------
+
+
+async def test_what_is_recorded_meanwhile_appears_in_all_views(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    recorder = Recorder.open(path)
+    async with opened(path) as store:
+        assert (store.all.length, store.all.complete, store.facts.growing) == (0, True, True)
+        filtered = await store.view(parse("event:CreateContainer"))
+        session = recorder.begin_session(a_start(started_ns=START))
+        for number in range(50):
+            recorder.capture(session, item(number, number))
+        await until(store, lambda: store.all.events == 50)
+        revision, before = store.all.revision, told(await everything(store, store.all))
+        for number in range(50, 90):
+            recorder.capture(session, item(number, number))
+        recorder.end_session(session, "done", at(100))
+        found = await until(store, lambda: store.facts.connected == 0)
+        assert sum(growth.events for growth in found) == 40
+        rows = told(await everything(store, store.all))
+        assert rows[: len(before)] == before
+        assert store.all.revision == revision
+        recorder.close()
+        assert not store.facts.growing
+        assert rows == log(path)
+        assert told(await everything(store, filtered)) == log(path, "event:CreateContainer")
+        assert not await store.refresh()
+
+
+async def test_what_is_recorded_here_is_live(path: Path) -> None:
+    async with opened(path, live=True) as store:
+        assert (store.facts.kind, store.facts.growing) == ("live", True)
+
+
+async def test_nothing_new_is_told_in_a_word(path: Path) -> None:
+    async with opened(path) as store:
+        assert not await store.refresh()
+        assert await store.refresh() == Growth()
+
+
+async def test_a_gap_that_is_told_late_goes_to_its_place(path: Path) -> None:
+    async with opened(path) as store:
+        revision = store.all.revision
+        change(path, "INSERT INTO gap VALUES (7, NULL, " + f"{at(20.5)}, {at(20.6)}, 'late', 1)")
+        growth = await store.refresh()
+        assert growth.between and growth.moved
+        assert store.all.revision != revision
+        assert told(await everything(store, store.all)) == log(path)
+
+
+async def test_the_oldest_events_go_from_all_views(path: Path) -> None:
+    async with opened(path) as store:
+        filtered = await store.view(parse("event:CreateContainer"))
+        revisions = store.all.revision, filtered.revision
+        change(path, "DELETE FROM event WHERE id <= 30")
+        # Until it is noticed.
+        assert (await store.rows(store.all, 3, 1))[0].kind is Kind.GONE
+        growth = await store.refresh()
+        assert growth.removed and not growth.events
+        assert store.all.revision != revisions[0] and filtered.revision != revisions[1]
+        events = [row.event_id for row in await everything(store, store.all) if row.event]
+        assert events == list(range(31, 71))
+        assert told(await everything(store, filtered))[-5:] == log(path, str(filtered.where))[-5:]
+        assert store.facts.events == 40
+
+
+async def test_a_ring_that_turns_shows_what_the_log_would(tmp_path: Path) -> None:
+    path, chance = tmp_path / "x.nriscope.db", random.Random(1)
+    recorder = Recorder.open(path, limits=WriterLimits(max_size=MIN_SIZE))
+    session = recorder.begin_session(a_start(started_ns=START))
+    number = 0
+    async with opened(path) as store:
+        filtered = await store.view(parse("event:CreateContainer"))
+        listing, removed = Listing(filtered, 10), False
+        while not removed:
+            for _ in range(200):
+                reply = chance.randbytes(400)
+                recorder.capture(session, item(number, number / 100)._replace(reply=reply))
+                number += 1
+            while recorder.counters.recorded < number:
+                await asyncio.sleep(0.001)
+            if listing.new_count > 3:
+                listing.pause()
+            selected = listing.selected
+            removed = (await store.refresh()).removed
+            listing.grow()
+            if listing.state is State.PAUSED and selected is not None:
+                assert listing.selected == selected or not filtered.shows(selected.event)
+        recorder.end_session(session, "done", at(number / 100 + 1))
+        recorder.close()
+        while await store.refresh():
+            pass
+        assert told(await everything(store, store.all)) == log(path)
+        assert told(await everything(store, filtered)) == log(path, "event:CreateContainer")
+
+
+async def test_a_refresh_that_is_given_up_loses_nothing(path: Path) -> None:
+    async with opened(path) as store:
+        change(path, "INSERT INTO event SELECT 71, session, 71, at_ns, mono_ns, method, event, "
+               "service, pod, container, pod_object, container_object, request, reply, "
+               "status_code, status_message, took_ns, timeout_ns, size, mark, changed, owners "
+               "FROM event WHERE id = 70")  # fmt: skip
+        given_up = asyncio.create_task(store.refresh())
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await store.refresh()
+        assert store.all.events == 71
+
+
+async def test_a_recording_that_was_deleted_says_so(path: Path) -> None:
+    async with opened(path) as store:
+        path.unlink()
+        with pytest.raises(RecordingError):
+            await store.refresh()
+
+
+# -- numbers that are not one after the other -----------------------------------------------
+
+
+async def test_holes_are_found(path: Path) -> None:
+    change(path, "DELETE FROM event WHERE id BETWEEN 10 AND 19 OR id = 50")
+    async with opened(path) as store:
+        assert store.all.events == 59
+        assert told(await everything(store, store.all)) == log(path)
+        assert store.all.position_of(12) == store.all.position_of(20)
+
+
+async def test_the_newest_events_are_shown_before_all_are_looked_through(
+    many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(many, "DELETE FROM event WHERE id BETWEEN 100 AND 150")
+    monkeypatch.setattr(store_module, "_AT_ONCE", 10)
+    async with opened(many) as store:
+        assert not store.all.complete
+        revision = store.all.revision
+        newest = (await store.rows(store.all, store.all.length - 20, 20))[-1].key
+        found = await until(store, lambda: store.all.complete)
+        found.append(await store.refresh())
+        assert store.all.revision != revision
+        assert any(growth.moved for growth in found)
+        assert store.all.key_at(store.all.length - 1) == newest
+        expected = [word for word in log(many) if word.isdigit()]
+        events = [row.event_id for row in await everything(store, store.all) if row.event]
+        assert list(map(str, events)) == expected
+
+
+async def test_numbers_far_from_each_other_are_no_events_in_between(path: Path) -> None:
+    change(path, f"UPDATE event SET id = {1 << 60} WHERE id = 70")
+    async with opened(path) as store:
+        assert store.all.events == 70
+        view = await store.view(parse("session:2"))
+        assert view.events == 30
+        assert await store.find(store.all, "no such text", 0) is None
+        assert await store.find(store.all, "no such text", store.all.length - 1, False) is None
+
+
+# -- filters and searching ------------------------------------------------------------------
+
+
+async def test_a_filter_shows_what_it_has_found_so_far(many: Path) -> None:
+    async with opened(many) as store:
+        seen: list[tuple[View, float, int, bool]] = []
+
+        def on_progress(view: View, share: float) -> None:
+            seen.append((view, share, view.events, view.complete))
+
+        view = await store.view(parse("event:CreateContainer"), on_progress)
+        assert {id(each) for each, *_ in seen} == {id(view)}
+        shares = [share for _, share, _, _ in seen]
+        assert shares == sorted(shares) and shares[-1] == 1.0
+        assert seen[-1][2:] == (view.events, True)
+        assert view.revision == 0
+
+
+async def test_a_filter_can_be_given_up(many: Path) -> None:
+    async with opened(many) as store:
+        task = asyncio.create_task(store.view(parse("pod:~.*")))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        # And nothing else waits for it.
+        assert len(await store.rows(store.all, 0, 10)) == 10
+
+
+@pytest.mark.parametrize("where", [None, "session:2", "event:C*"])
+@pytest.mark.parametrize("forwards", [True, False])
+async def test_searching_finds_each_row_with_the_text(
+    path: Path, where: str | None, forwards: bool
+) -> None:
+    text = "CREATEcontainer"
+    async with opened(path) as store:
+        view = await store.view(parse(where) if where else None)
+        rows = await everything(store, view)
+        expected = [
+            position
+            for position, row in enumerate(rows)
+            if row.event is not None and text.lower() in row.event.event.lower()
+        ]
+        found: list[int] = []
+        position = 0 if forwards else view.length - 1
+        while (hit := await store.find(view, text, position, forwards)) is not None:
+            found.append(hit)
+            position = hit + 1 if forwards else hit - 1
+        assert found == (expected if forwards else expected[::-1])
+        assert len(found) > 1
+
+
+async def test_gaps_are_searched_too(path: Path) -> None:
+    async with opened(path) as store:
+        position = await store.find(store.all, "disk is FULL", 0)
+        assert position is not None
+        assert (await store.rows(store.all, position, 1))[0].kind is Kind.GAP
+        assert await store.find(store.all, "disk is full", position + 1) is None
+        assert await store.find(store.all, "disk is full", position + 9, False) == position
+
+
+# -- damage ---------------------------------------------------------------------------------
+
+
+async def test_an_event_that_cannot_be_read_says_so_at_its_place(path: Path) -> None:
+    change(path, "UPDATE event SET took_ns = x'00' WHERE id = 33")
+    async with opened(path) as store:
+        rows = await everything(store, store.all)
+    damaged = [row for row in rows if row.kind is Kind.DAMAGED]
+    assert [row.key.event for row in damaged] == [33]
+    assert "33" in damaged[0].text
+    assert sum(row.kind is Kind.EVENT for row in rows) == 69
+
+
+@pytest.mark.parametrize("where", ["the middle", "the end"])
+async def test_damage_ends_the_rows_and_has_the_last_one(many: Path, where: str) -> None:
+    with closing(sqlite3.connect(many)) as connection:
+        recorded = count(connection)
+    spoil_leaf(many, in_the_middle=where == "the middle")
+    async with opened(many) as store:
+        rows = await everything(store, store.all)
+        assert rows[-1].kind is Kind.DAMAGED
+        events = [row.event_id for row in rows if row.event is not None]
+        assert events == list(range(1, len(events) + 1))
+        assert 70 < len(events) < recorded
+        assert store.facts.damage
+        filtered = await store.view(parse("session:2"))
+        assert filtered.events == len(events) - 40
+        assert (await everything(store, filtered))[-1].kind is Kind.DAMAGED
+        assert not await store.refresh()
+
+
+def spoil_leaf(path: Path, *, in_the_middle: bool) -> None:
+    """Overwrite the page that holds the newest events, or one that holds others."""
+    change(path, "PRAGMA journal_mode = DELETE")
+    with closing(sqlite3.connect(path)) as connection:
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'event'"
+        ).fetchone()
+    content = bytearray(path.read_bytes())
+
+    def number(at: int, length: int) -> int:
+        return int.from_bytes(content[at : at + length], "big")
+
+    while content[start := (page - 1) * size] == 5:
+        # An interior page: how many cells it has is at 3, its right-most child at 8, and from 12 on
+        # where the cells are, which begin with the other children.
+        child = start + 8
+        if in_the_middle:
+            child = start + number(start + 12 + number(start + 3, 2) // 2 * 2, 2)
+        page = number(child, 4)
+    content[start : start + size] = b"\xff" * size
+    path.write_bytes(content)
+
+
+async def test_what_is_no_recording_is_not_opened(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("hello, this is a text and no recording")
+    with pytest.raises(RecordingError):
+        await Store.open(path)
+
+
+async def test_a_recording_of_a_newer_version_is_not_opened(path: Path) -> None:
+    change(path, "PRAGMA user_version = 99")
+    with pytest.raises(RecordingError, match="version 99"):
+        await Store.open(path)
+
+
+async def test_closing_cancels_what_is_under_way(many: Path) -> None:
+    store = await Store.open(many)
+    task = asyncio.create_task(store.view(parse("pod:~.*")))
+    await asyncio.sleep(0)
+    await store.close()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_closed_recording_says_so_and_begins_nothing(path: Path) -> None:
+    store = await Store.open(path)
+    view = store.all
+    await store.close()
+    with pytest.raises(RecordingError, match="it was closed"):
+        await store.run(lambda recording: recording.sessions())
+    with pytest.raises(RecordingError, match="it was closed"):
+        await store.rows(view, 0, 5)
+    with pytest.raises(RecordingError, match="it was closed"):
+        await store.refresh()

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nri_scope.recorder.escape import columns
+from nri_scope.tui.store.store import Facts, Store
+from nri_scope.tui.title_bar import title
+from tests.tui.screen import RECORDING
+
+LONG = "containerd 2.1.9+unknown-4711.el9, NRI 0.8.0 (inferred)"
+
+
+@pytest.fixture
+async def facts() -> Facts:
+    store = await Store.open(RECORDING)
+    try:
+        return replace(store.facts, runtime=LONG)
+    finally:
+        await store.close()
+
+
+async def test_everything_is_said_where_there_is_room(facts: Facts) -> None:
+    assert title(facts, 160).startswith(f"{LONG} · recording · 32 events")
+
+
+async def test_the_version_of_nri_stays_where_there_is_little_room(facts: Facts) -> None:
+    growing = replace(facts, growing=True, connected=0, gaps=2, lost=12, damage="", runtime=LONG)
+    text = title(growing, 80)
+    assert columns(text) <= 80
+    assert text.startswith("contain") and "…, NRI 0.8.0 · being recorded" in text
+
+
+@pytest.mark.parametrize("width", range(10, 100, 3))
+async def test_it_is_never_wider_than_the_screen(facts: Facts, width: int) -> None:
+    assert columns(title(facts, width)) <= width
+
+
+async def test_a_runtime_without_a_word_of_nri_is_cut_at_its_end(facts: Facts) -> None:
+    assert title(replace(facts, runtime="x" * 90), 80).startswith("x" * 20)

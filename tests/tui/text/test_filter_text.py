@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.recorder.filter import parse
+from nri_scope.recorder.filter_values import known_values
+from nri_scope.recorder.model import Event
+from nri_scope.recorder.reader import Recording
+from nri_scope.tui.list.row_actions import term
+from nri_scope.tui.text.filter_text import (
+    VIEWS,
+    History,
+    check,
+    complete,
+    narrowed,
+)
+from tests.recorder.made import an_event
+
+RECORDING = Path(__file__).parents[3] / "recordings" / "containerd-2.1.nriscope.db"
+VALUES = {"pod": ["web", "web api", "batch"], "ns": ["shop"]}
+
+
+@pytest.fixture(scope="module", name="recorded")
+def _recorded() -> list[Event]:
+    with Recording.open(RECORDING) as recording:
+        return list(recording.events())
+
+
+def event_named(events: list[Event], name: str) -> Event:
+    return next(event for event in events if event.event == name)
+
+
+def test_a_right_filter_is_fine() -> None:
+    assert check("ns:shop took:>1ms").filter is not None
+
+
+def test_a_wrong_filter_tells_what_and_where_and_the_way_out() -> None:
+    found = check("ns:shop spod:x")
+    assert found.filter is None
+    assert found.position == len("ns:shop ")
+    assert found.problem.startswith('unknown field "spod", the nearest is "pod"; ')
+
+
+@given(st.text(max_size=40))
+def test_whatever_is_typed_never_raises(text: str) -> None:
+    found = check(text)
+    assert (found.filter is None) == bool(found.problem)
+    assert 0 <= found.position <= len(text)
+
+
+def test_named_views_are_filters() -> None:
+    for text in VIEWS.values():
+        assert check(text).filter is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("p", ("plugin:", "pod:")),
+        ("ns:shop -po", ("pod:",)),
+        ("(st", ("status:",)),
+        ("pod:w", ("web", '"web api"')),
+        ("pod:", ("web", '"web api"', "batch")),
+        ('pod:"web a', ('"web api"',)),
+        ("status:", ("ok", "error", "timeout")),
+        ("nonsense:", ()),
+        ("pod:zzz", ()),
+    ],
+)
+def test_a_word_is_completed_with_fields_or_values(text: str, options: tuple[str, ...]) -> None:
+    assert complete(text, len(text), VALUES).options == options
+
+
+def test_events_are_offered_before_there_are_any() -> None:
+    assert complete("event:creat", 11, {}).options[0] == "CreateContainer"
+
+
+def test_a_completion_says_what_it_stands_for() -> None:
+    found = complete("ns:shop pod:w AND x", len("ns:shop pod:w"), VALUES)
+    assert (found.start, found.end) == (len("ns:shop pod:"), len("ns:shop pod:w"))
+
+
+@given(st.text(alphabet="ab:\"' ()-", max_size=20), st.integers(0, 20))
+def test_a_completion_never_raises_and_stays_within_the_text(text: str, at: int) -> None:
+    cursor = min(at, len(text))
+    found = complete(text, cursor, VALUES)
+    assert 0 <= found.start <= found.end == cursor
+
+
+def test_the_values_of_a_recording_are_known() -> None:
+    with Recording.open(RECORDING) as recording:
+        values = known_values(recording)
+    assert "shop" in values["ns"] and "app" in values["container"]
+    assert list(values["plugin"]) == ["00-nri-scope"]
+
+
+def test_what_was_changed_and_by_whom_is_known(tmp_path: Path) -> None:
+    path = Path(shutil.copy(RECORDING, tmp_path))
+    lists = {
+        5: ('["/process/env/FOO","/linux/resources/cpu"]', '["60-cpu-policy"]'),
+        6: ('["/process/env/FOO"]', '["30-env","60-cpu-policy",7]'),
+        7: ("no JSON", '"no list"'),
+        8: (f'["/{"x" * 300}"]', "[" * 10_000),
+    }
+    with closing(sqlite3.connect(path)) as made, made:
+        for number, texts in lists.items():
+            made.execute("UPDATE event SET changed=?, owners=? WHERE id=?", (*texts, number))
+    with Recording.open(path) as recording:
+        values = known_values(recording)
+        assert list(values["changed"]) == ["/linux/resources/cpu", "/process/env/FOO"]
+        assert list(values["owner"]) == ["30-env", "60-cpu-policy"]
+        assert complete("owner:cpu", 9, values).options == ("60-cpu-policy",)
+        # What is offered finds what it is offered for.
+        event = recording.event(5)
+        assert event is not None and parse("owner:60-cpu-policy").matches(event)
+
+
+@pytest.mark.parametrize("column", ["event", "subject", "plugin", "status", "took"])
+def test_a_filter_by_a_value_finds_the_event_that_it_is_of(
+    recorded: list[Event], column: str
+) -> None:
+    for event in recorded:
+        text = term(event, column)
+        assert not text or parse(text).matches(event), text
+
+
+def test_a_filter_by_the_subject_names_pod_and_container(recorded: list[Event]) -> None:
+    assert term(event_named(recorded, "CreateContainer"), "subject") == "pod:web container:app"
+
+
+@pytest.mark.parametrize(
+    ("took_ns", "text"),
+    [
+        (-5, "took:>=0ns"),
+        (999, "took:>=999ns"),
+        (91_700, "took:>=91us"),
+        (3_409_999, "took:>=3.40ms"),
+        (59_999_999_999, "took:>=59.9s"),
+        (83_500_000_000, "took:>=83s"),
+        (7_200_000_000_000, "took:>=7200s"),
+    ],
+)
+def test_a_filter_by_a_duration_finds_what_took_as_long(took_ns: int, text: str) -> None:
+    event = an_event(1, took_ns=took_ns)
+    assert term(event, "took") == text
+    assert took_ns < 0 or parse(text).matches(event)
+
+
+def test_a_column_without_a_value_gives_no_filter(recorded: list[Event]) -> None:
+    event = event_named(recorded, "Configure")
+    assert term(event, "subject") == term(event, "time") == term(event, "changed") == ""
+
+
+def test_a_filter_that_is_narrowed_keeps_what_it_was(recorded: list[Event]) -> None:
+    event = event_named(recorded, "CreateContainer")
+    either = "event:StartContainer OR event:CreateContainer"
+    assert narrowed("", "pod:web") == "pod:web"
+    assert narrowed(either, "pod:web") == f"({either}) pod:web"
+    assert narrowed("pod:web", "pod:web") == "pod:web"
+    out = narrowed(either, "pod:web container:app", out=True)
+    assert not parse(out).matches(event) and parse(either).matches(event)
+
+
+def test_history_goes_back_and_comes_again_to_what_was_being_typed() -> None:
+    history = History()
+    for text in ("one", "two", "one", " "):
+        history.add(text)
+    assert [history.older("draft"), history.older("x"), history.older("x")] == ["one", "two", "two"]
+    assert [history.newer("x"), history.newer("x"), history.newer("y")] == ["one", "draft", "y"]
+
+
+def test_an_empty_history_changes_nothing() -> None:
+    assert History().older("draft") == History().newer("draft") == "draft"

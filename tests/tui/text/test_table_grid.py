@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns that fit a width."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.recorder.escape import columns, safe
+from nri_scope.tui.containers import outline_lines as treelines
+from nri_scope.tui.plugins import chain
+from nri_scope.tui.sessions import session_lines as sessions
+from nri_scope.tui.text.styled_line import Part, text_of
+from nri_scope.tui.text.table_grid import Field, Grid, cut
+from tests.tui.hostile import NAMES
+
+TABLES = (chain.FIELDS, sessions.FIELDS, treelines.FIELDS)
+
+
+@given(st.sampled_from(TABLES), st.integers(80, 300), st.text(max_size=200))
+def test_a_line_is_as_wide_as_the_heading_whatever_is_in_it(
+    fields: tuple[Field, ...], width: int, text: str
+) -> None:
+    grid = Grid.of(fields, width)
+    line = text_of(grid.line([Part(text)] * len(fields)))
+    assert columns(line) == columns(text_of(grid.head())) <= width
+
+
+@given(st.sampled_from(TABLES), st.integers(1, 300))
+def test_what_matters_most_stays(fields: tuple[Field, ...], width: int) -> None:
+    grid = Grid.of(fields, width)
+    left_out = [field.rank for field, wide in zip(fields, grid.widths, strict=True) if not wide]
+    kept = [field.rank for field, wide in zip(fields, grid.widths, strict=True) if wide]
+    assert all(rank > 0 for rank in left_out)
+    assert not left_out or max(kept) <= min(left_out)
+    assert all(wide >= field.width for field, wide in zip(fields, grid.widths, strict=True) if wide)
+
+
+def test_everything_is_on_a_usual_terminal() -> None:
+    # One column of 80 is the scroll bar's.
+    shown = [text_of(Grid.of(fields, 79).head()).split() for fields in TABLES]
+    assert "Changes" in shown[0] and "Max/of" in shown[0]
+    assert "ended" in shown[1] and "Lasted" in shown[1]
+    assert "Changed" in shown[2] and "Not" in shown[2]
+
+
+def test_hostile_texts_are_escaped_and_cut() -> None:
+    grid = Grid.of((Field("a", 10), Field("b", 10, right=True)), 21)
+    for name in NAMES.values():
+        line = text_of(grid.line([Part(name), Part(name * 1000)]))
+        assert columns(line) == 21 and line.isprintable()
+
+
+@given(st.lists(st.text(max_size=20), max_size=5), st.integers(1, 40))
+def test_a_line_that_is_cut_says_so(texts: list[str], width: int) -> None:
+    parts = tuple(Part(text) for text in texts)
+    whole = "".join(safe(text) for text in texts)
+    found = text_of(cut(parts, width))
+    assert columns(found) <= width
+    if columns(whole) <= width:
+        assert found == whole
+    else:
+        assert found.endswith("…") and whole.startswith(found[:-1])

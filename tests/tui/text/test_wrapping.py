@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a line, and where a text is in it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from nri_scope.tui.text.styled_line import Line, Part, Style, line, text_of
+from nri_scope.tui.text.wrapping import MAX_CHARACTERS, breaks, folded, hanging, pieces, shown
+from tests.tui.hostile import NAMES, assert_harmless
+
+_TEXT = st.text(st.sampled_from("ab容🐳é "), max_size=40)
+
+
+@given(_TEXT, st.integers(4, 12))
+def test_rows_hold_all_of_a_line_and_none_is_too_wide(text: str, room: int) -> None:
+    cuts = [*breaks(text, room), cell_len(text)]
+    assert cuts[0] == 0
+    widths = [after - before for before, after in pairwise(cuts)]
+    assert 0 <= widths[0] <= room
+    assert all(0 < one <= room - hanging(text, room) for one in widths[1:])
+    # No cut goes through a character.
+    edges = {cell_len(text[:at]) for at in range(len(text) + 1)}
+    assert edges.issuperset(cuts)
+
+
+@given(_TEXT, st.integers(0, 10), st.lists(st.integers(0, 50), max_size=6))
+def test_pieces_cover_everything_once(text: str, offset: int, edges: list[int]) -> None:
+    ordered = sorted(set(edges))
+    spans = list(zip(ordered[::2], ordered[1::2], strict=False))
+    begin, end = offset, offset + len(text)
+    found = list(pieces(begin, end, spans))
+    at = begin
+    for first, last, is_match in found:
+        assert first == at < last
+        assert all(is_match == any(a <= spot < b for a, b in spans) for spot in range(first, last))
+        at = last
+    assert at == end
+
+
+def test_every_part_is_made_safe_and_what_is_short_is_not_cut() -> None:
+    parts: Line = tuple(Part(name[:100]) for name in NAMES.values())
+    text = text_of(shown(parts))
+    assert_harmless(text)
+    assert "characters in all" not in text
+
+
+def test_what_is_long_is_cut_where_its_parts_together_are_too_long() -> None:
+    half = "y" * (MAX_CHARACTERS // 2)
+    found = text_of(shown((Part(half), Part(half), Part("z"))))
+    assert found == f"{half}{half}… ({MAX_CHARACTERS + 1:,} characters in all)"
+    assert shown(line("short")) == line("short")
+
+
+@given(_TEXT, st.integers(4, 20), st.integers(0, 12))
+def test_folded_lines_hold_everything_in_the_width_there_is(
+    text: str, room: int, indent: int
+) -> None:
+    found = list(folded((Part(text[:5], Style.KEY), Part(text[5:])), room, indent))
+    assert all(cell_len(text_of(one)) <= room for one in found)
+    margin = " " * min(indent, room // 2)
+    first, *rest = map(text_of, found)
+    assert all(one.startswith(margin) for one in rest)
+    assert "".join([first, *(one[len(margin) :] for one in rest)]) == text
+
+
+def test_rows_end_at_natural_places() -> None:
+    assert [text_of(one) for one in folded(line("one two three four"), 10, 2)] == [
+        "one two ",
+        "  three ",
+        "  four",
+    ]

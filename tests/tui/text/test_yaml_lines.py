@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML as lines: the same document, cut only where it is enormous."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from nri_scope.recorder.plain import Plain
+from nri_scope.tui.store.reader_thread import Stop
+from nri_scope.tui.text import yaml_lines as yamllines
+from nri_scope.tui.text.styled_line import Style, text_of
+from nri_scope.tui.text.yaml_lines import MAX_MEMBERS, MAX_TEXT, yaml_lines
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+_VALUES: st.SearchStrategy[Plain] = st.recursive(
+    st.none() | st.booleans() | st.integers() | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+def _lines(value: dict[str, Plain]) -> list[str]:
+    return [text_of(one) for one in yaml_lines(value, Stop())]
+
+
+@example({"0": {"0": "\n", "": None}})
+@given(st.dictionaries(_TEXT, _VALUES, max_size=4))
+def test_read_back_it_is_the_same(value: dict[str, Plain]) -> None:
+    lines = _lines(value)
+    assert yaml.safe_load("".join(f"{one}\n" for one in lines)) == value
+    assert not any("\n" in one for one in lines)
+
+
+def test_a_list_of_mappings_is_one_list() -> None:
+    members: list[Plain] = [{"c": number, "d": [number]} for number in range(3)]
+    value: dict[str, Plain] = {"a": {"b": members}}
+    assert yaml.safe_load("\n".join(_lines(value))) == value
+
+
+def test_keys_stand_out() -> None:
+    (found,) = yaml_lines({"a": 1}, Stop())
+    assert [(part.text, part.style) for part in found] == [("a:", Style.KEY), (" 1", Style.PLAIN)]
+
+
+def test_long_texts_are_cut_and_say_how_long_they_are() -> None:
+    (found,) = _lines({"a": "x" * 100_000})
+    assert len(found) < MAX_TEXT + 100
+    assert "(100,000 characters in all)" in found
+
+
+def test_long_lists_and_mappings_say_how_much_is_left_out() -> None:
+    many: dict[str, Plain] = {str(number): 0 for number in range(MAX_MEMBERS + 7)}
+    numbers: list[Plain] = [*range(MAX_MEMBERS + 5)]
+    lines = _lines({"list": numbers, "mapping": {"in": {"a": {"b": many}}}})
+    assert sum("… 5 more" in one for one in lines) == 1
+    assert sum("… 7 more" in one for one in lines) == 1
+
+
+def test_a_document_without_end_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yamllines, "MAX_LINES", 10)
+    lines = _lines({str(number): number for number in range(20)})
+    assert len(lines) == 11
+    assert "the rest is left out" in lines[-1]
+
+
+def test_it_ends_when_nobody_waits_for_it() -> None:
+    stop = Stop()
+    lines = yaml_lines({"a": 1, "b": 2}, stop)
+    next(lines)
+    stop.set()
+    with pytest.raises(CancelledError):
+        next(lines)

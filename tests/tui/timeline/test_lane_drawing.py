@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time to scale: columns, ticks, lanes and what stands in their cells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from nri_scope.recorder.model import Gap, Session
+from nri_scope.tui.containers.lives import FOR_EVER, Life, Stage, life_words, phases
+from nri_scope.tui.text.styled_line import Part, Style, text_of
+from nri_scope.tui.timeline.lane_drawing import (
+    LINES,
+    MIN_SPAN,
+    SIGNS,
+    UNOBSERVED,
+    Interval,
+    Kind,
+    Point,
+    Window,
+    axis,
+    joined,
+    kind_of,
+    lane,
+    nearest,
+    pack,
+    ticks,
+    unobserved,
+)
+
+NOW = 1_700_000_000 * 10**9
+SECOND = 10**9
+
+moments = st.integers(NOW - 10**15, NOW + 10**15)
+spans = st.one_of(st.integers(MIN_SPAN, MIN_SPAN * 10), st.integers(MIN_SPAN, 10**17))
+windows = st.builds(lambda at, span: Window(at, at + span), moments, spans)
+widths = st.integers(1, 400)
+
+
+@given(windows, widths, st.data())
+def test_each_moment_is_in_the_column_that_it_lies_in(
+    window: Window, width: int, data: st.DataObject
+) -> None:
+    at_ns = data.draw(st.integers(window.from_ns, window.to_ns - 1))
+    column = window.column(at_ns, width)
+    assert 0 <= column < width
+    assert window.start(column, width) <= at_ns < window.start(column + 1, width)
+
+
+@given(windows, widths, st.data())
+def test_a_column_is_found_by_its_first_moment_and_by_its_middle(
+    window: Window, width: int, data: st.DataObject
+) -> None:
+    column = data.draw(st.integers(0, width - 1))
+    assert window.column(window.start(column, width), width) == column
+    assert window.column(window.middle(column, width), width) == column
+
+
+@given(windows, widths, st.data(), st.booleans())
+def test_zooming_leaves_the_cursor_in_the_window_and_the_window_in_the_whole(
+    window: Window, width: int, data: st.DataObject, closer: bool
+) -> None:
+    whole = Window(
+        window.from_ns - data.draw(st.integers(0, 10**12)),
+        window.to_ns + data.draw(st.integers(0, 10**12)),
+    )
+    at_ns = data.draw(st.integers(window.from_ns, window.to_ns - 1))
+    zoomed = window.zoomed(whole, at_ns, closer=closer)
+    assert zoomed.shows(at_ns)
+    assert whole.from_ns <= zoomed.from_ns and zoomed.to_ns <= whole.to_ns
+    assert MIN_SPAN <= zoomed.span <= whole.span
+    assert zoomed.span <= window.span if closer else zoomed.span >= window.span
+
+
+@given(windows, st.integers(-(10**16), 10**16), st.integers(0, 10**12))
+def test_moving_keeps_the_scale_and_stops_at_the_ends(window: Window, by: int, room: int) -> None:
+    whole = Window(window.from_ns - room, window.to_ns + room)
+    moved = window.moved(whole, by)
+    assert moved.span == window.span
+    assert whole.from_ns <= moved.from_ns and moved.to_ns <= whole.to_ns
+
+
+@given(windows, st.integers(20, 400))
+def test_ticks_ascend_and_their_names_do_not_touch(window: Window, width: int) -> None:
+    found = ticks(window, width)
+    for before, after in pairwise(found):
+        assert before.column + len(before.label) + 1 < after.column
+    assert all(column >= 0 and column + len(label) < width for column, label in found)
+    assert len(axis(window, width)) == width
+    assert len({tick.label for tick in found}) == len(found) or window.span > 86_400 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("span", "labels"),
+    [
+        (60 * SECOND, ["22:13:20", "22:13:30", "22:13:40", "22:13:50"]),
+        (SECOND, ["22:13:20.0", "22:13:20.2", "22:13:20.4", "22:13:20.6", "22:13:20.8"]),
+        (86_400 * SECOND, ["00:00", "03:00", "06:00"]),
+    ],
+)
+def test_ticks_are_round_moments(
+    span: int, labels: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    try:
+        found = [tick.label for tick in ticks(Window(NOW, NOW + span), 80)]
+        assert found[: len(labels)] == labels
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def life(created: int = 0, started: int = 0, stopped: int = 0, removed: int = 0) -> Life:
+    """In seconds after `NOW`; 0 is not observed."""
+    times = [NOW + at * SECOND if at else 0 for at in (created, started, stopped, removed)]
+    seen = [at for at in times if at]
+    return Life(
+        created_ns=times[0],
+        started_ns=times[1],
+        stopped_ns=times[2],
+        removed_ns=times[3],
+        first_ns=min(seen, default=NOW),
+        last_ns=max(seen, default=0),
+        events=len(seen),
+    )
+
+
+WINDOW = Window(NOW, NOW + 10 * SECOND)
+
+
+def drawn(
+    one: Life, *points: tuple[float, Kind], until: int = 10, blind: tuple[Interval, ...] = ()
+) -> str:
+    made = [Point(NOW + int(at * SECOND), 1, kind) for at, kind in points]
+    cells = lane(one, made, WINDOW, 10, until_ns=NOW + until * SECOND, blind=blind)
+    assert len(cells) == 10
+    return "".join(cell.text for cell in cells)
+
+
+def test_a_life_is_drawn_to_scale() -> None:
+    assert drawn(life(1, 3, 6, 8)) == " ──━━━┈┈  "
+    assert (
+        drawn(
+            life(1, 3, 6, 8),
+            (1, Kind.CREATED),
+            (3, Kind.STARTED),
+            (6, Kind.STOPPED),
+            (8, Kind.REMOVED),
+        )
+        == " +─►━━■┈× "
+    )
+
+
+def test_what_goes_on_is_drawn_as_far_as_it_was_watched() -> None:
+    assert drawn(life(0, 3), until=7) == "   ━━━━   "
+    assert drawn(life(), until=4) == "────      "
+
+
+def test_of_events_in_one_cell_the_gravest_is_drawn_and_strongly() -> None:
+    points = [
+        Point(NOW + at, 1, kind)
+        for at, kind in enumerate([Kind.CREATED, Kind.PROBLEM, Kind.STARTED])
+    ]
+    cells = lane(life(), points, WINDOW, 10, until_ns=NOW)
+    assert cells[0] == Part("!", Style.STRONG)
+    alone = lane(life(), points[:1], WINDOW, 10, until_ns=NOW)
+    assert alone[0] == Part("+", SIGNS[Kind.CREATED][1])
+
+
+def test_what_was_not_observed_looks_so_while_the_container_was_there() -> None:
+    blind = (Interval(NOW, NOW + 4 * SECOND), Interval(NOW + 7 * SECOND, NOW + 9 * SECOND))
+    assert drawn(life(2, 3, 6, 8), blind=blind) == "  ░░━━┈░  "
+    assert drawn(life(2, 3, 6, 8), (3, Kind.STARTED), blind=blind) == "  ░►━━┈░  "
+
+
+def test_events_outside_of_the_window_are_not_drawn() -> None:
+    assert drawn(life(), (-1, Kind.PROBLEM), (10, Kind.PROBLEM), until=0).strip() == ""
+
+
+@given(
+    st.lists(st.tuples(st.integers(-5, 15), st.sampled_from(Kind)), max_size=20),
+    st.lists(st.integers(0, 12), min_size=4, max_size=4),
+    widths,
+)
+def test_lanes_are_as_wide_as_the_window_and_show_every_event_in_it(
+    events: list[tuple[int, Kind]], times: list[int], width: int
+) -> None:
+    points = [Point(NOW + at * SECOND, 1, kind) for at, kind in events]
+    cells = lane(life(*times), points, WINDOW, width, until_ns=NOW + 10 * SECOND)
+    assert len(cells) == width and all(len(cell.text) == 1 for cell in cells)
+    assert text_of(joined(cells)) == "".join(cell.text for cell in cells)
+    for at_ns, _, kind, _ in points:
+        if WINDOW.shows(at_ns):
+            here = [p.kind for p in points if WINDOW.column(p.at_ns, width) == WINDOW.column(
+                at_ns, width) and WINDOW.shows(p.at_ns)]  # fmt: skip
+            assert cells[WINDOW.column(at_ns, width)].text == SIGNS[max(here)][0]
+            assert max(here) >= kind
+
+
+@given(st.lists(st.integers(0, 12), min_size=4, max_size=4), st.integers(0, 15))
+def test_phases_follow_each_other_without_a_hole(times: list[int], until: int) -> None:
+    one = life(*times)
+    found = list(phases(one, NOW + until * SECOND))
+    for (_, _, to_ns), (_, from_ns, _) in pairwise(found):
+        assert to_ns == from_ns
+    assert all(from_ns < to_ns for _, from_ns, to_ns in found)
+    assert [stage for stage, _, _ in found] == sorted(stage for stage, _, _ in found)
+
+
+def test_signs_and_lines_differ_without_colours() -> None:
+    texts = [text for text, _ in SIGNS.values()]
+    assert len(set(texts)) == len(texts)
+    lines = {LINES[stage][0] for stage in (Stage.CREATED, Stage.STARTED, Stage.STOPPED)}
+    assert len(lines) == 3 and not {UNOBSERVED[0], *lines} & set(texts)
+
+
+def test_an_event_that_failed_is_a_problem_whatever_it_was_to_do() -> None:
+    assert kind_of(Stage.STARTED, ok=False, changed=False) is Kind.PROBLEM
+    assert kind_of(Stage.STARTED, ok=True, changed=True) is Kind.STARTED
+    assert kind_of(None, ok=True, changed=True) is Kind.CHANGED
+    assert kind_of(None, ok=True, changed=False) is Kind.OTHER
+
+
+def test_packing_leaves_out_what_has_nothing_in_the_window() -> None:
+    lanes = [
+        (1, 0, 0, 5),
+        (1, 1, 0, 5),
+        (2, 0, 0, 5),
+        (2, 2, 0, 15),
+        (2, 3, 25, FOR_EVER),
+        (3, 0, 12, FOR_EVER),
+        (3, 4, 30, FOR_EVER),
+    ]
+    # The second pod is gone itself; it tells whose container is there.
+    assert list(pack(lanes, Window(10, 20))) == [2, 3, 5]
+
+
+@given(st.lists(st.integers(0, 100), max_size=10), st.integers(-5, 105))
+def test_the_nearest_event_is_the_nearest(times: list[int], at_ns: int) -> None:
+    points = [Point(at, number, Kind.OTHER) for number, at in enumerate(sorted(times))]
+    found = nearest(points, at_ns)
+    assume(points)
+    assert found is not None
+    assert abs(found.at_ns - at_ns) == min(abs(at - at_ns) for at in times)
+    assert nearest([], at_ns) is None
+
+
+def session(started: int, ended: int | None) -> Session:
+    return Session(
+        1,
+        "logger",
+        "nri-scope",
+        "00",
+        "containerd",
+        "2",
+        "0.8.0",
+        True,
+        0,
+        0,
+        0,
+        started,
+        ended,
+        "",
+    )
+
+
+def test_times_without_a_session_are_not_observed() -> None:
+    sessions = [session(0, 10), session(5, 20), session(30, 40), session(35, None)]
+    assert unobserved(sessions, []) == (Interval(20, 30),)
+
+
+def test_gaps_that_touch_are_one() -> None:
+    gap = Gap(1, None, 8, 20, "queue full", 3)
+    gaps = [gap, replace(gap, from_ns=15, to_ns=25), replace(gap, from_ns=50, to_ns=50)]
+    assert unobserved([session(0, 10), session(24, 60)], gaps) == (
+        Interval(8, 25),
+        Interval(50, 51),
+    )
+
+
+def test_a_life_in_words() -> None:
+    assert (
+        life_words(life(1, 3, 6, 8), FOR_EVER)
+        == "created 2.00s, running 3.00s, stopped 2.00s, removed"
+    )
+    assert life_words(life(0, 3), NOW + 7 * SECOND) == "running 4.00s"
+    assert life_words(life(), NOW + 7 * SECOND) == "there 7.00s"

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The timeline on a screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recorder.model import Container
+from nri_scope.tui.containers.census import Census
+from nri_scope.tui.containers.subject_filter import Chosen
+from nri_scope.tui.store.context import Context
+from nri_scope.tui.timeline.lanes import Lanes
+from nri_scope.tui.timeline.timeline_board import Timeline
+from nri_scope.tui.widgets.board import GUTTER
+from nri_scope.tui.widgets.messages import OpenEvent, RowChosen, Said
+from tests.replay.recordings import RECORDING, recording
+from tests.tui.boards import Shown, growing, showing
+from tests.tui.hostile import assert_harmless, hostile_recording
+
+
+def lanes(shown: Shown) -> list[str]:
+    """What stands in the lanes, without their names."""
+    board = shown.board
+    assert isinstance(board, Timeline)
+    return [line[GUTTER + board.margin :] for line in shown.screen[1:-3] if line.strip()]
+
+
+def names(shown: Shown) -> list[str]:
+    board = shown.board
+    assert isinstance(board, Timeline)
+    return [
+        line[GUTTER : GUTTER + board.margin].strip() for line in shown.screen[1:-3] if line.strip()
+    ]
+
+
+def timeline(shown: Shown) -> Timeline:
+    assert isinstance(shown.board, Timeline)
+    return shown.board
+
+
+async def test_shows_lives_to_scale() -> None:
+    async with showing(RECORDING, Timeline, size=(120, 30)) as shown:
+        assert names(shown) == [
+            "kube-system/node-agent",
+            "agent",
+            "shop/web",
+            "app",
+            "sidecar",
+            "jobs/batch",
+            "job",
+            "broken",
+        ]
+        app = lanes(shown)[3].strip("╎ ")
+        assert app[0] == "+" and app[-1] == "×"
+        assert app.index("►") < app.index("•") < app.index("■")
+        # Created for 95 ms, then running for 726 ms.
+        assert app.count("━") > 5 * app.count("─") > 0
+        assert "22:17:21" in shown.screen[0]
+
+
+async def test_lanes_are_put_together_again_only_where_something_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    put_together = Lanes.of
+
+    def counted(census: Census, chosen: Chosen) -> Lanes:
+        lanes = put_together(census, chosen)
+        made.append(len(lanes))
+        return lanes
+
+    monkeypatch.setattr(Lanes, "of", counted)
+    with growing(tmp_path / "r.nriscope.db") as recorder:
+        async with showing(recorder.path, Timeline) as shown:
+            await shown.update()
+            await shown.update()
+            assert made == [2]
+            recorder.grow()
+            await shown.update()
+            assert made == [2, 4]
+
+
+async def test_the_cursor_names_the_nearest_event_and_enter_opens_it() -> None:
+    async with showing(RECORDING, Timeline) as shown:
+        await shown.press("down", "down", "down")
+        assert "CreateContainer  event 5" in shown.screen[-3]
+        assert "shop/web/app  creating 24.1ms, created 71.3ms, running 726ms" in shown.screen[-2]
+        assert "■ stopped" in shown.screen[-1]
+        await shown.press("enter")
+        assert shown.last(OpenEvent).event_id == 5
+        chosen = shown.last(RowChosen).row
+        assert chosen is not None and chosen.event_id == 5
+        selected = timeline(shown).selected
+        assert isinstance(selected, Container) and selected.name == "app"
+
+
+async def test_goes_from_event_to_event_of_a_lane() -> None:
+    async with showing(RECORDING, Timeline) as shown:
+        await shown.press("down", "down", "down", "o")
+        assert shown.board.selected_event_id == 6
+        await shown.press("o", "o", "o")
+        assert shown.board.selected_event_id == 13
+        await shown.press("O", "O", "O", "O", "O")
+        assert shown.board.selected_event_id == 5
+        assert shown.last(Said).text == "no earlier event in this lane"
+
+
+async def test_zooms_around_the_cursor_and_leaves_out_lanes_without_anything() -> None:
+    async with showing(RECORDING, Timeline) as shown:
+        board = timeline(shown)
+        whole = board.window
+        await shown.press("down", "down", "down", "o", "+", "+", "+", "+")
+        assert board.window.span == whole.span // 16
+        assert board.window.shows(board.at_ns)
+        assert names(shown) == ["kube-system/node-a…", "agent", "shop/web", "app", "jobs/batch"]
+        assert board.selected_event_id == 6
+        await shown.press("-")
+        assert board.window.span in (whole.span // 8, whole.span // 8 + 1, whole.span // 16 * 2)
+        await shown.press("0")
+        assert board.window == whole and len(names(shown)) == 8
+        assert board.selected_event_id == 6
+
+
+async def test_follows_the_cursor_out_of_the_window_and_pans() -> None:
+    async with showing(RECORDING, Timeline) as shown:
+        board = timeline(shown)
+        await shown.press("+", "+", "+")
+        before = board.window
+        await shown.press(">")
+        assert board.window.from_ns == before.from_ns + before.span // 2
+        await shown.press("<", "<", "<", "<")
+        assert board.window.from_ns == board.whole.from_ns
+        board.go_to_column(board.width - 1)
+        await shown.press("right", "right")
+        assert board.window.from_ns > board.whole.from_ns and board.window.shows(board.at_ns)
+        await shown.press("left")
+        assert board.window.shows(board.at_ns)
+
+
+async def test_shows_what_the_context_is_narrowed_to() -> None:
+    context = Context()
+    async with showing(RECORDING, Timeline, context=context) as shown:
+        await shown.press("down", "down", "down")
+        selected = timeline(shown).selected
+        assert selected is not None
+        context.narrow(selected)
+        await shown.update()
+        assert names(shown) == ["shop/web", "app"]
+        # The whole time is now that of these lanes.
+        assert timeline(shown).window.span < 1_300_000_000
+        context.filter_by("event:UpdateContainer")
+        await shown.update()
+        assert lanes(shown)[-1].count("•") == 1 and "►" not in lanes(shown)[-1]
+        context.filter_by("pod:nothing")
+        await shown.update()
+        assert "the filter matched no event" in "".join(shown.screen)
+        await shown.press("enter", "o", "+", "right", ">", "0")
+        assert shown.board.selected_event_id is None
+
+
+async def test_finds_lanes_by_name() -> None:
+    async with showing(RECORDING, Timeline) as shown:
+        assert await shown.board.find("sidecar") and shown.board.body.cursor == 4
+        assert not await shown.board.find("nobody")
+
+
+async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
+    path = recording(tmp_path / "r.nriscope.db", [])
+    async with showing(path, Timeline) as shown:
+        assert shown.screen[1].startswith("nothing in this recording is about a pod or container")
+        # Nor is there a time to show.
+        assert not shown.screen[0].strip()
+
+
+async def test_new_lanes_come_and_the_cursor_stays_in_its_own(tmp_path: Path) -> None:
+    with growing(tmp_path / "r.nriscope.db") as recorder:
+        async with showing(recorder.path, Timeline) as shown:
+            await shown.press("down")
+            recorder.grow()
+            await shown.update()
+            while len(names(shown)) == 2:
+                # Lanes are not put together all the time.
+                await shown.settle()
+            assert names(shown) == ["shop/web", "app", "shop/later", "new"]
+            assert "shop/web/app" in shown.screen[-2]
+
+
+async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
+    path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
+    async with showing(path, Timeline, size=(120, 50)) as shown:
+        assert_harmless("\n".join(shown.screen))
+        await shown.press("down", "o", "pagedown", "o")
+        assert_harmless("\n".join(shown.screen))
+
+
+@pytest.mark.parametrize("size", [(20, 6), (160, 50)])
+async def test_fits_any_screen(size: tuple[int, int]) -> None:
+    async with showing(RECORDING, Timeline, size=size) as shown:
+        assert len(shown.screen) == size[1]
+        assert all(len(line) <= size[0] for line in shown.screen)

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.tui.widgets.text_input import shown
+from tests.tui.hostile import assert_harmless
+
+
+@given(st.text(max_size=60))
+def test_what_is_typed_or_pasted_shows_harmlessly_character_for_character(text: str) -> None:
+    assert len(shown(text)) == len(text)
+    assert_harmless(shown(text))
+
+
+def test_what_people_type_stays_as_it_is() -> None:
+    assert shown('pod:"wéb 容器" took:>1ms') == 'pod:"wéb 容器" took:>1ms'
