@@ -48,7 +48,6 @@ from nri_scope.tui.views import DETAIL_FROM, SCOPES, Views
 from nri_scope.tui.widgets import messages
 from nri_scope.tui.widgets.filter_bar import FilterBar, Purpose
 from nri_scope.tui.widgets.reading_screen import ReadingScreen, help_lines
-from nri_scope.tui.widgets.view_tabs import ViewTabs
 
 
 class ScopeApp(KeyOrderApp, inherit_bindings=False):
@@ -230,8 +229,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.poller.hurry()
         self.frame.show_facts()
 
-    @on(ViewTabs.Chosen)
-    def _view_chosen(self, event: ViewTabs.Chosen) -> None:
+    @on(messages.TabChosen)
+    def _view_chosen(self, event: messages.TabChosen) -> None:
         self.views.show(event.name)
 
     @on(messages.RowChosen)
@@ -263,12 +262,12 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     def _set_filter(self, event: messages.SetFilter) -> None:
         self.narrower.filter_by(event.text)
 
-    @on(messages.Narrowed)
-    def _narrowed_by(self, event: messages.Narrowed) -> None:
+    @on(messages.AddToFilter)
+    def _narrowed_by(self, event: messages.AddToFilter) -> None:
         self.narrower.add(event.term, out=event.out)
 
-    @on(EventList.SameContainer)
-    def _same_container(self, event: EventList.SameContainer) -> None:
+    @on(messages.GoToSameContainer)
+    def _same_container(self, event: messages.GoToSameContainer) -> None:
         self.narrower.go_to_same(forwards=event.forwards)
 
     @on(messages.OpenEvent)

@@ -15,7 +15,7 @@ from nri_scope.tui.store.store import Store
 from nri_scope.tui.title_bar import TitleBar
 from nri_scope.tui.views import EVENTS, SCOPES, Views
 from nri_scope.tui.widgets.status_line import KeyLine, StatusLine
-from nri_scope.tui.widgets.view_tabs import ViewTabs
+from nri_scope.tui.widgets.tab_line import TabLine
 
 
 class Frame:
@@ -24,7 +24,7 @@ class Frame:
     def __init__(self, keymap: Keymap, context: Context, badge: str) -> None:
         """``badge``: a word for the title."""
         self.title_bar = TitleBar(badge)
-        self.tabs = ViewTabs(tabs_of(keymap))
+        self.tabs = TabLine(tabs_of(keymap), lead="> ", style="bold")
         self.status = StatusLine()
         self.keys = KeyLine(keymap)
         self.work = Work()
@@ -92,6 +92,6 @@ class Frame:
         return " · ".join(part for part in parts if part)
 
 
-def tabs_of(keymap: Keymap) -> list[tuple[str, str, str]]:
-    """Each view's name, title and key."""
-    return [(name, name.capitalize(), keymap.first(f"mode_{name}")) for name in SCOPES]
+def tabs_of(keymap: Keymap) -> dict[str, str]:
+    """How each view's name and key are shown."""
+    return {name: f"{keymap.first(f'mode_{name}')} {name.capitalize()}".strip() for name in SCOPES}

@@ -120,6 +120,14 @@ class Lives:
             return _UNKNOWN
         return Life(*(column[slot] for column in self._columns.values()))
 
+    def span(self, key: int) -> tuple[int, int]:
+        """Return when it began and ended, as `Life` has it; zeros for one that is not known."""
+        slot = self._find(key)
+        if slot is None:
+            return 0, 0
+        removed, last = self._columns["removed_ns"][slot], self._columns["last_ns"][slot]
+        return self._columns["first_ns"][slot], max(removed, last) if removed else FOR_EVER
+
     def tell(self, key: int, thing: int, at_ns: int) -> None:
         """Note that Synchronize told of it; the first time counts."""
         slot, told, first = self._find(key), self._columns["told"], self._columns["first_ns"]

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import ClassVar
 
-from rich.text import Text
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.message import Message
 from textual.timer import Timer
@@ -15,7 +15,7 @@ from textual.widget import Widget
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.display import subject
-from nri_scope.recorder.escape import columns, safe
+from nri_scope.recorder.escape import safe
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.actions import DEFAULT
 from nri_scope.tui.detail.tabs import Tab, Wanted
@@ -26,6 +26,8 @@ from nri_scope.tui.store.store import Store
 from nri_scope.tui.text.styled_line import Line, Style, line
 from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.widgets.lines import Lines
+from nri_scope.tui.widgets.messages import TabChosen
+from nri_scope.tui.widgets.tab_line import TabLine
 
 _SETTLED = 0.06
 """Seconds for which the cursor has to stay on a row: who scrolls fast asks for nothing."""
@@ -38,47 +40,6 @@ _BESIDE_FROM = 200
 _GROWING = (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
 """Tabs that say something of other events, too."""
 _LOADING: tuple[Line, ...] = (line("…", Style.DIM),)
-
-
-class _Title(Widget):
-    """``[Summary] Container  Changes …  #42 CreateContainer shop/web/app``. A click chooses."""
-
-    DEFAULT_CSS = """
-    _Title { height: 1; background: $surface; color: $text-muted; padding: 0 1; }
-    """
-
-    class Chosen(Message):
-        """A tab was clicked."""
-
-        def __init__(self, tab: Tab) -> None:
-            super().__init__()
-            self.tab = tab
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tab = Tab.SUMMARY
-        self.words = ""
-
-    def render(self) -> Text:
-        """The tabs, and what is behind them as far as there is room."""
-        text = Text(no_wrap=True, end="")
-        for tab in Tab:
-            # Brackets, as nothing may depend on colour alone.
-            label = f"[{tab}]" if tab is self.tab else f" {tab} "
-            text.append(label, style="bold" if tab is self.tab else "")
-        room = self.size.width - columns(text.plain) - 1
-        if self.words and room > 8:
-            text.append(f" {safe(self.words, room)}")
-        return text
-
-    def on_click(self, event: events.Click) -> None:
-        """Choose the tab whose name was clicked."""
-        at = self.styles.padding.left
-        for tab in Tab:
-            at += len(tab) + 2
-            if event.x < at:
-                self.post_message(self.Chosen(tab))
-                return
 
 
 class _Body(Lines):
@@ -133,7 +94,7 @@ class DetailPane(Widget):
         super().__init__(id=id)
         self._store = store
         self._keymap = keymap
-        self._title = _Title()
+        self._tab_line = TabLine({tab: tab for tab in Tab}, padded=True)
         self._body = _Body(wrap=True)
         self._row: Row | None = None
         self._comment = ""
@@ -143,15 +104,13 @@ class DetailPane(Widget):
         """What the lines are of, or are going to be."""
         self._read_last: Wanted | None = None
         """What the lines are of now; None where there are none, or "…"."""
-        self._timer: Timer | None = None
-        self._slow: Timer | None = None
         self._renewal: Timer | None = None
         self._stop = Stop()
         self.set_class(hidden, "-hidden")
 
     def compose(self) -> ComposeResult:
         """Tabs above lines."""
-        yield self._title
+        yield self._tab_line
         yield self._body
 
     # -- what is shown ------------------------------------------------------------------------
@@ -159,7 +118,7 @@ class DetailPane(Widget):
     @property
     def tab(self) -> Tab:
         """The tab that is shown, or would be."""
-        return self._title.tab
+        return Tab(self._tab_line.chosen)
 
     @property
     def body(self) -> Lines:
@@ -181,15 +140,13 @@ class DetailPane(Widget):
         if (row, comment) == (self._row, self._comment):
             return
         self._row, self._comment = row, comment
-        self._title.words = _title_of(row)
-        self._title.refresh()
-        self._later()
+        self._tab_line.show(self.tab, _title_of(row))
+        self._load(_SETTLED)
 
     def show_tab(self, tab: Tab) -> None:
         """Another tab, now and for all rows to come."""
         if tab is not self.tab:
-            self._title.tab = tab
-            self._title.refresh()
+            self._tab_line.show(tab, self._tab_line.words)
             self._load()
 
     def grown(self) -> None:
@@ -234,7 +191,8 @@ class DetailPane(Widget):
         """Show it, or hide it."""
         self.set_class(not self.is_hidden, "-hidden")
         if self.is_hidden:
-            self._forget()
+            self._stop.set()
+            self._shown = None
             self.remove_class("-alone")
             self.post_message(self.Left())
         else:
@@ -268,16 +226,16 @@ class DetailPane(Widget):
         message.stop()
         wanted = self._wanted()
         if wanted is not None and wanted != self._shown:
-            self._later()
+            self._load(_SETTLED)
 
     def _place(self) -> None:
         wide = self.app.size.width >= _BESIDE_FROM
         self.set_class(wide if self._beside is None else self._beside, "-beside")
 
-    @on(_Title.Chosen)
-    def _tab_chosen(self, message: _Title.Chosen) -> None:
+    @on(TabChosen)
+    def _tab_chosen(self, message: TabChosen) -> None:
         message.stop()
-        self.show_tab(message.tab)
+        self.show_tab(Tab(message.name))
 
     @on(_Body.Full)
     def _toggle_full(self, message: _Body.Full) -> None:
@@ -300,29 +258,21 @@ class DetailPane(Widget):
         full = self._full and self.tab is Tab.BLAME
         return Wanted(self._row, self.tab, max(width, 20), full, self._comment)
 
-    def _later(self) -> None:
-        """Load once the cursor stays where it is."""
+    def _load(self, after: float = 0.0) -> None:
+        """Read what is wanted, once the cursor has stayed where it is for so many seconds."""
         self._stop.set()
-        if self._timer is not None:
-            self._timer.stop()
-        self._timer = self.set_timer(_SETTLED, self._load)
+        self._stop = Stop()
+        begin(self, partial(self._read, after, self._stop), "detail", exclusive=True)
 
-    def _forget(self) -> None:
-        self._stop.set()
-        self._shown = None
-        for timer in (self._timer, self._slow):
-            if timer is not None:
-                timer.stop()
-
-    def _load(self) -> None:
-        before = self._shown
-        self._forget()
-        wanted = self._wanted()
+    async def _read(self, after: float, stop: Stop) -> None:
+        if after:
+            await asyncio.sleep(after)
+        before, wanted = self._shown, self._wanted()
+        self._shown = wanted
         if wanted is None:
+            stop.set()
             self._show_instead(())
             return
-        self._shown = wanted
-        stop = self._stop = Stop()
 
         def waits() -> None:
             # A timer that is stopped may have sent this on its way already.
@@ -330,26 +280,16 @@ class DetailPane(Widget):
                 self._show_instead(_LOADING)
 
         # What is only read again stays meanwhile, scrolled to where it is.
-        if wanted != self._read_last:
-            self._slow = self.set_timer(_PATIENCE, waits)
-        begin(self, partial(self._read, wanted, before, stop), "detail", exclusive=True)
-
-    def _show_instead(self, lines: tuple[Line, ...]) -> None:
-        self._read_last = None
-        self._body.show(lines)
-
-    async def _read(self, wanted: Wanted, before: Wanted | None, stop: Stop) -> None:
+        timer = self.set_timer(_PATIENCE, waits) if wanted != self._read_last else None
         try:
             lines = await self._store.run(lambda recording: _detail(recording, wanted, stop))
         except NriScopeError as error:
             lines = [line(str(error), Style.BAD)]
         finally:
-            # Whoever cancelled this waits for nothing any more.
+            # What cancelled this waits for nothing any more.
             stop.set()
-        if self._shown is not wanted:
-            return
-        if self._slow is not None:
-            self._slow.stop()
+            if timer is not None:
+                timer.stop()
         key = self._keymap.first("full")
         if wanted.tab is Tab.BLAME and wanted.row.event is not None and key:
             rest = "only what was changed" if wanted.full else "all lines"
@@ -358,6 +298,10 @@ class DetailPane(Widget):
         if before == wanted and lines == self._body.source:
             return
         self._body.show(lines, keep_position=before is not None and _alike(before, wanted))
+
+    def _show_instead(self, lines: tuple[Line, ...]) -> None:
+        self._read_last = None
+        self._body.show(lines)
 
 
 def _detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[Line]:

@@ -160,12 +160,11 @@ def _changed(event: Event) -> Iterator[Line]:
 
 
 def _neighbours(recording: Recording, event: Event) -> Iterator[Line]:
-    beside = list(
-        zip(("before", "after"), neighbours(recording, event, of_container=False), strict=True)
-    )
+    before, after = neighbours(recording, event, of_container=False)
+    beside = [("before", before), ("after", after)]
     if event.container_id:
-        own = neighbours(recording, event, of_container=True)
-        beside += zip(("earlier", "later"), own, strict=True)
+        earlier, later = neighbours(recording, event, of_container=True)
+        beside += [("earlier", earlier), ("later", later)]
     for name, other in beside:
         of_same = " of this container" if name in ("earlier", "later") else ""
         if other is None:

@@ -26,7 +26,13 @@ from nri_scope.tui.store.markers import Key
 from nri_scope.tui.store.rows import Row, Style
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.store.view import View
-from nri_scope.tui.widgets.messages import Narrowed, RowChosen, RowOpened, Said
+from nri_scope.tui.widgets.messages import (
+    AddToFilter,
+    GoToSameContainer,
+    RowChosen,
+    RowOpened,
+    Said,
+)
 
 _STRIPS = 1_024
 _LATE_SECONDS = 0.03
@@ -389,7 +395,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
             return
         found = row_actions.term(row.event, self._painter.field) if row.event is not None else ""
         if found:
-            self.post_message(Narrowed(found, out=out))
+            self.post_message(AddToFilter(found, out=out))
         else:
             self.post_message(Said(row_actions.no_filter(row, self._painter.field), problem=True))
 
@@ -407,11 +413,4 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         if words:
             self.post_message(Said(words, problem=True))
         else:
-            self.post_message(self.SameContainer(forwards=forwards))
-
-    class SameContainer(Message):
-        """The next or previous event of the selected one's container is asked for."""
-
-        def __init__(self, *, forwards: bool) -> None:
-            super().__init__()
-            self.forwards = forwards
+            self.post_message(GoToSameContainer(forwards=forwards))

@@ -53,9 +53,9 @@ class Lanes:
             lanes.pods.append(pod)
             lanes.containers.append(container)
             lives, key = (census.containers, container) if container else (census.pods, pod)
-            life = lives[key]
-            lanes.first_ns.append(life.first_ns)
-            lanes.end_ns.append(life.end_ns)
+            first, end = lives.span(key)
+            lanes.first_ns.append(first)
+            lanes.end_ns.append(end)
         return lanes
 
     def __len__(self) -> int:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What widgets tell the app. All of them bubble; the app decides what follows."""
+"""What widgets tell the app. All of these bubble; the app decides what follows."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.message import Message
@@ -12,70 +13,76 @@ if TYPE_CHECKING:
     from nri_scope.tui.store.rows import Row
 
 
+@dataclass
 class RowChosen(Message):
     """The cursor is on another row; None where there is none. The detail pane follows."""
 
-    def __init__(self, row: Row | None) -> None:
-        super().__init__()
-        self.row = row
+    row: Row | None
 
 
+@dataclass
 class RowOpened(Message):
     """Enter on a row: show its details, and go there."""
 
-    def __init__(self, row: Row) -> None:
-        super().__init__()
-        self.row = row
+    row: Row
 
 
+@dataclass
 class Narrow(Message):
     """Every view shall show this container, or this pod, alone."""
 
-    def __init__(self, what: Container | Pod) -> None:
-        super().__init__()
-        self.what = what
+    what: Container | Pod
 
 
+@dataclass
 class OpenEvent(Message):
     """Show this event in the list of events, with the cursor on it."""
 
-    def __init__(self, event_id: int) -> None:
-        super().__init__()
-        self.event_id = event_id
+    event_id: int
 
 
+@dataclass
 class SetFilter(Message):
     """Show what this filter lets through; the text may be wrong, and is checked."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
+    text: str
 
 
-class Narrowed(Message):
-    """What this filter finds, of what is shown now, shall be shown alone, or left out (``out``)."""
+@dataclass
+class AddToFilter(Message):
+    """Of what is shown, only what this term finds shall be shown, or be left out (``out``)."""
 
-    def __init__(self, term: str, *, out: bool) -> None:
-        super().__init__()
-        self.term = term
-        self.out = out
+    term: str
+    out: bool
 
 
+@dataclass
+class GoToSameContainer(Message):
+    """Go to the next or previous event of the selected one's container."""
+
+    forwards: bool
+
+
+@dataclass
+class TabChosen(Message):
+    """A tab was clicked."""
+
+    name: str
+
+
+@dataclass
 class Said(Message):
     """Tell the user this one line, for a while; ``problem`` as a warning."""
 
-    def __init__(self, text: str, *, problem: bool = False) -> None:
-        super().__init__()
-        self.text = text
-        self.problem = problem
+    text: str
+    problem: bool = False
 
 
+@dataclass
 class Failed(Message):
     """The recording could not be read; the app shows it in its place."""
 
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
+    error: Exception
 
 
 class LinesThere(Message):

@@ -118,7 +118,7 @@ async def test_a_click_chooses_a_tab(store: Store) -> None:
     async with app.run_test(size=(100, 40)) as pilot:
         app.pane.show(rows[4])
         await _shows(pilot, "before")
-        await pilot.click("_Title", offset=(13, 0))
+        await pilot.click("TabLine", offset=(13, 0))
         assert app.pane.tab is Tab.CONTAINER
         await _shows(pilot, "pod_sandbox_id:")
 
