@@ -44,7 +44,7 @@ class Tables:
         self.sessions: tuple[Session, ...] = ()
         """Oldest first; the same object as long as nothing of the table has changed."""
         self.gaps: tuple[Gap, ...] = ()
-        """By their beginnings; likewise."""
+        """By their beginnings; the same object as long as the table has not changed."""
         self._session_rows: _TableRows | None = None
         self._gap_rows: _TableRows | None = None
 
@@ -77,11 +77,11 @@ class Look:
     oldest: int
     """Number of the oldest event; 0 without any."""
     newest: int
-    """Likewise; also 0 where damage keeps it from being found."""
+    """Number of the newest event; also 0 where damage keeps it from being found."""
     first_ns: int
     last_ns: int
     growing: bool
-    """Somebody writes to it, or was killed while writing."""
+    """It is being written, or its writer was killed."""
     size: int
     """Bytes of the file."""
 

@@ -11,7 +11,7 @@ from nri_scope.recorder.sound import sound
 from nri_scope.recorder.subject_queries import texts
 
 _VALUES_MAX = 500
-"""Values of one field that are offered for completion; nobody reads on."""
+"""Values of one field that are offered for completion."""
 _LONGEST_NAME = 253
 """Characters of a name that is offered: Kubernetes has no longer ones."""
 _LOOKED_AT = 50_000

@@ -103,16 +103,17 @@ DEFAULT = Keymap(ACTIONS)
 """The keys as they are unless the user rebinds them."""
 
 
-def bindings(*scopes: Scope) -> list[BindingType]:
+def bindings(*scopes: Scope, of_lines: bool | None = None) -> list[BindingType]:
     """For ``BINDINGS`` of a widget: all actions of ``scopes``; their ids are the actions' names.
 
     The widget, or what it is in, has ``action_<name>`` for each. Rebinding goes through the app's
-    keymap (`as_keymap`), so the keys here are the usual ones.
+    keymap (`as_keymap`), so the keys here are the usual ones. ``of_lines``: only what lines of
+    every view can do, or only what is left for the view itself.
     """
     return [
         Binding(",".join(action.keys), action.name, action.help, show=False, id=action.name)
         for action in DEFAULT.of(*scopes)
-        if action.keys
+        if action.keys and of_lines in (None, set(_ROWS) <= set(action.scopes))
     ]
 
 

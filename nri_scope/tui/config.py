@@ -52,7 +52,7 @@ def load(path: Path, themes: tuple[str, ...]) -> Config:
         return Config()
     except OSError as error:
         words = (error.strerror or str(error)).lower()
-        # Such as the one of somebody else, after `sudo`: there is no reason to show nothing.
+        # Such as another user's, after `sudo`: there is no reason to show nothing.
         return Config(warning=f"{path}: {words}; keys and theme are the usual ones")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: this is no text in UTF-8", "write it anew") from error

@@ -62,7 +62,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
         """Keys do what they do before the next one is looked at.
 
         Textual sends a key to the widget with the focus first, and by the time that it comes back
-        the next ones are under way: what somebody types fast after the key that opens a line would
+        the next ones are under way: what is typed fast after the key that opens a line would
         not go into that line, and what comes behind the one that closes it would.
         """
         if isinstance(event, events.Key) and not event.is_forwarded:
@@ -71,7 +71,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
                 await self._take(event)
             return
         if isinstance(event, _POINTED):
-            # Whoever points has seen what there is.
+            # Who points has seen what there is.
             self._held.clear()
             self.frame.status.hush()
         await super().on_event(event)
@@ -88,7 +88,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
         board = self.views.current if isinstance(self.focused, BoardLines) else None
         if not isinstance(board, Board):
             return False
-        # Moving on needs no line, and whoever keeps a key down would not be where it is let go.
+        # Moving on needs no line, and a key that is kept down would not end where it is let go.
         return not board.is_there or (board.lacks_line and not _is_for(self.keymap, _MOVING, key))
 
     async def _hold(self, key: events.Key) -> bool:

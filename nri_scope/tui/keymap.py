@@ -15,7 +15,7 @@ class Scope(Enum):
     """Where a key counts; the text names it in help and docs."""
 
     APP = "Everywhere"
-    """Counts wherever nobody types text, whatever has the focus."""
+    """Counts wherever no text is typed, whatever has the focus."""
     EVENTS = "Events"
     CONTAINERS = "Containers"
     TIMELINE = "Timeline"

@@ -65,7 +65,10 @@ class Actions(Provider):
                 return
             views.show(next(name for name, scope in SCOPES.items() if scope is place))
         current = views.current
-        await app.run_action(action.name, current.body if isinstance(current, Board) else current)
+        if isinstance(current, Board) and not hasattr(current, f"action_{action.name}"):
+            await app.run_action(action.name, current.body)
+        else:
+            await app.run_action(action.name, current)
 
 
 def _places(action: Action) -> list[Scope]:

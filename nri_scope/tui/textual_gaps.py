@@ -51,7 +51,7 @@ def begin(
     work of the group.
 
     It is called when its turn comes: a coroutine that was made before, and then is given up as the
-    next key came at once, would complain that nobody awaited it.
+    next key came at once, would complain that it was not awaited.
     """
     worker: Worker[None] = node.run_worker(
         work, group=group, exclusive=exclusive, exit_on_error=exit_on_error

@@ -35,6 +35,8 @@ async def test_each_view_can_do_what_its_keys_say() -> None:
             await screen.press(str(number))
             await screen.until(lambda scope=scope: f"{scope.value}]" in screen.text())  # type: ignore[misc]
             current = screen.app.views.current
-            target: Widget = current.body if isinstance(current, Board) else current
+            targets: list[Widget] = [current]
+            targets += [current.body] if isinstance(current, Board) else []
             for action in DEFAULT.of(scope):
-                assert hasattr(target, f"action_{action.name}"), (scope, action.name)
+                able = [hasattr(one, f"action_{action.name}") for one in targets]
+                assert any(able), (scope, action.name)

@@ -60,14 +60,14 @@ class Marker:
             self.changed()
 
     async def close(self) -> None:
-        """Keep what was marked last: whoever leaves at once must not lose it."""
+        """Keep what was marked last, also when the user leaves at once."""
         async with self._saving:
             with suppress(NriScopeError):
                 await self._read_waiting(self._set)
             await asyncio.to_thread(self.marks.save)
 
     async def release(self) -> None:
-        """Let go of the recording, which nobody else here has open any more."""
+        """Close the recording; nothing else here has it open any more."""
         await asyncio.to_thread(self.marks.close)
 
     async def all(self) -> list[Mark]:
@@ -133,7 +133,7 @@ class Marker:
         return row.event if row is not None and row.event_id == number else None
 
     def _start(self, number: int, event: Event | None, comment: str | None) -> None:
-        # At once, where that can be: whoever leaves now has marked it.
+        # At once, where that can be: who leaves now has marked it.
         if event is not None:
             self._mark(number, event, comment)
         else:

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, partialmethod
 from typing import ClassVar
 
 from textual.binding import BindingType
 
-from nri_scope.errors import NriScopeError
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.subject_queries import events_of_container
 from nri_scope.tui.actions import bindings
@@ -20,46 +19,13 @@ from nri_scope.tui.containers.subjects import read
 from nri_scope.tui.keymap import Scope
 from nri_scope.tui.text.styled_line import Line
 from nri_scope.tui.text.table_grid import Grid
-from nri_scope.tui.widgets.board import BoardLines
-from nri_scope.tui.widgets.lines import Lines
-from nri_scope.tui.widgets.messages import Failed, Narrow, OpenEvent, Said
-
-
-class TreeLines(BoardLines, inherit_bindings=False):
-    """The lines of a tree; what they can do is the tree's."""
-
-    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS)
-
-    board: Tree
-
-    def action_expand(self) -> None:
-        """Unfold."""
-        self.board.unfold()
-
-    def action_collapse(self) -> None:
-        """Fold, or go to what it is part of."""
-        self.board.fold()
-
-    def action_next_of_container(self) -> None:
-        """To the next event of the container."""
-        self.board.step(forwards=True)
-
-    def action_previous_of_container(self) -> None:
-        """To the previous event of the container."""
-        self.board.step(forwards=False)
+from nri_scope.tui.widgets.messages import Narrow, OpenEvent, Said
 
 
 class Tree(CensusBoard):
     """Pods and containers. Enter narrows every view to one; on an event, it opens that."""
 
-    body: TreeLines
-
-    def make_body(self) -> TreeLines:
-        """With a cursor."""
-        made = TreeLines(cursor=True)
-        made.board = self
-        made.mark_at = self.marked_at
-        return made
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=False)
 
     def on_mount(self) -> None:
         """Nothing is known yet."""
@@ -67,6 +33,7 @@ class Tree(CensusBoard):
         self._fresh: set[Node] = set()
         """The lines whose names were read since the recording grew."""
         self._grid = Grid.of(FIELDS, 80)
+        self.body.mark_at = self.marked_at
 
     # -- reading --------------------------------------------------------------------------
 
@@ -197,9 +164,8 @@ class Tree(CensusBoard):
             return ()
         return (node_words(node, subject, life_of(self.census, node), self.now_ns),)
 
-    def on_lines_opened(self, message: Lines.Opened) -> None:
-        """Enter: narrow to a pod or container, or open an event."""
-        message.stop()
+    def open_line(self) -> None:
+        """Narrow to a pod or container, or open an event."""
         node = self.node
         if node is None:
             return
@@ -212,7 +178,7 @@ class Tree(CensusBoard):
 
     # -- folding --------------------------------------------------------------------------
 
-    def unfold(self) -> None:
+    def action_expand(self) -> None:
         """Unfold what is under the cursor."""
         node = self.node
         if node is None or node.level is Level.EVENT or self.outline.is_open(node):
@@ -223,7 +189,7 @@ class Tree(CensusBoard):
         else:
             self.begin("open", partial(self._open, node))
 
-    def fold(self) -> None:
+    def action_collapse(self) -> None:
         """Fold what is under the cursor, or go to what it is part of."""
         node = self.node
         if node is None:
@@ -240,16 +206,12 @@ class Tree(CensusBoard):
             self.body.go_to(above)
 
     async def _open(self, node: Node) -> None:
-        try:
-            numbers = await self._numbers(node, 0, self.chosen.where)
-        except NriScopeError as error:
-            self.post_message(Failed(error))
-            return
+        numbers = await self._numbers(node, 0, self.chosen.where)
         if self.outline.position_of(node) is not None:
             self.outline.open(node, numbers)
             self.body.changed()
 
-    def step(self, *, forwards: bool) -> None:
+    def _go_on(self, *, forwards: bool) -> None:
         """To the next or previous event of the container under the cursor, unfolding it."""
         node = self.node
         if node is not None and node.container:
@@ -269,3 +231,6 @@ class Tree(CensusBoard):
         else:
             word = "later" if forwards else "earlier"
             self.post_message(Said(f"no {word} event of this container"))
+
+    action_next_of_container = partialmethod(_go_on, forwards=True)
+    action_previous_of_container = partialmethod(_go_on, forwards=False)

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 NO_POD = 0
-"""Stands for the pod of containers whose pod nobody told; no key is 0. It comes last."""
+"""Stands for the pod of containers whose pod is not known; no key is 0. It comes last."""
 
 
 class Level(IntEnum):
@@ -25,7 +25,7 @@ class Level(IntEnum):
 
 
 class Node(NamedTuple):
-    """One line of the tree, by keys of the recording; `NO_POD` where nobody told the pod."""
+    """One line of the tree, by keys of the recording; `NO_POD` where the pod is not known."""
 
     pod: int
     container: int = 0

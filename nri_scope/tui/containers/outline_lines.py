@@ -30,7 +30,7 @@ _STATE_STYLES = {
 
 
 def life_of(census: Census, node: Node) -> Life:
-    """What became of a pod or container; nothing is known of a pod that nobody told."""
+    """What became of a pod or container; nothing is known of `NO_POD`."""
     return census.containers[node.container] if node.container else census.pods[node.pod]
 
 
@@ -93,7 +93,7 @@ def _event_line(event: Event | None, grid: Grid) -> Line:
 
 
 def _age(life: Life, now_ns: int) -> str:
-    """How long it exists, or existed; ``>`` where it was there before anybody looked."""
+    """How long it exists, or existed; ``>`` where it was there before recording began."""
     if not life.first_ns:
         return ""
     began = life.creating_ns or life.created_ns or life.started_ns

@@ -74,7 +74,7 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
         begin(self, self._read, "compare", exclusive=True)
 
     def on_unmount(self) -> None:
-        """Nobody waits any more."""
+        """End reading: the result is not waited for any more."""
         self._stop.set()
 
     def action_help(self) -> None:

@@ -64,7 +64,7 @@ class DetailPane(Widget):
     """Shows one row.
 
     It docks itself at an edge of what it is in. Nothing is read while it is hidden, nor for rows
-    that the cursor only passes; what nobody waits for any more ends.
+    that the cursor only passes; reading that is not waited for any more ends.
     """
 
     DEFAULT_CSS = """

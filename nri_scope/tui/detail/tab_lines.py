@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each tab of the detail pane says of a row.
 
-Functions of a recording alone, for a thread that may read it; long ones end soon once nobody waits
-for them any more.
+Functions of a recording alone, for a thread that may read it; long ones end soon once their result is not
+waited for any more.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def _newest(recording: Recording, event: Event) -> tuple[dict[str, Plain], int] 
 
 
 def _short(one: blame.Line) -> blame.Line:
-    """Without what would take long to lay out, and nobody can read."""
+    """Return a line without text that is too long to be laid out or read."""
     return replace(
         one,
         label=clipped_text(one.label, MAX_TEXT),

@@ -50,7 +50,7 @@ class RowCache:
         return self._rows.get(key)
 
     def outdate(self) -> None:
-        """What is no event may have changed: it is read again when it is needed."""
+        """Read rows of gaps and sessions again when they are needed: they may have changed."""
         self._stale.update(key for key in self._rows if not key.is_event)
 
     def missing(self, view: View, first: int, last: int) -> tuple[int, int] | None:

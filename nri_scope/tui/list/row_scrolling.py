@@ -51,11 +51,11 @@ class RowWindow(ScrollView, inherit_bindings=False):
             self.virtual_size = size
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Rows move, and the cursor only where it would be left outside."""
+        """Move rows, and the cursor only where it would be left outside."""
         self._scroll_instead(event, _WHEEL)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Likewise."""
+        """Move rows the other way."""
         self._scroll_instead(event, -_WHEEL)
 
     def on_scroll_to(self, message: ScrollTo) -> None:

@@ -145,7 +145,7 @@ class Listing:
 
     def end(self) -> None:
         """To the last row; who is there already, or asks twice, follows."""
-        # Rows may come faster than anybody presses a key twice.
+        # Rows may come faster than a key is pressed twice.
         if self._asked_for_end or self.cursor >= self.length - 1:
             self.follow()
             return
@@ -189,12 +189,12 @@ class Listing:
     # -- how --------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        # Positions are those of the view as it is, whoever asks for them before `grow` is called.
+        # Positions are those of the view as it is, also before `grow` is called.
         if self.view.revision != self._revision:
             self.grow()
 
     def _leave_rows(self) -> None:
-        # Where there is none, nobody wants to stay at one.
+        # Where there is none, there is none to stay at.
         if self.view.length:
             self._leave()
 

@@ -42,14 +42,14 @@ class Place:
     name: str
     """``NN-name``; of what is between two connections, the indices it can have."""
     calls: int | None
-    """None where nobody can know."""
+    """None where that cannot be known."""
     took: Took | None
     deadline_ns: int
     """0 where none was told."""
     over_half: int
     problems: int | None
     changes: int | None
-    """Events in which it changed something; None where nobody can know."""
+    """Events in which it changed something; None where that cannot be known."""
     between: str = ""
     """The connections before and behind."""
     session: int = 0
@@ -155,7 +155,7 @@ _BETWEEN = "  ↕ "
 
 
 def place_line(place: Place, grid: Grid) -> Line:
-    """One place as a line of `FIELDS`. What nobody can know is ``?``."""
+    """One place as a line of `FIELDS`. What cannot be known is ``?``."""
     style = {What.OURS: Style.DIM, What.BETWEEN: Style.DIM}.get(place.what, Style.PLAIN)
     took = place.took
     ms = deadline_ms(place.deadline_ns)

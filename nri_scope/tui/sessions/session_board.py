@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import ClassVar
 
 from textual.binding import BindingType
 
-from nri_scope.errors import NriScopeError
 from nri_scope.recorder.model import Gap
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import event_from
@@ -28,42 +27,29 @@ from nri_scope.tui.sessions.session_lines import (
     gap_words,
 )
 from nri_scope.tui.text.styled_line import Line, line
-from nri_scope.tui.text.table_grid import Grid
-from nri_scope.tui.widgets.board import Board, BoardLines
-from nri_scope.tui.widgets.lines import Lines
-from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
+from nri_scope.tui.widgets.messages import OpenEvent, Said
+from nri_scope.tui.widgets.table_board import TableBoard
 
 
-class SessionLines(BoardLines, inherit_bindings=False):
-    """The lines of the sessions."""
-
-    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.SESSIONS)
-
-
-class Sessions(Board):
+class Sessions(TableBoard[Entry]):
     """Sessions, with the gaps between. Enter goes to the first event of one, or behind a gap."""
 
-    FOOT_LINES: ClassVar[int] = 2
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.SESSIONS, of_lines=False)
+    FIELDS = FIELDS
 
-    def make_body(self) -> SessionLines:
-        """With a cursor."""
-        return SessionLines(cursor=True)
+    def entry_line(self, entry: Entry) -> Line:
+        """A runtime, a session or a gap."""
+        return entry_line(entry, self.grid, self.now_ns, growing=self.store.facts.growing)
 
-    def on_mount(self) -> None:
-        """Nothing is known yet."""
-        self.entries: tuple[Entry, ...] = ()
-        self.grid = Grid.of(FIELDS, 80)
-
-    @property
-    def line_count(self) -> int:
-        """One of each."""
-        return len(self.entries)
-
-    def line_at(self, index: int) -> Line | None:
-        """All of them are known."""
-        return entry_line(
-            self.entries[index], self.grid, self.now_ns, growing=self.store.facts.growing
-        )
+    def key_of(self, entry: Entry) -> Hashable:
+        """Which it is."""
+        match entry:
+            case Runtime():
+                return entry
+            case Gap():
+                return "gap", entry.id
+            case Connection():
+                return "session", entry.session.id
 
     async def work(self) -> None:
         """Read sessions and gaps, then count the events of each."""
@@ -76,39 +62,19 @@ class Sessions(Board):
                 return
             gaps = await self.store.run(lambda recording: recording.gaps())
             narrowed = tally.is_narrowed
-            self._show(entries(tally.sessions, gaps, tally.counts, counted_only=narrowed))
+            found = entries(tally.sessions, gaps, tally.counts, counted_only=narrowed)
+            self.show_entries(found, self._empty())
             self.say_reading(self.part_of(tally.newest) if more else "")
 
     def _wanted_tally(self) -> Tally:
         return tally_of(self.store, self.context.shown(), self.context.about)
 
-    def _show(self, found: tuple[Entry, ...]) -> None:
-        at = self.entry
-        self.entries = found
-        growing = self.store.facts.growing
-        self.body.empty = (
-            "no session has an event that is shown"
-            if self.context.is_narrowed
-            else "no session yet: one begins when a runtime accepts the plugin connection"
-            if growing
-            else "there is no session in this recording"
-        )
-        self.body.changed()
-        if at is not None and at != self.entry:
-            keys = [_key(entry) for entry in found]
-            if _key(at) in keys:
-                self.body.go_to(keys.index(_key(at)))
-        self.refresh_words()
-
-    def resized(self) -> None:
-        """Other columns."""
-        self.grid = Grid.of(FIELDS, self.room)
-        self.head.show((self.grid.head(),))
-
-    @property
-    def entry(self) -> Entry | None:
-        """What the cursor is on."""
-        return self.entries[self.body.cursor] if self.body.cursor < len(self.entries) else None
+    def _empty(self) -> str:
+        if self.context.is_narrowed:
+            return "no session has an event that is shown"
+        if self.store.facts.growing:
+            return "no session yet: one begins when a runtime accepts the plugin connection"
+        return "there is no session in this recording"
 
     @property
     def selected_event_id(self) -> int | None:
@@ -128,9 +94,8 @@ class Sessions(Board):
                 return line(gap_words(gap)), note
         return note, ()
 
-    def on_lines_opened(self, message: Lines.Opened) -> None:
-        """Enter: go there in the list of events."""
-        message.stop()
+    def open_line(self) -> None:
+        """Go there in the list of events."""
         entry = self.entry
         if isinstance(entry, Gap):
             self.begin("after", partial(self._open_after, entry.from_ns))
@@ -147,22 +112,8 @@ class Sessions(Board):
         def find(recording: Recording) -> int | None:
             return event_from(recording, at_ns, where, about)
 
-        try:
-            number = await self.store.run(find)
-        except NriScopeError as error:
-            self.post_message(Failed(error))
-            return
+        number = await self.store.run(find)
         if number is None:
             self.post_message(Said("no event that is shown came after this gap"))
         else:
             self.post_message(OpenEvent(number))
-
-
-def _key(entry: Entry) -> tuple[str, object]:
-    match entry:
-        case Runtime():
-            return "runtime", entry
-        case Gap():
-            return "gap", entry.id
-        case Connection():
-            return "session", entry.session.id

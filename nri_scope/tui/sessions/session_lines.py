@@ -33,7 +33,7 @@ class Connection:
 
     @property
     def away_ns(self) -> int | None:
-        """How long the plugin was not connected before; None where it never was, or none knows."""
+        """How long the plugin was not connected before; None where it never was, or that is not known."""
         if self.before is None or self.before.ended_ns is None:
             return None
         return max(0, self.session.started_ns - self.before.ended_ns)
@@ -91,7 +91,7 @@ FIELDS = (
 def entry_line(entry: Entry, grid: Grid, now_ns: int, *, growing: bool) -> Line:
     """One entry as a line. ``now_ns``: the end of what was recorded.
 
-    ``growing``: somebody may still write, so that what has not ended goes on.
+    ``growing``: it may still be written, so that what has not ended goes on.
     """
     match entry:
         case Runtime(text, day_of_it):

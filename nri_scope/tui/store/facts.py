@@ -36,9 +36,9 @@ class Facts:
     lost: int
     """Events that gaps say were lost."""
     lost_unknown: bool
-    """Whether there are gaps of which nobody knows how many events were lost."""
+    """Whether there are gaps with an unknown number of lost events."""
     growing: bool
-    """Somebody writes to it, or was killed while writing. (Not told of one that waits for its
+    """It is being written, or its writer was killed. (Not told of one that waits for its
     runtime to come back: see ``connected``.)"""
     damage: str
     """In words, what keeps the recording from being read to its end; "" for nothing."""

@@ -45,7 +45,7 @@ class Marks:
         self._lock = threading.Lock()
         """Guards what is known here."""
         self._file = threading.Lock()
-        """Guards the files: whoever wrote last must have read what was written before."""
+        """Guards the files: the last writer must have read what was written before."""
         self._watch: RecorderWatch | None = None
 
     # -- what is marked -----------------------------------------------------------------------
@@ -120,7 +120,7 @@ class Marks:
                 kept = beside.read(self.path)
             except beside.Unusable as error:
                 notice = str(error)
-            # What keeps the recording from being read is told by whoever shows it.
+            # What keeps the recording from being read is told by the views.
             with suppress(RecordingError), Recording.open(self._recording) as recording:
                 try:
                     there = inside.marks_in(recording)
@@ -165,7 +165,7 @@ class Marks:
         return self._watch
 
     def _is_for_marks(self) -> bool:
-        """Whether marks can be kept in the recording itself, likewise."""
+        """Whether marks can be kept in the recording itself, as far as can be told in no time."""
         try:
             return (
                 inside.may_write(self._real_path())
@@ -238,7 +238,7 @@ class _Marked(Filter):
     def to_sql(self) -> tuple[str, list[str | int]]:
         condition, values = super().to_sql()
         # Numbers and times for themselves, as SQLite looks up the first ones by their index. Two
-        # events that change them with each other are no marks that anybody made.
+        # events that change them with each other are no marks of a user.
         numbers, times = ({key[at] for key in self._keys} for at in (0, 1))
         marked = f"id IN ({_listed(numbers)}) AND at_ns IN ({_listed(times)})"
         return f"{marked} AND ({condition})", values

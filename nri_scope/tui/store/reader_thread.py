@@ -30,7 +30,7 @@ _Waiting = tuple[int, int, "Future[Any]", _Work]
 
 
 class Stop:
-    """Set by whoever asked for some work; looked at by the work, in whichever thread that is."""
+    """Set where work was asked for, and looked at by the work, in another thread."""
 
     def __init__(self) -> None:
         self._event = Event()

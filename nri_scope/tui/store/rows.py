@@ -40,7 +40,7 @@ class Style(StrEnum):
     TIMEOUT = "timeout"
     ERROR = "error"
     ODD = "odd"
-    """Malformed, or of a method that nobody knows."""
+    """Malformed, or of an unknown method."""
     GAP = "gap"
     SESSION = "session"
     DAMAGED = "damaged"
@@ -143,7 +143,7 @@ def event_row(event: Event, first_ns: int) -> Row:
 
 
 def between_row(one: Between) -> Row:
-    """The row of what is no event."""
+    """Return the row of a gap, a session or damage."""
     text = between_text(one)
     match one:
         case GapHere(key, gap):

@@ -20,7 +20,7 @@ VIEWS: Mapping[str, str] = MappingProxyType(
 
 _EVENT = BY_NAME["event"]
 _VALUES_MAX = 500
-"""Values of one field that are offered; nobody reads on."""
+"""Values of one field that are offered."""
 
 Values = Mapping[str, Sequence[str]]
 """By field, the values that a recording has."""

@@ -26,7 +26,7 @@ class Style(StrEnum):
 
 
 class Part(NamedTuple):
-    """A piece of a line. It need not be escaped yet: whoever shows it has to."""
+    """A piece of a line. It need not be escaped yet: widgets do that."""
 
     text: str
     style: Style = Style.PLAIN

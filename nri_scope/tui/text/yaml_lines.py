@@ -26,7 +26,7 @@ _KEY = re.compile(r"([ -]*)([^\s'\"-][^:]*:|'[^']*':|\"(?:[^\"\\]|\\.)*\":)( .*)
 
 
 def yaml_lines(value: dict[str, Plain], stop: Stop) -> Iterator[Line]:
-    """A document; keys keep their order. Raises CancelledError once nobody waits for it."""
+    """A document; keys keep their order. Raises CancelledError once it is not waited for."""
     for count, text in enumerate(_texts(value, stop, _APART)):
         if count == MAX_LINES:
             yield (Part(f"… more than {MAX_LINES:,} lines: the rest is left out", Style.WARN),)

@@ -40,7 +40,7 @@ class Lanes:
     containers: array[int] = field(default_factory=lambda: array("q"))
     """0 for a pod's own lane."""
     first_ns: array[int] = field(default_factory=lambda: array("q"))
-    """0 where nobody knows."""
+    """0 where it is not known."""
     end_ns: array[int] = field(default_factory=lambda: array("q"))
     """`FOR_EVER` for what was not seen to end."""
 

@@ -6,14 +6,13 @@ from __future__ import annotations
 import time
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, partialmethod
 from typing import ClassVar
 
 from textual import events
 from textual.binding import BindingType
 
-from nri_scope.errors import NriScopeError
 from nri_scope.recorder.subject_queries import next_event
 from nri_scope.tui.actions import bindings
 from nri_scope.tui.containers.census_board import CensusBoard
@@ -43,8 +42,7 @@ from nri_scope.tui.timeline.lanes import (
     ruled,
 )
 from nri_scope.tui.widgets.board import GUTTER, BoardLines
-from nri_scope.tui.widgets.lines import Lines
-from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
+from nri_scope.tui.widgets.messages import OpenEvent, Said
 
 _KEPT = 4_096
 """Lanes whose names stay in memory."""
@@ -54,68 +52,29 @@ _NEWEST = (1 << 63) - 1
 
 
 class TimelineLines(BoardLines, inherit_bindings=False):
-    """The lanes; what they can do is the timeline's."""
+    """The lanes."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.TIMELINE)
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.TIMELINE, of_lines=True)
 
-    board: Timeline
-
-    def action_pan_left(self) -> None:
-        """The cursor one column earlier."""
-        self.board.move(-1)
-
-    def action_pan_right(self) -> None:
-        """The cursor one column later."""
-        self.board.move(1)
-
-    def action_page_left(self) -> None:
-        """Half a screen earlier."""
-        self.board.pan(-1)
-
-    def action_page_right(self) -> None:
-        """Half a screen later."""
-        self.board.pan(1)
-
-    def action_zoom_in(self) -> None:
-        """Half as much time."""
-        self.board.zoom(closer=True)
-
-    def action_zoom_out(self) -> None:
-        """Twice as much time."""
-        self.board.zoom(closer=False)
-
-    def action_zoom_all(self) -> None:
-        """The whole time."""
-        self.board.zoom_all()
-
-    def action_next_of_container(self) -> None:
-        """To the next event of the lane."""
-        self.board.step(forwards=True)
-
-    def action_previous_of_container(self) -> None:
-        """To the previous event of the lane."""
-        self.board.step(forwards=False)
+    on_column: Callable[[int], None] = lambda _: None
 
     def on_click(self, event: events.Click) -> None:
         """The cursor goes there, in time too."""
         super().on_click(event)
-        self.board.go_to_column(event.x - GUTTER - self.board.margin)
+        self.on_column(event.x - GUTTER)
 
 
 class Timeline(CensusBoard):
     """One lane for each pod and container. Enter opens the event that the cursor is nearest to."""
 
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.TIMELINE, of_lines=False)
+    BODY = TimelineLines
     FOOT_LINES: ClassVar[int] = 3
     body: TimelineLines
 
-    def make_body(self) -> TimelineLines:
-        """With a cursor."""
-        made = TimelineLines(cursor=True)
-        made.board = self
-        return made
-
     def on_mount(self) -> None:
         """Nothing is known yet."""
+        self.body.on_column = self._go_to_column
         self.packed: array[int] = array("q")
         """The numbers of the lanes that have something in the window."""
         self.window = Window(0, 10**9)
@@ -183,11 +142,7 @@ class Timeline(CensusBoard):
     async def _pack(self) -> None:
         """Leave out lanes without anything in the window; keep the cursor's lane."""
         window, lanes = self.window, self._known
-        try:
-            packed = await self.store.run(lambda _: pack(lanes, window))
-        except NriScopeError as error:
-            self.post_message(Failed(error))
-            return
+        packed = await self.store.run(lambda _: pack(lanes, window))
         at = self.kept
         self._lanes, self.packed = lanes, packed
         self.body.changed()
@@ -321,19 +276,18 @@ class Timeline(CensusBoard):
         self._event = 0
         super().cursor_moved()
 
-    def on_lines_opened(self, message: Lines.Opened) -> None:
-        """Enter: open the event."""
-        message.stop()
+    def open_line(self) -> None:
+        """Open the event."""
         number = self.selected_event_id
         if number is not None:
             self.post_message(OpenEvent(number))
 
-    def go_to_column(self, column: int) -> None:
-        """The cursor to a column that is on the screen."""
-        if 0 <= column < self.width:
-            self._go(self.window.middle(column, self.width))
+    def _go_to_column(self, column: int) -> None:
+        """The cursor to a column that is on the screen, counted from where names begin."""
+        if 0 <= column - self.margin < self.width:
+            self._go(self.window.middle(column - self.margin, self.width))
 
-    def move(self, by: int) -> None:
+    def _move(self, by: int) -> None:
         """The cursor so many columns later."""
         at_ns = self.window.middle(self.column + by, self.width)
         if self.whole.shows(at_ns):
@@ -357,7 +311,7 @@ class Timeline(CensusBoard):
             self._redraw()
         self.tell_row()
 
-    def pan(self, by: int) -> None:
+    def _pan(self, by: int) -> None:
         """Half a screen later, or earlier; the cursor keeps its column as far as it can."""
         column = self.column
         window = self.window.moved(self.whole, by * self.window.span // 2)
@@ -367,19 +321,19 @@ class Timeline(CensusBoard):
         self.at_ns, self._event = window.middle(column, self.width), 0
         self._show(window)
 
-    def zoom(self, *, closer: bool) -> None:
+    def _zoom(self, *, closer: bool) -> None:
         """Half or twice as much time around the cursor."""
         window = self.window.zoomed(self.whole, self.at_ns, closer=closer)
         if window != self.window:
             self._is_whole = window == self.whole
             self._show(window)
 
-    def zoom_all(self) -> None:
+    def action_zoom_all(self) -> None:
         """The whole time."""
         self._is_whole = True
         self._show(self.whole)
 
-    def step(self, *, forwards: bool) -> None:
+    def _go_on(self, *, forwards: bool) -> None:
         """To the lane's next or previous event."""
         node = self.node
         if node is not None:
@@ -388,17 +342,22 @@ class Timeline(CensusBoard):
     async def _step(self, node: Node, forwards: bool) -> None:
         point, where = self.point, self.chosen.where
         start = point.event if point is not None else 0 if forwards else _NEWEST
-        try:
-            found = await self.store.run(
-                lambda recording: next_event(
-                    recording, (node.pod, node.container), start, where, forwards=forwards
-                )
+        found = await self.store.run(
+            lambda recording: next_event(
+                recording, (node.pod, node.container), start, where, forwards=forwards
             )
-        except NriScopeError as error:
-            self.post_message(Failed(error))
-            return
+        )
         if found is None:
             word = "later" if forwards else "earlier"
             self.post_message(Said(f"no {word} event in this lane"))
         else:
             self._go(found[1], found[0])
+
+    action_pan_left = partialmethod(_move, -1)
+    action_pan_right = partialmethod(_move, 1)
+    action_page_left = partialmethod(_pan, -1)
+    action_page_right = partialmethod(_pan, 1)
+    action_zoom_in = partialmethod(_zoom, closer=True)
+    action_zoom_out = partialmethod(_zoom, closer=False)
+    action_next_of_container = partialmethod(_go_on, forwards=True)
+    action_previous_of_container = partialmethod(_go_on, forwards=False)

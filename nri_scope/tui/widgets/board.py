@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.geometry import Size
 from textual.widget import Widget
 from textual.worker import Worker
@@ -17,7 +18,8 @@ from textual.worker import Worker
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Container, Event, Pod
-from nri_scope.tui.keymap import Keymap
+from nri_scope.tui.actions import bindings
+from nri_scope.tui.keymap import Keymap, Scope
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.text.styled_line import Line, Style, line
@@ -45,6 +47,7 @@ class _LinesOf:
 class BoardLines(Lines, inherit_bindings=False):
     """Lines that are never wider than the screen, and tell when others are seen."""
 
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=True)
     DEFAULT_CSS = "BoardLines { height: 1fr; scrollbar-size-horizontal: 0; overflow-x: hidden; }"
 
     on_sight: Callable[[], None] | None = None
@@ -53,7 +56,7 @@ class BoardLines(Lines, inherit_bindings=False):
     then."""
 
     def _fit(self) -> None:
-        # Measuring lines would ask for many that nobody sees.
+        # Measuring lines would ask for many that are not on the screen.
         if not len(self.source):
             super()._fit()
             return
@@ -97,6 +100,7 @@ class Board(Widget, can_focus=False):
     Board > .board--head { height: 1; background: $panel; color: $text-muted; overflow: hidden; }
     Board > .board--foot { height: 1; color: $text-muted; overflow: hidden; }
     """
+    BODY: ClassVar[type[BoardLines]] = BoardLines
     FOOT_LINES: ClassVar[int] = 1
 
     def __init__(self, store: Store, context: Context, keymap: Keymap) -> None:
@@ -106,7 +110,7 @@ class Board(Widget, can_focus=False):
         self.keymap = keymap
         self.head = Lines((), classes="board--head")
         self.head.can_focus = False
-        self.body = self.make_body()
+        self.body = self.BODY(cursor=True)
         self.head.gutter_width = self.body.gutter_width = GUTTER
         self.is_marked: Callable[[Event | None], bool] = lambda event: False
         """Which events have a mark."""
@@ -125,10 +129,6 @@ class Board(Widget, can_focus=False):
         """Whether what is on the screen cannot be read."""
 
     # -- of each view ---------------------------------------------------------------------
-
-    def make_body(self) -> BoardLines:
-        """The lines."""
-        raise NotImplementedError
 
     @property
     def line_count(self) -> int:
@@ -157,6 +157,9 @@ class Board(Widget, can_focus=False):
     def needs_look(self) -> bool:
         """Whether something is not known of the lines on the screen."""
         return False
+
+    def open_line(self) -> None:
+        """Open what the cursor is on."""
 
     def words(self) -> Sequence[Line]:
         """About the line under the cursor."""
@@ -245,8 +248,17 @@ class Board(Widget, can_focus=False):
         return f"counts only: {told}" if told else ""
 
     def begin(self, what: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Work in the background, in the place of older work for the same."""
-        _: Worker[None] = self.run_worker(work, group=f"{what}-{id(self)}", exclusive=True)
+        """Work in the background, in the place of older work for the same; what keeps the
+        recording from being read is told.
+        """
+
+        async def told() -> None:
+            try:
+                await work()
+            except NriScopeError as error:
+                self.post_message(Failed(error))
+
+        _: Worker[None] = self.run_worker(told, group=f"{what}-{id(self)}", exclusive=True)
 
     def sight(self) -> None:
         """Other lines are on the screen. One look at a time: the next is at what is there then."""
@@ -351,6 +363,11 @@ class Board(Widget, can_focus=False):
         if message.lines is self.body:
             self.cursor_moved()
 
+    def on_lines_opened(self, message: Lines.Opened) -> None:
+        """Enter, or a second click."""
+        message.stop()
+        self.open_line()
+
     def cursor_moved(self) -> None:
         """Say what is there, and have the details follow."""
         self.refresh_words()
@@ -366,12 +383,7 @@ class Board(Widget, can_focus=False):
     async def _tell_row(self, number: int | None) -> None:
         row = None
         if number is not None:
-            try:
-                view = self.store.all
-                position = await self.store.position_of(view, number)
-                rows = await self.store.rows(view, position, 1)
-            except NriScopeError as error:
-                self.post_message(Failed(error))
-                return
+            view = self.store.all
+            rows = await self.store.rows(view, view.position_of(number), 1)
             row = rows[0] if rows and rows[0].event_id == number else None
         self.post_message(RowChosen(row))

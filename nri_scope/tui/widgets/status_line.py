@@ -70,7 +70,7 @@ class StatusLine(Widget):
 
 
 class KeyLine(Widget):
-    """Keys that somebody new needs."""
+    """The keys that a new user needs."""
 
     DEFAULT_CSS = """
     KeyLine { height: 1; background: $background; color: $text-muted; padding: 0 1; }

@@ -132,7 +132,7 @@ async def test_follows_the_cursor_out_of_the_window_and_pans() -> None:
         assert board.window.from_ns == before.from_ns + before.span // 2
         await shown.press("<", "<", "<", "<")
         assert board.window.from_ns == board.whole.from_ns
-        board.go_to_column(board.width - 1)
+        board.body.on_column(board.margin + board.width - 1)
         await shown.press("right", "right")
         assert board.window.from_ns > board.whole.from_ns and board.window.shows(board.at_ns)
         await shown.press("left")

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A board whose lines are the rows of a small table."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from nri_scope.tui.text.styled_line import Line
+from nri_scope.tui.text.table_grid import Field, Grid
+from nri_scope.tui.widgets.board import Board
+
+E = TypeVar("E")
+
+
+class TableBoard(Board, Generic[E]):
+    """One line for each entry; all of them are in memory."""
+
+    FIELDS: ClassVar[Sequence[Field]]
+    FOOT_LINES: ClassVar[int] = 2
+
+    def on_mount(self) -> None:
+        """Nothing is known yet."""
+        self.entries: tuple[E, ...] = ()
+        self.grid = Grid.of(self.FIELDS, 80)
+
+    def entry_line(self, entry: E) -> Line:
+        """How an entry is shown."""
+        raise NotImplementedError
+
+    def key_of(self, entry: E) -> Hashable:
+        """What stays the same while an entry changes: the cursor stays with it."""
+        raise NotImplementedError
+
+    @property
+    def line_count(self) -> int:
+        """One of each."""
+        return len(self.entries)
+
+    def line_at(self, index: int) -> Line | None:
+        """All of them are known."""
+        return self.entry_line(self.entries[index])
+
+    @property
+    def entry(self) -> E | None:
+        """What the cursor is on."""
+        return self.entries[self.body.cursor] if self.body.cursor < len(self.entries) else None
+
+    def show_entries(self, found: tuple[E, ...], empty: str) -> None:
+        """Show other entries; ``empty``: what is said where there is none."""
+        at = self.entry
+        self.entries = found
+        self.body.empty = empty
+        self.body.changed()
+        if at is not None and at != self.entry:
+            keys = [self.key_of(entry) for entry in found]
+            if self.key_of(at) in keys:
+                self.body.go_to(keys.index(self.key_of(at)))
+        self.refresh_words()
+
+    def resized(self) -> None:
+        """Other columns."""
+        self.grid = Grid.of(self.FIELDS, self.room)
+        self.head.show((self.grid.head(),))
