@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+from textual.app import App
+
+from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
 from nri_scope.tui.keymap import Keymap
 from nri_scope.tui.status_words import Work, in_place_of_rows, status_words, trouble_words
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
+from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.title_bar import TitleBar
 from nri_scope.tui.views import EVENTS, SCOPES, Views
 from nri_scope.tui.widgets.status_line import KeyLine, StatusLine
@@ -47,6 +51,21 @@ class Frame:
         """Tell what keeps the recording from being read, for as long as it does."""
         self.trouble = trouble_words(error)
         self.show_status()
+
+    def begin(
+        self, app: App[Any], work: Callable[[], Coroutine[Any, Any, None]], group: str
+    ) -> None:
+        """Work in the background, in the place of older work of the group; what keeps the recording
+        from being read is told.
+        """
+
+        async def told() -> None:
+            try:
+                await work()
+            except NriScopeError as error:
+                self.show_trouble(error)
+
+        begin(app, told, group, exclusive=True)
 
     def work_on(self, **changes: Any) -> None:
         """Tell that something else goes on: see `Work`."""

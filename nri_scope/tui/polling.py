@@ -67,7 +67,7 @@ class Poller:
 
     def learn_values(self) -> None:
         """Learn anew what a filter can be completed with."""
-        begin(self.app, self._learn_values, "values", exclusive=True)
+        self.frame.begin(self.app, self._learn_values, "values")
 
     def hurry(self) -> None:
         """Update the view that is shown with the next look."""
@@ -112,7 +112,4 @@ class Poller:
         self.frame.show_facts()
 
     async def _learn_values(self) -> None:
-        try:
-            self.bar.values = await self.store.run(known_values)
-        except NriScopeError as error:
-            self.frame.show_trouble(error)
+        self.bar.values = await self.store.run(known_values)

@@ -141,7 +141,7 @@ class Narrower:
             self.frame.say("this event is about no container", problem=True)
             return
         work = partial(self._go_to_same, row.event, forwards)
-        begin(self.app, work, _GROUP, exclusive=True)
+        self.frame.begin(self.app, work, _GROUP)
 
     # -- how ----------------------------------------------------------------------------------
 
@@ -196,15 +196,11 @@ class Narrower:
             self._say_none("this row is no event, and about no pod or container")
             return
         work = partial(self._narrow_to, number, find)
-        begin(self.app, work, _GROUP, exclusive=True)
+        self.frame.begin(self.app, work, _GROUP)
 
     async def _narrow_to(self, number: int, find: _Find) -> None:
-        try:
-            found = await self.store.run(lambda recording: find(recording, number))
-            pod = found or await self.store.run(lambda one: pod_of_event(one, number))
-        except NriScopeError as error:
-            self.frame.show_trouble(error)
-            return
+        found = await self.store.run(lambda recording: find(recording, number))
+        pod = found or await self.store.run(lambda one: pod_of_event(one, number))
         if found is not None:
             self.narrow(found)
         elif pod is not None:
@@ -217,13 +213,9 @@ class Narrower:
         self.frame.say(words, problem=True)
 
     async def _go_to_same(self, event: Event, forwards: bool) -> None:
-        try:
-            numbers = await self.store.run(
-                lambda recording: others_of_container(recording, event, forwards=forwards)
-            )
-        except NriScopeError as error:
-            self.frame.show_trouble(error)
-            return
+        numbers = await self.store.run(
+            lambda recording: others_of_container(recording, event, forwards=forwards)
+        )
         for count, number in enumerate(numbers, 1):
             if self.views.events.go_to_event(number):
                 return

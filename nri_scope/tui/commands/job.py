@@ -32,7 +32,7 @@ _MARGIN = 4
 """Columns that the line for such words does not have for them."""
 
 Progress = Callable[[float], None]
-"""To be called often, with the part that is done. Raises CancelledError where it is not waited for."""
+"""To be called often, with the part that is done. Raises CancelledError after `Jobs.stop`."""
 T = TypeVar("T")
 
 

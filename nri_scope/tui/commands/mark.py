@@ -119,7 +119,7 @@ class Marker:
         """Compare two marked events, or one and the selected; of more those of one container, or
         one of each of two.
         """
-        self.app.run_worker(self._compare(), group=GROUP)
+        self.frame.begin(self.app, self._compare, "compare")
 
     def _selected(self) -> int | None:
         number = self.views.current.selected_event_id
@@ -219,18 +219,13 @@ class Marker:
     async def _compare(self) -> None:
         selected = self.views.current.selected_event_id
         about: Container | None = None
-        try:
-            if selected is not None:
-                at = selected
-                about = await self.store.run(lambda one: container_of_event(one, at))
-            found = await self.marked()
-            if len(found) == 1 and selected not in (None, found[0].id):
-                number = selected or 0
-                other = await self.store.run(lambda recording: recording.event(number))
-                found += [other] if other is not None else []
-        except NriScopeError as error:
-            self.frame.show_trouble(error)
-            return
+        if selected is not None:
+            at = selected
+            about = await self.store.run(lambda recording: container_of_event(recording, at))
+        found = await self.marked()
+        if selected is not None and len(found) == 1 and found[0].id != selected:
+            other = await self.store.run(lambda recording: recording.event(at))
+            found += [other] if other is not None else []
         found = self._pair(found, about)
         if len(found) != 2:
             key = self.keymap.first("mark")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
@@ -45,19 +46,13 @@ _LOADING: tuple[Line, ...] = (line("…", Style.DIM),)
 class _Body(Lines):
     """The lines of a tab."""
 
-    class Full(Message):
-        """All lines are wanted, or only those that say something."""
-
-    class Resized(Message):
-        """Lines are to be broken elsewhere."""
+    resized: Callable[[], None] = lambda: None
+    action_full: Callable[[], None] = lambda: None
+    """Show all lines, or only those that say something."""
 
     def on_resize(self) -> None:
-        """What is laid out for a width has another one."""
-        self.post_message(self.Resized())
-
-    def action_full(self) -> None:
-        """All lines, or only those that say something."""
-        self.post_message(self.Full())
+        """Lay lines out for another width."""
+        self.resized()
 
 
 class DetailPane(Widget):
@@ -96,6 +91,7 @@ class DetailPane(Widget):
         self._keymap = keymap
         self._tab_line = TabLine({tab: tab for tab in Tab}, padded=True)
         self._body = _Body(wrap=True)
+        self._body.resized, self._body.action_full = self._fit, self._toggle_full
         self._row: Row | None = None
         self._comment = ""
         self._full = False
@@ -221,9 +217,7 @@ class DetailPane(Widget):
         """Find the place again."""
         self._place()
 
-    @on(_Body.Resized)
-    def _fit(self, message: _Body.Resized) -> None:
-        message.stop()
+    def _fit(self) -> None:
         wanted = self._wanted()
         if wanted is not None and wanted != self._shown:
             self._load(_SETTLED)
@@ -237,9 +231,7 @@ class DetailPane(Widget):
         message.stop()
         self.show_tab(Tab(message.name))
 
-    @on(_Body.Full)
-    def _toggle_full(self, message: _Body.Full) -> None:
-        message.stop()
+    def _toggle_full(self) -> None:
         if self.tab is Tab.BLAME:
             self._full = not self._full
             self._load()

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each tab of the detail pane says of a row.
 
-Functions of a recording alone, for a thread that may read it; long ones end soon once their result is not
-waited for any more.
+Functions of a recording alone, for a thread that may read it; long ones end soon after `Stop.set`.
 """
 
 from __future__ import annotations

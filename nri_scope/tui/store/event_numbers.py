@@ -10,29 +10,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Protocol
-
-
-class Numbers(Protocol):
-    """Event numbers that ascend."""
-
-    def __len__(self) -> int: ...
-
-    def at(self, position: int) -> int:
-        """The number there. Raises IndexError."""
-        ...
-
-    def slice(self, start: int, stop: int) -> Sequence[int]:
-        """The numbers from one position up to another one; fewer where there are fewer."""
-        ...
-
-    def rank(self, number: int) -> int:
-        """How many numbers are smaller."""
-        ...
-
-    def trim(self, oldest: int) -> bool:
-        """Forget what is smaller. Returns whether there was anything."""
-        ...
 
 
 class Ids:
@@ -45,17 +22,21 @@ class Ids:
         return len(self.array)
 
     def at(self, position: int) -> int:
+        """Return the number there. Raises IndexError."""
         if position < 0:
             raise IndexError(position)
         return self.array[position]
 
     def slice(self, start: int, stop: int) -> Sequence[int]:
+        """Return the numbers from one position up to another one; fewer where there are fewer."""
         return self.array[start:stop]
 
     def rank(self, number: int) -> int:
+        """Return how many numbers are smaller."""
         return bisect_left(self.array, number)
 
     def trim(self, oldest: int) -> bool:
+        """Forget what is smaller; return whether there was anything."""
         gone = self.rank(oldest)
         del self.array[:gone]
         return gone > 0
@@ -89,6 +70,7 @@ class Runs:
         return self._count - self._trimmed + self._assumed
 
     def at(self, position: int) -> int:
+        """Return the number there. Raises IndexError."""
         if not 0 <= position < len(self):
             raise IndexError(position)
         place = position + self._trimmed
@@ -98,9 +80,11 @@ class Runs:
         return self._firsts[run] + place - self._starts[run]
 
     def slice(self, start: int, stop: int) -> Sequence[int]:
+        """Return the numbers from one position up to another one; fewer where there are fewer."""
         return [self.at(position) for position in range(max(0, start), min(stop, len(self)))]
 
     def rank(self, number: int) -> int:
+        """Return how many numbers are smaller."""
         if number > self.last:
             return self._count - self._trimmed + min(number - self.last - 1, self._assumed)
         run = bisect_right(self._firsts, number) - 1
@@ -111,6 +95,7 @@ class Runs:
         return max(0, place - self._trimmed)
 
     def trim(self, oldest: int) -> bool:
+        """Forget what is smaller; return whether there was anything."""
         gone = self.rank(oldest)
         if oldest > self.last:
             newest = self.last + self._assumed
@@ -149,3 +134,7 @@ class Runs:
         moved = self._assumed > 0
         self._assumed = 0
         return moved
+
+
+Numbers = Ids | Runs
+"""Event numbers that ascend."""

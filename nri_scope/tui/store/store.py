@@ -175,10 +175,6 @@ class Store:
             on_progress(view, 1.0)
         return view
 
-    async def position_of(self, view: View, event_id: int) -> int:
-        """As `View.position_of`."""
-        return view.position_of(event_id)
-
     async def find(
         self,
         view: View,
