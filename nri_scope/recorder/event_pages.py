@@ -34,7 +34,7 @@ _LEAST, _MOST = 500, 100_000
 """Events in one step of a filter."""
 
 
-class Tables:
+class SessionTables:
     """Sessions and gaps, made anew only where their tables have changed; for one thread.
 
     With a thousand reconnects, to look for a change takes a fifth of the time of making them anew.
@@ -69,7 +69,7 @@ def _rows(recording: Recording, table: str) -> _TableRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RecordingLook:
     """What a recording is at a moment, without its events."""
 
     sessions: tuple[Session, ...]
@@ -86,12 +86,12 @@ class Look:
     """Bytes of the file."""
 
 
-def look(recording: Recording, tables: Tables) -> Look:
+def look(recording: Recording, tables: SessionTables) -> RecordingLook:
     """Look at it. Raises RecordingError where not even sessions and gaps can be read."""
     tables.read(recording)
     oldest, first_ns = _end(recording, "ASC")
     newest, last_ns = _end(recording, "DESC")
-    return Look(
+    return RecordingLook(
         sessions=tables.sessions,
         gaps=tables.gaps,
         oldest=oldest,
@@ -166,7 +166,7 @@ def place_of(recording: Recording, at_ns: int, first: int, newest: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class NumberRuns:
     """Events found by looking through all: numbers without holes, ``first`` to ``last``."""
 
     runs: tuple[tuple[int, int], ...]
@@ -180,7 +180,7 @@ class Damage:
     words: str
 
 
-def walk(recording: Recording, after: int) -> Iterator[Stretch | Damage]:
+def walk(recording: Recording, after: int) -> Iterator[NumberRuns | Damage]:
     """All events behind ``after``, as far as they can be read; each step takes milliseconds."""
     limit = _STRETCH
     while True:
@@ -195,7 +195,7 @@ def walk(recording: Recording, after: int) -> Iterator[Stretch | Damage]:
         if not runs:
             return
         after = runs[-1][1]
-        yield Stretch(runs)
+        yield NumberRuns(runs)
 
 
 def _stretch(recording: Recording, after: int, limit: int) -> tuple[tuple[int, int], ...]:

@@ -9,7 +9,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.recorder.display import many
 from nri_scope.recorder.escape import safe
 from nri_scope.tui.keymap import Keymap
-from nri_scope.tui.store.markers import GapHere
+from nri_scope.tui.store.markers import GapMarker
 from nri_scope.tui.store.store import Facts
 from nri_scope.tui.store.view import View
 
@@ -107,7 +107,7 @@ def status_words(
 
 def _matches(view: View) -> str:
     matches = f"{view.events:,} match{'' if view.events == 1 else 'es'}"
-    gaps = sum(isinstance(one, GapHere) for one in view.between)
+    gaps = sum(isinstance(one, GapMarker) for one in view.between)
     # They are rows, too: what the cursor counts has to add up.
     return f"{matches}, {many(gaps, 'gap')}" if gaps else matches
 

@@ -12,16 +12,16 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
 
 from nri_scope.recorder.model import Event
-from nri_scope.tui.containers.container_board import Tree
+from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.detail.detail_pane import DetailPane
 from nri_scope.tui.keymap import Keymap, Scope
 from nri_scope.tui.list.event_list import EventList
 from nri_scope.tui.list.row_painter import EventHeader
-from nri_scope.tui.plugins.plugin_board import Chain
-from nri_scope.tui.sessions.session_board import Sessions
+from nri_scope.tui.plugins.plugin_board import PluginBoard
+from nri_scope.tui.sessions.session_board import SessionBoard
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
-from nri_scope.tui.timeline.timeline_board import Timeline
+from nri_scope.tui.timeline.timeline_board import TimelineBoard
 from nri_scope.tui.widgets.board import Board
 
 EVENTS = "events"
@@ -39,10 +39,10 @@ class BoardKind(NamedTuple):
 
 
 BOARDS: tuple[BoardKind, ...] = (
-    BoardKind("containers", Scope.CONTAINERS, Tree),
-    BoardKind("timeline", Scope.TIMELINE, Timeline),
-    BoardKind("plugins", Scope.PLUGINS, Chain),
-    BoardKind("sessions", Scope.SESSIONS, Sessions),
+    BoardKind("containers", Scope.CONTAINERS, ContainerBoard),
+    BoardKind("timeline", Scope.TIMELINE, TimelineBoard),
+    BoardKind("plugins", Scope.PLUGINS, PluginBoard),
+    BoardKind("sessions", Scope.SESSIONS, SessionBoard),
 )
 """In the order of their keys."""
 SCOPES = {EVENTS: Scope.EVENTS, **{kind.name: kind.scope for kind in BOARDS}}

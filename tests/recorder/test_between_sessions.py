@@ -16,7 +16,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.plugin import Identity, SessionEnd
 from nri_scope.recorder.between_sessions import gaps_between
-from nri_scope.recorder.event_pages import Tables
+from nri_scope.recorder.event_pages import SessionTables
 from nri_scope.recorder.model import KILLED, LEFT_OUT, Gap, Role, Session
 from nri_scope.recorder.reader import Recording
 from tests.cli.command import NRI_SCOPE
@@ -131,7 +131,7 @@ def test_both_recorders_of_one_restart_say_so() -> None:
         with Recording.open(path) as recording:
             (found,) = recording.gaps()
             first, second = recording.sessions()
-            tables = Tables()
+            tables = SessionTables()
             tables.read(recording)
         assert (found.session, found.lost, found.reason) == (None, None, words)
         assert found.from_ns == first.ended_ns

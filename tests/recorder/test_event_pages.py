@@ -9,10 +9,10 @@ from threading import Semaphore
 
 import pytest
 
-from nri_scope.recorder.event_pages import Look, Tables, look
+from nri_scope.recorder.event_pages import RecordingLook, SessionTables, look
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
-from nri_scope.tui.store.markers import BeganHere, EndedHere, GapHere, Places
+from nri_scope.tui.store.markers import GapMarker, MarkerPlaces, SessionBegan, SessionEnded
 from tests.recorder.made import START, at
 from tests.recorder.recordings import PLUGIN, a_start, captured
 
@@ -28,7 +28,7 @@ class Growing:
         self._stored = Semaphore(0)
         self.recorder = Recorder.open(path, on_event=lambda *_: self._stored.release())
         self.session = self.recorder.begin_session(a_start(started_ns=START))
-        self._tables, self._places = Tables(), Places()
+        self._tables, self._places = SessionTables(), MarkerPlaces()
         self.event(1)
 
     def event(self, seconds: float) -> None:
@@ -36,16 +36,16 @@ class Growing:
         self.recorder.capture(self.session, EVENT._replace(wall_ns=at(seconds)))
         assert self._stored.acquire(timeout=10)
 
-    def look(self) -> tuple[Look, tuple[object, ...]]:
+    def look(self) -> tuple[RecordingLook, tuple[object, ...]]:
         with Recording.open(self.path) as recording:
             seen = look(recording, self._tables)
             return seen, self._places.between(recording, seen)
 
-    def afresh(self) -> tuple[Look, tuple[object, ...]]:
+    def afresh(self) -> tuple[RecordingLook, tuple[object, ...]]:
         """What somebody sees who never looked before."""
         with Recording.open(self.path) as recording:
-            seen = look(recording, Tables())
-            return seen, Places().between(recording, seen)
+            seen = look(recording, SessionTables())
+            return seen, MarkerPlaces().between(recording, seen)
 
 
 @pytest.fixture
@@ -69,13 +69,13 @@ def test_a_gap_a_session_and_the_end_of_one_are_told(growing: Growing) -> None:
     growing.recorder.note_gap(growing.session, at(2), at(3), "the disk is full", 2)
     growing.event(4)
     kinds = [type(one) for one in growing.look()[1]]
-    assert kinds == [BeganHere, GapHere]
+    assert kinds == [SessionBegan, GapMarker]
     other = growing.recorder.begin_session(a_start("10-other", started_ns=at(5)))
     growing.event(6)
     assert len(growing.look()[0].sessions) == 2
     growing.recorder.end_session(other, "done", at(7))
     growing.event(8)
     seen, between = growing.look()
-    assert [type(one) for one in between] == [BeganHere, GapHere, BeganHere, EndedHere]
+    assert [type(one) for one in between] == [SessionBegan, GapMarker, SessionBegan, SessionEnded]
     assert [session.end_reason for session in seen.sessions] == ["", "done"]
     assert (seen, between) == growing.afresh()

@@ -17,7 +17,7 @@ from nri_scope.recorder.filter import parse
 from nri_scope.tui import main_screen, polling
 from nri_scope.tui.actions import DEFAULT
 from nri_scope.tui.commands import output_files as taking
-from nri_scope.tui.list.scroll_state import State
+from nri_scope.tui.list.scroll_state import FollowState
 from tests.tui.screen import RECORDING, copied, showing
 
 
@@ -367,7 +367,7 @@ def test_the_largest_text_that_is_copied_fits_into_what_terminals_take() -> None
 async def test_a_finished_recording_has_no_state_of_following() -> None:
     async with showing() as screen:
         await screen.shows("1 of 34")
-        assert screen.app.views.events.listing.state is State.SCROLLED
+        assert screen.app.views.events.listing.state is FollowState.SCROLLED
         assert "scrolled" not in screen.text()
 
 
@@ -391,7 +391,7 @@ async def test_where_nothing_comes_any_more_following_and_pausing_say_so() -> No
         await screen.shows("1 of 34")
         await screen.press("space")
         await screen.shows("! this recording is over: nothing comes that could be paused")
-        assert screen.app.views.events.listing.state is State.SCROLLED
+        assert screen.app.views.events.listing.state is FollowState.SCROLLED
         await screen.press("F")
         await screen.shows("! this recording is over: there is nothing to follow")
         await screen.press("down")

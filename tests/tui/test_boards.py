@@ -11,7 +11,7 @@ from textual.events import Key
 
 from nri_scope.recorder.marks.inside import marks_in
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.containers.container_board import Tree
+from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.keymap import shown as shown_key
 from tests.tui.screen import Shown, copied, showing
 
@@ -100,13 +100,13 @@ async def test_keys_typed_right_behind_that_of_a_view_are_not_lost() -> None:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """The tree is not read before it is set."""
-    go_on, read = asyncio.Event(), Tree.work
+    go_on, read = asyncio.Event(), ContainerBoard.work
 
-    async def work(self: Tree) -> None:
+    async def work(self: ContainerBoard) -> None:
         await go_on.wait()
         await read(self)
 
-    monkeypatch.setattr(Tree, "work", work)
+    monkeypatch.setattr(ContainerBoard, "work", work)
     return go_on
 
 
@@ -146,9 +146,9 @@ async def test_keys_behind_that_of_a_filter_are_for_what_it_lets_through(tmp_pat
 async def test_a_key_waits_for_the_line_that_was_just_gone_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    go_on, look = asyncio.Event(), Tree.look
+    go_on, look = asyncio.Event(), ContainerBoard.look
 
-    async def slowly(self: Tree) -> bool:
+    async def slowly(self: ContainerBoard) -> bool:
         await go_on.wait()
         return await look(self)
 
@@ -156,12 +156,15 @@ async def test_a_key_waits_for_the_line_that_was_just_gone_to(
         await shown.press("2")
         await shown.shows("▾ shop/web")
         await shown.until(
-            lambda: isinstance(shown.app.views.current, Tree) and shown.app.views.current.is_there
+            lambda: (
+                isinstance(shown.app.views.current, ContainerBoard)
+                and shown.app.views.current.is_there
+            )
         )
-        monkeypatch.setattr(Tree, "look", slowly)
+        monkeypatch.setattr(ContainerBoard, "look", slowly)
         _type(shown, "end", "enter", "1")
         await shown.until(
-            lambda: isinstance(tree := shown.app.views.current, Tree) and tree.lacks_line
+            lambda: isinstance(tree := shown.app.views.current, ContainerBoard) and tree.lacks_line
         )
         go_on.set()
         await shown.shows("[1 Events]", "> jobs/batch/broken")

@@ -31,7 +31,7 @@ _WAITING_MAX = 100
 """Presses of ``n`` and ``N`` that wait while a search is at work; more than that are forgotten."""
 
 
-class _Step(NamedTuple):
+class _Search(NamedTuple):
     """One search that was asked for."""
 
     forwards: bool
@@ -53,7 +53,7 @@ class Finder:
     """What is searched for; "" for nothing."""
     _last: str = ""
     """What was searched for last, for those who go on after `rest`."""
-    _steps: deque[_Step] = field(default_factory=deque)
+    _steps: deque[_Search] = field(default_factory=deque)
     """Asked for and not made yet."""
     _turn: int = 0
     """Counts the texts that were searched for, and how often a search was stopped."""
@@ -69,7 +69,7 @@ class Finder:
         if not text:
             self.forget()
         else:
-            self._add(_Step(forwards=True, here=True, in_detail=in_detail))
+            self._add(_Search(forwards=True, here=True, in_detail=in_detail))
 
     def stop(self) -> None:
         """Search no further; what was asked for meanwhile is forgotten, too."""
@@ -95,12 +95,12 @@ class Finder:
         """To the next or previous place: at once, or after those that were asked for before."""
         self.text = self.text or self._last
         if self.text:
-            self._add(_Step(forwards=forwards, here=False, in_detail=self.views.in_detail))
+            self._add(_Search(forwards=forwards, here=False, in_detail=self.views.in_detail))
         else:
             key = self.keymap.first("search")
             self.frame.say(f"nothing to search for yet: {key} begins", problem=True)
 
-    def _add(self, step: _Step) -> None:
+    def _add(self, step: _Search) -> None:
         if len(self._steps) < _WAITING_MAX:
             self._steps.append(step)
         if not self._at_work:
@@ -123,7 +123,7 @@ class Finder:
             self._at_work = False
             self.frame.work_on(searching="")
 
-    async def _make(self, step: _Step) -> bool:
+    async def _make(self, step: _Search) -> bool:
         """Make one search; whether it found anything. What it did not find is told."""
         again = False
         try:
@@ -152,7 +152,7 @@ class Finder:
             self.frame.say(f"searched on from the {end}")
         return found
 
-    async def _in_list(self, view: View, step: _Step) -> tuple[int | None, bool]:
+    async def _in_list(self, view: View, step: _Search) -> tuple[int | None, bool]:
         """The position found, and whether it was searched from the other end on."""
         events = self.views.events
         events.search_text = self.text

@@ -17,7 +17,7 @@ from nri_scope.errors import NriScopeError
 from nri_scope.recorder.model import MAX_MARKS, Container, Event, Mark
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import container_of_event
-from nri_scope.tui.containers.container_board import Tree
+from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.frame import Frame
 from nri_scope.tui.keymap import Keymap
 from nri_scope.tui.store.marks import LOST, Marks
@@ -192,7 +192,7 @@ class Marker:
     def _newest_of(self, number: int) -> str:
         """Why it is this event, where the cursor was on no event."""
         current = self.views.current
-        if not isinstance(current, Tree) or current.node is None or current.node.event:
+        if not isinstance(current, ContainerBoard) or current.node is None or current.node.event:
             return ""
         if current.selected_event_id != number:
             return ""

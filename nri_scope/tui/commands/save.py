@@ -19,7 +19,7 @@ from nri_scope.tui.commands.job import Jobs, Progress
 from nri_scope.tui.commands.mark import Marker
 from nri_scope.tui.frame import Frame
 from nri_scope.tui.store.view import View
-from nri_scope.tui.text.styled_line import Line, Part, Style, line
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine, line
 from nri_scope.tui.views import Views
 from nri_scope.tui.widgets.reading_screen import ReadingScreen
 
@@ -131,7 +131,7 @@ def saved_words(words: str, made: Rebuilt) -> str:
     return f"saved {taking.shown_path(made.path)}: {words}{more}{damage}"
 
 
-def exported_lines(made: Bundle) -> list[Line]:
+def exported_lines(made: Bundle) -> list[StyledLine]:
     """Where it is, what is in it, and what of it was replaced; never what that was."""
     manifest = made.manifest
     counts, redaction = manifest.counts, manifest.redaction
@@ -148,7 +148,7 @@ def exported_lines(made: Bundle) -> list[Line]:
     else:
         lines.append(line(f"{_counted(redaction.total, 'value')} replaced by the default rules:"))
         for rule, total in redaction.by_rule().items():
-            lines.append((Part(f"  {total:>7,}  ", Style.KEY), Part(safe(rule), Style.STRONG)))
+            lines.append((Span(f"  {total:>7,}  ", Style.KEY), Span(safe(rule), Style.STRONG)))
             lines += [
                 line(f"  {one.values:>7,}    {safe(one.place, _PLACE)}", Style.DIM)
                 for one in redaction.replaced

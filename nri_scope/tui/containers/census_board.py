@@ -12,7 +12,7 @@ from nri_scope.recorder.model import Container, Pod
 from nri_scope.recorder.subject_queries import keys_named
 from nri_scope.tui.containers.census import Census, census_of
 from nri_scope.tui.containers.outline import Node
-from nri_scope.tui.containers.subject_filter import Chosen
+from nri_scope.tui.containers.subject_filter import SubjectFilter
 from nri_scope.tui.containers.subjects import Named, Subject
 from nri_scope.tui.widgets.board import Board
 
@@ -28,7 +28,7 @@ class CensusBoard(Board):
     def on_mount(self) -> None:
         """Nothing is known yet."""
         self.census: Census = census_of(self.store)
-        self.chosen = Chosen()
+        self.chosen = SubjectFilter()
         self.subjects: LRUCache[Node, Subject] = LRUCache(_KEPT)
         """Names."""
         self.kept: Node | None = None
@@ -63,7 +63,7 @@ class CensusBoard(Board):
         anew = census is not self.census or (where, about) != self._shown_for
         if anew:
             self.census, self._shown_for = census, (where, about)
-            self.chosen = Chosen(where, about)
+            self.chosen = SubjectFilter(where, about)
             self.begin_anew()
         chosen, looked = self.chosen, self.chosen.newest
         more, first = True, anew

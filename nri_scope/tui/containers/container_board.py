@@ -17,12 +17,12 @@ from nri_scope.tui.containers.outline import Level, Node, Outline
 from nri_scope.tui.containers.outline_lines import FIELDS, life_of, node_line, node_words
 from nri_scope.tui.containers.subjects import read
 from nri_scope.tui.keymap import Scope
-from nri_scope.tui.text.styled_line import Line
+from nri_scope.tui.text.styled_line import StyledLine
 from nri_scope.tui.text.table_grid import Grid
 from nri_scope.tui.widgets.messages import Narrow, OpenEvent, Said
 
 
-class Tree(CensusBoard):
+class ContainerBoard(CensusBoard):
     """Pods and containers. Enter narrows every view to one; on an event, it opens that."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=False)
@@ -99,7 +99,7 @@ class Tree(CensusBoard):
         """What a line stands for."""
         return self.outline.node_at(index) if 0 <= index < len(self.outline) else None
 
-    def line_at(self, index: int) -> Line | None:
+    def line_at(self, index: int) -> StyledLine | None:
         """A line; None until its names are read."""
         try:
             node = self.outline.node_at(index)
@@ -156,7 +156,7 @@ class Tree(CensusBoard):
             return None
         return node.event or life_of(self.census, node).last_event or None
 
-    def words(self) -> Sequence[Line]:
+    def words(self) -> Sequence[StyledLine]:
         """About the line under the cursor."""
         node = self.node
         subject = self.subjects.get(node) if node is not None else None

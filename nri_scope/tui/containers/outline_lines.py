@@ -10,7 +10,7 @@ from nri_scope.tui.containers.lives import Life, Stage, life_words
 from nri_scope.tui.containers.outline import NO_POD, Level, Node
 from nri_scope.tui.containers.subjects import Subject
 from nri_scope.tui.store.rows import changed_in_short
-from nri_scope.tui.text.styled_line import Line, Part, Style
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine
 from nri_scope.tui.text.table_grid import Field, Grid
 
 FIELDS = (
@@ -41,53 +41,53 @@ def node_line(
     opened: bool | None,
     grid: Grid,
     now_ns: int,
-) -> Line:
+) -> StyledLine:
     """A line of the tree. ``opened``: whether it is unfolded; None for what cannot be."""
     if node.level is Level.EVENT:
         return _event_line(subject.event, grid)
     if node.pod == NO_POD and node.level is Level.POD:
         # Nothing is known of it but that containers name none.
-        return grid.line([Part(f"{_OPEN[opened]}{subject.name}"), *[Part("")] * 5])
+        return grid.line([Span(f"{_OPEN[opened]}{subject.name}"), *[Span("")] * 5])
     indent = "  " * node.level
     style = Style.STRONG if node.level is Level.POD else Style.PLAIN
     return grid.line(
         (
-            Part(f"{indent}{_OPEN[opened]}{subject.name}", style),
-            Part(subject.state(life), _STATE_STYLES.get(life.stage, Style.PLAIN)),
-            Part(_age(life, now_ns)),
-            Part(f"{life.events:,}"),
-            Part(f"{life.problems:,}", Style.BAD if life.problems else Style.PLAIN),
-            Part(_changed(life, subject), Style.NOTE),
+            Span(f"{indent}{_OPEN[opened]}{subject.name}", style),
+            Span(subject.state(life), _STATE_STYLES.get(life.stage, Style.PLAIN)),
+            Span(_age(life, now_ns)),
+            Span(f"{life.events:,}"),
+            Span(f"{life.problems:,}", Style.BAD if life.problems else Style.PLAIN),
+            Span(_changed(life, subject), Style.NOTE),
         )
     )
 
 
-def node_words(node: Node, subject: Subject, life: Life, now_ns: int) -> Line:
+def node_words(node: Node, subject: Subject, life: Life, now_ns: int) -> StyledLine:
     """What the line has no room for."""
     event = subject.event
     if event is not None:
-        return (Part(f"event {event.id} at {moment(event.at_ns)}, answered by {event.plugin}"),)
-    parts = [Part(subject.full_name, Style.STRONG)]
+        return (Span(f"event {event.id} at {moment(event.at_ns)}, answered by {event.plugin}"),)
+    parts = [Span(subject.full_name, Style.STRONG)]
     told = life_words(life, now_ns)
     if told:
-        parts.append(Part(f"  {told}"))
+        parts.append(Span(f"  {told}"))
     if life.changed:
-        parts.append(Part(f"  changed in {life.changed:,} of its events", Style.NOTE))
+        parts.append(Span(f"  changed in {life.changed:,} of its events", Style.NOTE))
     return tuple(parts)
 
 
-def _event_line(event: Event | None, grid: Grid) -> Line:
+def _event_line(event: Event | None, grid: Grid) -> StyledLine:
     if event is None:
-        return grid.line([Part("  (removed meanwhile)", Style.DIM), *[Part("")] * 5])
+        return grid.line([Span("  (removed meanwhile)", Style.DIM), *[Span("")] * 5])
     ok = event.status == Status.OK
     return grid.line(
         (
-            Part(f"  {clock(event.at_ns)} {event.event}"),
-            Part(event.status, Style.PLAIN if ok else Style.BAD),
-            Part(duration(event.took_ns)),
-            Part(""),
-            Part(""),
-            Part(changed_in_short(event), Style.NOTE),
+            Span(f"  {clock(event.at_ns)} {event.event}"),
+            Span(event.status, Style.PLAIN if ok else Style.BAD),
+            Span(duration(event.took_ns)),
+            Span(""),
+            Span(""),
+            Span(changed_in_short(event), Style.NOTE),
         )
     )
 

@@ -14,7 +14,7 @@ STEP = 20_000
 """Events that one step looks at."""
 
 
-class Chosen:
+class SubjectFilter:
     """What is to be seen of a census: of one pod or container, and of what a filter lets through.
 
     Steps are made in a thread, as those of the census.

@@ -19,7 +19,7 @@ from nri_scope.recorder.model import Container, Event
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import container_of_event
 from nri_scope.tui.store.reader_thread import Stop
-from nri_scope.tui.text.styled_line import Line, Part, Style
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine
 
 BESIDE_FROM = 100
 """Columns from which on there is room for two values beside each other."""
@@ -57,42 +57,42 @@ class Comparison:
     changes: tuple[Change, ...]
     same_container: bool
 
-    def lines(self, width: int) -> list[Line]:
+    def lines(self, width: int) -> list[StyledLine]:
         """To be shown in so many columns; values beside each other where there is room."""
         return [*self._head(), (), *self._body(width)]
 
-    def _head(self) -> Iterator[Line]:
+    def _head(self) -> Iterator[StyledLine]:
         for name, side in (("A", self.a), ("B", self.b)):
             at_ns = side.event.at_ns
             yield (
-                Part(f"{name}  ", Style.KEY),
-                Part(side.title, Style.STRONG),
-                Part(f"  {day(at_ns)[:10]} {clock(at_ns)}", Style.DIM),
+                Span(f"{name}  ", Style.KEY),
+                Span(side.title, Style.STRONG),
+                Span(f"  {day(at_ns)[:10]} {clock(at_ns)}", Style.DIM),
             )
             if side.spec is None:
                 said = "no event tells what a container is made of here"
-                yield (Part(f"   {said}", Style.WARN),)
+                yield (Span(f"   {said}", Style.WARN),)
             elif side.told_by != side.event.id:
-                yield (Part(f"   as event {side.told_by} told it", Style.DIM),)
+                yield (Span(f"   as event {side.told_by} told it", Style.DIM),)
 
-    def _body(self, width: int) -> Iterator[Line]:
+    def _body(self, width: int) -> Iterator[StyledLine]:
         if self.a.spec is None or self.b.spec is None:
-            yield (Part("There is nothing to compare."),)
+            yield (Span("There is nothing to compare."),)
             return
         if not self.changes:
-            yield (Part("No difference."),)
+            yield (Span("No difference."),)
         else:
             count = len(self.changes)
-            yield (Part(f"{count:,} difference{'' if count == 1 else 's'}", Style.STRONG),)
+            yield (Span(f"{count:,} difference{'' if count == 1 else 's'}", Style.STRONG),)
         if not self.same_container:
             what = "ids, random names and times that each container has of its own are left out"
-            yield (Part(what, Style.DIM),)
+            yield (Span(what, Style.DIM),)
         for change in self.changes[:_CHANGES_MAX]:
             yield ()
-            yield (Part(f"{GLYPHS[change.kind]} {change.path or WHOLE}", _STYLES[change.kind]),)
+            yield (Span(f"{GLYPHS[change.kind]} {change.path or WHOLE}", _STYLES[change.kind]),)
             yield from _values(change, width)
         if len(self.changes) > _CHANGES_MAX:
-            yield (Part(f"… {len(self.changes) - _CHANGES_MAX:,} more", Style.WARN),)
+            yield (Span(f"… {len(self.changes) - _CHANGES_MAX:,} more", Style.WARN),)
 
 
 def compare(recording: Recording, a: Event, b: Event, stop: Stop) -> Comparison:
@@ -133,13 +133,13 @@ def _made_up_left_out(side: Side, spec: Spec) -> Spec:
     return Generated(*own).spec(spec)
 
 
-def _values(change: Change, width: int) -> Iterator[Line]:
+def _values(change: Change, width: int) -> Iterator[StyledLine]:
     before, after = (safe(text) for text in clipped_pair(*sides(change), _VALUE_MAX))
     if width < BESIDE_FROM:
         room = width - 5
         for name, text, style in (("A", before, Style.BAD), ("B", after, Style.GOOD)):
             for at, piece in enumerate(broken(text or _NOWHERE, room, room)):
-                yield Part(" " * 5 if at else f"  {name}: ", Style.KEY), Part(piece, style)
+                yield Span(" " * 5 if at else f"  {name}: ", Style.KEY), Span(piece, style)
         return
     half = (width - 5) // 2
     left = broken(before or _NOWHERE, half, half)
@@ -148,8 +148,8 @@ def _values(change: Change, width: int) -> Iterator[Line]:
         one = left[at] if at < len(left) else ""
         other = right[at] if at < len(right) else ""
         yield (
-            Part("  "),
-            Part(one + " " * max(0, half - columns(one)), Style.BAD),
-            Part(" │ ", Style.DIM),
-            Part(other, Style.GOOD),
+            Span("  "),
+            Span(one + " " * max(0, half - columns(one)), Style.BAD),
+            Span(" │ ", Style.DIM),
+            Span(other, Style.GOOD),
         )

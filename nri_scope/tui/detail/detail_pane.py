@@ -24,7 +24,7 @@ from nri_scope.tui.keymap import Keymap
 from nri_scope.tui.store.reader_thread import Stop
 from nri_scope.tui.store.rows import Row
 from nri_scope.tui.store.store import Store
-from nri_scope.tui.text.styled_line import Line, Style, line
+from nri_scope.tui.text.styled_line import Style, StyledLine, line
 from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import TabChosen
@@ -40,7 +40,7 @@ _BESIDE_FROM = 200
 """Columns of the screen from which on the pane stands beside the list unless told otherwise."""
 _GROWING = (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
 """Tabs that say something of other events, too."""
-_LOADING: tuple[Line, ...] = (line("…", Style.DIM),)
+_LOADING: tuple[StyledLine, ...] = (line("…", Style.DIM),)
 
 
 class _Body(Lines):
@@ -291,12 +291,12 @@ class DetailPane(Widget):
             return
         self._body.show(lines, keep_position=before is not None and _alike(before, wanted))
 
-    def _show_instead(self, lines: tuple[Line, ...]) -> None:
+    def _show_instead(self, lines: tuple[StyledLine, ...]) -> None:
         self._read_last = None
         self._body.show(lines)
 
 
-def _detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[Line]:
+def _detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[StyledLine]:
     # With the differ, which takes long to import: not before the first screen, nor while drawing.
     from nri_scope.tui.detail.tab_lines import detail
 

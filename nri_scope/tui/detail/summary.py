@@ -11,7 +11,7 @@ from nri_scope.recorder.model import Event, Gap, Role, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import neighbours, pod_of_event
 from nri_scope.recorder.tapping import printed_by, tapped
-from nri_scope.tui.text.styled_line import Line, Part, Style
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine
 from nri_scope.tui.text.yaml_lines import clipped_text
 
 INDENT = 12
@@ -36,7 +36,7 @@ _CODES = {
 """Names of google.rpc.Code, of those that are seen on a plugin's connection."""
 
 
-def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[Line]:
+def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[StyledLine]:
     """Its facts, and what was before and after it. Raises RecordingError."""
     session = _session(recording, event.session)
     by = "  called by the plugin" * is_plugins_call(event.method, event.mark)
@@ -69,7 +69,7 @@ def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[
     yield from _neighbours(recording, event)
 
 
-def of_gap(recording: Recording, gap: Gap) -> Iterator[Line]:
+def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
     """When nothing was seen, and why. Raises RecordingError."""
     yield _fact("gap", ("not, or not wholly, observed", Style.STRONG))
     yield _fact("from", _moment(gap.from_ns))
@@ -85,10 +85,10 @@ def of_gap(recording: Recording, gap: Gap) -> Iterator[Line]:
         yield _fact("session", f"{session.id}: {session.plugin} of {runtime(session)}")
     yield ()
     said = "What happened in this time may be missing: what follows may look different without any "
-    yield (Part(f"{said}event that shows why.", Style.DIM),)
+    yield (Span(f"{said}event that shows why.", Style.DIM),)
 
 
-def of_session(session: Session) -> Iterator[Line]:
+def of_session(session: Session) -> Iterator[StyledLine]:
     """A connection: who, with whom, how long, and why it ended."""
     yield _fact("session", (str(session.id), Style.STRONG))
     yield _fact("plugin", session.plugin, _role(session))
@@ -107,7 +107,7 @@ def of_session(session: Session) -> Iterator[Line]:
     yield _fact("events", mask)
 
 
-def _answer(event: Event) -> Iterator[Line]:
+def _answer(event: Event) -> Iterator[StyledLine]:
     took = f"in {duration(event.took_ns)}"
     style = {"ok": Style.GOOD, "error": Style.BAD, "timeout": Style.BAD}.get(
         event.status, Style.WARN
@@ -131,7 +131,7 @@ def _of_deadline(event: Event) -> str:
     return f", {percent} of the {duration(event.timeout_ns)} there were{slow}"
 
 
-def _whom(recording: Recording, event: Event) -> Iterator[Line]:
+def _whom(recording: Recording, event: Event) -> Iterator[StyledLine]:
     about = subject(event)
     if not about:
         said = "not known" if event.mark else "no pod and no container"
@@ -149,7 +149,7 @@ def _whom(recording: Recording, event: Event) -> Iterator[Line]:
             yield _fact("uid", pod.uid)
 
 
-def _changed(event: Event) -> Iterator[Line]:
+def _changed(event: Event) -> Iterator[StyledLine]:
     """What the event itself tells; the differ knows more."""
     for at, path in enumerate(event.changed[:_LISTED]):
         yield _fact("" if at else "changed", (path, Style.WARN))
@@ -159,7 +159,7 @@ def _changed(event: Event) -> Iterator[Line]:
         yield _fact("by", ", ".join(event.owners[:_LISTED]))
 
 
-def _neighbours(recording: Recording, event: Event) -> Iterator[Line]:
+def _neighbours(recording: Recording, event: Event) -> Iterator[StyledLine]:
     before, after = neighbours(recording, event, of_container=False)
     beside = [("before", before), ("after", after)]
     if event.container_id:
@@ -175,7 +175,7 @@ def _neighbours(recording: Recording, event: Event) -> Iterator[Line]:
         yield _fact(name, f"{duration(apart)}: {other.id} {other.event}", (about, Style.DIM))
 
 
-def _printed(recording: Recording, event: Event) -> Iterator[Line]:
+def _printed(recording: Recording, event: Event) -> Iterator[StyledLine]:
     """What the plugin printed from then on to its next event."""
     lines, count = printed_by(recording, event, _PRINTED)
     for line in lines:
@@ -216,10 +216,10 @@ def _ordinal(number: int) -> str:
     return f"{number:,}{'th' if number % 100 in (11, 12, 13) else ending}"
 
 
-def _fact(key: str, *said: str | tuple[str, Style]) -> Line:
-    parts = [Part(f"{key:<{INDENT}}", Style.KEY)]
+def _fact(key: str, *said: str | tuple[str, Style]) -> StyledLine:
+    parts = [Span(f"{key:<{INDENT}}", Style.KEY)]
     for one in said:
         text, style = (one, Style.PLAIN) if isinstance(one, str) else one
         if text:
-            parts.append(Part(clipped_text(text, _LONG), style))
+            parts.append(Span(clipped_text(text, _LONG), style))
     return tuple(parts)

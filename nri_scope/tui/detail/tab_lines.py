@@ -23,12 +23,12 @@ from nri_scope.tui.detail import summary
 from nri_scope.tui.detail.tabs import Tab, Wanted
 from nri_scope.tui.store.reader_thread import Stop
 from nri_scope.tui.text.ansi_lines import lines_of
-from nri_scope.tui.text.styled_line import Line, Style, line
+from nri_scope.tui.text.styled_line import Style, StyledLine, line
 from nri_scope.tui.text.wrapping import folded
 from nri_scope.tui.text.yaml_lines import MAX_MEMBERS, MAX_TEXT, clipped_text, yaml_lines
 
 
-def detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[Line]:
+def detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[StyledLine]:
     """The lines of a tab. Raises RecordingError, and CancelledError after `Stop.set`.
 
     What is in them is not escaped yet.
@@ -52,17 +52,21 @@ def detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[Line]:
 # -- tabs ---------------------------------------------------------------------------------------
 
 
-def _summary(recording: Recording, event: Event, wanted: Wanted, _stop: Stop) -> Iterator[Line]:
+def _summary(
+    recording: Recording, event: Event, wanted: Wanted, _stop: Stop
+) -> Iterator[StyledLine]:
     return _folded(summary.of_event(recording, event, wanted.comment), wanted)
 
 
-def _folded(lines: Iterable[Line], wanted: Wanted) -> Iterator[Line]:
+def _folded(lines: Iterable[StyledLine], wanted: Wanted) -> Iterator[StyledLine]:
     """Long ones in several, below what they begin with."""
     for one in lines:
         yield from folded(one, wanted.width, summary.INDENT)
 
 
-def _container(recording: Recording, event: Event, _wanted: Wanted, stop: Stop) -> Iterator[Line]:
+def _container(
+    recording: Recording, event: Event, _wanted: Wanted, stop: Stop
+) -> Iterator[StyledLine]:
     """The container as this event tells it; where it tells none, the pod."""
     if event.mark:
         yield from _not_understood(event)
@@ -83,7 +87,9 @@ def _container(recording: Recording, event: Event, _wanted: Wanted, stop: Stop) 
     yield from _note("This event tells of no container and no pod.")
 
 
-def _changes(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> Iterator[Line]:
+def _changes(
+    recording: Recording, event: Event, wanted: Wanted, stop: Stop
+) -> Iterator[StyledLine]:
     """What the differ makes of the round that the event belongs to."""
     found = excerpt.of_event(recording, event, stop.check)
     diff = found.round_of(event.id)
@@ -100,7 +106,7 @@ def _changes(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> 
         yield from _note("Blame shows what other events changed of this container.")
 
 
-def _blame(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> Iterator[Line]:
+def _blame(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> Iterator[StyledLine]:
     """The container as it is in the end, line by line, with who put it there."""
     one = container_of_event(recording, event.id)
     if one is None:
@@ -126,7 +132,7 @@ def _blame(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> It
     yield from lines_of(blame.legend(legend, paper))
 
 
-def _raw(recording: Recording, event: Event, _wanted: Wanted, stop: Stop) -> Iterator[Line]:
+def _raw(recording: Recording, event: Event, _wanted: Wanted, stop: Stop) -> Iterator[StyledLine]:
     """Request and reply as they were on the wire, decoded where they can be."""
     content, reply = recording.request(event.id), recording.reply(event.id)
     yield from _message("request", request_of(event, content), content, stop)
@@ -139,7 +145,7 @@ def _raw(recording: Recording, event: Event, _wanted: Wanted, stop: Stop) -> Ite
         yield from _message("reply", reply_of(event, reply), reply, stop)
 
 
-_OF_EVENT: dict[Tab, Callable[[Recording, Event, Wanted, Stop], Iterator[Line]]] = {
+_OF_EVENT: dict[Tab, Callable[[Recording, Event, Wanted, Stop], Iterator[StyledLine]]] = {
     Tab.SUMMARY: _summary,
     Tab.CONTAINER: _container,
     Tab.CHANGES: _changes,
@@ -151,11 +157,11 @@ _OF_EVENT: dict[Tab, Callable[[Recording, Event, Wanted, Stop], Iterator[Line]]]
 # -- parts of them ------------------------------------------------------------------------------
 
 
-def _not_understood(event: Event) -> Iterator[Line]:
+def _not_understood(event: Event) -> Iterator[StyledLine]:
     yield from _note(f"What it says is not known ({mark_words(event.mark)}): see Raw.")
 
 
-def _message(name: str, value: Plain, content: bytes, stop: Stop) -> Iterator[Line]:
+def _message(name: str, value: Plain, content: bytes, stop: Stop) -> Iterator[StyledLine]:
     odd = {MALFORMED: "malformed", RAW: "of an unknown method or service, kept raw"}
     key = next((key for key in odd if isinstance(value, dict) and key in value), None)
     if key is not None:
@@ -218,5 +224,5 @@ def _short_value(value: Json) -> Json:
     return value
 
 
-def _note(*said: str) -> list[Line]:
+def _note(*said: str) -> list[StyledLine]:
     return [line(text, Style.DIM) for text in said]

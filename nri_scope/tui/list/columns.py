@@ -18,7 +18,7 @@ ROOM_FOR_WORDS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedColumn:
     """A column on the screen."""
 
     column: Column
@@ -38,7 +38,7 @@ class Placed:
         return self.column.title if len(self.column.title) <= self.width else self.column.short
 
 
-def place(width: int, *, digits: int = 3, plugins: bool = True) -> tuple[Placed, ...]:
+def place(width: int, *, digits: int = 3, plugins: bool = True) -> tuple[PlacedColumn, ...]:
     """The columns that fit into ``width``, from left to right.
 
     ``digits``: of the longest number of an event. ``plugins``: there are several, so that it
@@ -89,13 +89,13 @@ def _sum(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
-def _placed(widths: Mapping[str, int], width: int) -> Iterator[Placed]:
+def _placed(widths: Mapping[str, int], width: int) -> Iterator[PlacedColumn]:
     left = 0
     for at, column in enumerate(COLUMNS):
         if column.name in widths:
             wide = max(1, min(widths[column.name], width - left))
             joined = column.name == "took" and "deadline" not in widths and wide > _TOOK
-            yield Placed(column, at, left, wide, joined)
+            yield PlacedColumn(column, at, left, wide, joined)
             left += wide + GAP
 
 
@@ -104,7 +104,7 @@ def _placed(widths: Mapping[str, int], width: int) -> Iterator[Placed]:
 _ROOM_FOR_SENTENCES = 24
 
 
-def cell(row: Row, placed: Placed) -> str:
+def cell(row: Row, placed: PlacedColumn) -> str:
     """The longest form that fits, in exactly the column's width; else the last one, cut visibly."""
     text = ""
     for text in _forms(row, placed):
@@ -113,7 +113,7 @@ def cell(row: Row, placed: Placed) -> str:
     return fitted(text, placed.width, right=placed.column.right)
 
 
-def _forms(row: Row, placed: Placed) -> Iterator[str]:
+def _forms(row: Row, placed: PlacedColumn) -> Iterator[str]:
     whole, event = row.cells[placed.at], row.event
     if event is None:
         yield whole

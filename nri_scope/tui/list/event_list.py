@@ -21,9 +21,9 @@ from nri_scope.tui.list.columns import place
 from nri_scope.tui.list.row_painter import GUTTER, PREFIX, EventHeader, RowPainter
 from nri_scope.tui.list.row_reader import RowReader
 from nri_scope.tui.list.row_scrolling import RowWindow
-from nri_scope.tui.list.scroll_state import Listing, State
+from nri_scope.tui.list.scroll_state import FollowState, ScrollState
 from nri_scope.tui.store.markers import Key
-from nri_scope.tui.store.rows import Row, Style
+from nri_scope.tui.store.rows import Row, RowStyle
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.store.view import View
 from nri_scope.tui.widgets.messages import (
@@ -40,12 +40,12 @@ _LATE_SECONDS = 0.03
 
 
 class EventList(RowWindow, can_focus=True, inherit_bindings=False):
-    """Rows of a view. `Listing` says what is on the screen; the scroll bar follows it."""
+    """Rows of a view. `ScrollState` says what is on the screen; the scroll bar follows it."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.EVENTS)
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *(f"{PREFIX}{name}" for name in ("cursor", "field", "dim", "mark", "match")),
-        *(f"{PREFIX}{style}" for style in Style),
+        *(f"{PREFIX}{style}" for style in RowStyle),
     }
     DEFAULT_CSS = """
     EventList { background: $background; color: $foreground; scrollbar-size-vertical: 1;
@@ -86,7 +86,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         """
         super().__init__()
         self.store = store
-        self.listing = Listing(store.all, follows=follows)
+        self.listing = ScrollState(store.all, follows=follows)
         self.grows = grows
         self._header = header
         self._painter = RowPainter(self)
@@ -221,7 +221,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         Raises NriScopeError.
         """
         height = self.listing.height
-        following = self.listing.state is State.FOLLOWING
+        following = self.listing.state is FollowState.FOLLOWING
         first = self.view.length - height if following else self.listing.top
         self._drop_strips(await self._reader.read(self.view, first, height))
 
@@ -350,7 +350,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     def action_pause(self) -> None:
         """Stand still, or go on."""
-        if not self.grows() and self.listing.state is not State.PAUSED:
+        if not self.grows() and self.listing.state is not FollowState.PAUSED:
             self._say_over("nothing comes that could be paused")
             return
         self.listing.pause()

@@ -9,22 +9,22 @@ from nri_scope.recorder import display
 from nri_scope.recorder.filter.fields import BY_NAME
 from nri_scope.recorder.filter.tree import Matches, quote
 from nri_scope.recorder.model import Event
-from nri_scope.tui.store.rows import COLUMNS, Kind, Row
+from nri_scope.tui.store.rows import COLUMNS, Row, RowKind
 from nri_scope.tui.text.filter_text import check
 
 
 def no_event(row: Row) -> str:
     """What a row is that is no event; "" where it is one."""
     match row.kind:
-        case Kind.EVENT:
+        case RowKind.EVENT:
             return ""
-        case Kind.GAP:
+        case RowKind.GAP:
             return "this row is a gap, not an event"
-        case Kind.BEGAN | Kind.ENDED:
+        case RowKind.BEGAN | RowKind.ENDED:
             return "this row is a session, not an event"
-        case Kind.DAMAGED:
+        case RowKind.DAMAGED:
             return "what is here cannot be read"
-        case Kind.GONE:
+        case RowKind.GONE:
             return "this event was removed from the recording"
 
 

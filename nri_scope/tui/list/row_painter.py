@@ -11,7 +11,7 @@ from rich.style import Style as RichStyle
 from textual.strip import Strip
 from textual.widget import Widget
 
-from nri_scope.tui.list.columns import Placed, cell
+from nri_scope.tui.list.columns import PlacedColumn, cell
 from nri_scope.tui.store.rows import Row
 from nri_scope.tui.text.table_grid import fitted
 
@@ -27,7 +27,7 @@ class RowPainter:
 
     def __init__(self, widget: Widget) -> None:
         self._widget = widget
-        self.placed: tuple[Placed, ...] = ()
+        self.placed: tuple[PlacedColumn, ...] = ()
         self.field = ""
         """The name of the column that is selected."""
         self.search_text = ""
@@ -99,10 +99,10 @@ class EventHeader(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._placed: tuple[Placed, ...] = ()
+        self._placed: tuple[PlacedColumn, ...] = ()
         self._field = ""
 
-    def show(self, placed: tuple[Placed, ...], field: str) -> None:
+    def show(self, placed: tuple[PlacedColumn, ...], field: str) -> None:
         """Other columns, or another field that is selected."""
         if (placed, field) != (self._placed, self._field):
             self._placed, self._field = placed, field

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A window onto rows that a `Listing` places: the scroll bar follows it, and asks it."""
+"""A window onto rows that a `ScrollState` places: the scroll bar follows it, and asks it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollTo
 from textual.widget import Widget
 
-from nri_scope.tui.list.scroll_state import Listing
+from nri_scope.tui.list.scroll_state import ScrollState
 
 _WHEEL = 3
 """Rows that one turn of the wheel moves."""
@@ -21,7 +21,7 @@ _WHEEL = 3
 class RowWindow(ScrollView, inherit_bindings=False):
     """Textual would scroll by itself, and forget where it was when rows move."""
 
-    listing: Listing
+    listing: ScrollState
 
     @abstractmethod
     def listing_moved(self) -> None:
@@ -65,7 +65,7 @@ class RowWindow(ScrollView, inherit_bindings=False):
 
     def _scroll_instead(self, message: Message, by: int) -> None:
         message.stop()
-        # Textual would move what is shown without asking `Listing`.
+        # Textual would move what is shown without asking `ScrollState`.
         message.prevent_default()
         if by:
             self.listing.scroll(by)

@@ -14,7 +14,7 @@ from nri_scope.tui.store.markers import Key
 from nri_scope.tui.store.view import View
 
 
-class State(StrEnum):
+class FollowState(StrEnum):
     """As words that are shown."""
 
     FOLLOWING = "following"
@@ -22,14 +22,14 @@ class State(StrEnum):
     PAUSED = "paused"
 
 
-class Listing:
+class ScrollState:
     """A window of ``height`` rows onto a view, with a cursor that is always within it."""
 
     def __init__(self, view: View, height: int = 1, *, follows: bool = True) -> None:
         """``follows``: begin at the end and follow; else at the first row, scrolled."""
         self.view = view
         self.height = max(1, height)
-        self.state = State.FOLLOWING
+        self.state = FollowState.FOLLOWING
         self._top = 0
         self._cursor = 0
         self._anchor: Key | None = None
@@ -64,14 +64,14 @@ class Listing:
     @property
     def length(self) -> int:
         """Rows that can be scrolled to: the view's, or as many as there were when it was paused."""
-        if self.state is not State.PAUSED:
+        if self.state is not FollowState.PAUSED:
             return self.view.length
         return self._through(self._limit)
 
     @property
     def new_count(self) -> int:
         """Rows that came since following was left and have not been on the screen."""
-        if self.state is State.FOLLOWING:
+        if self.state is FollowState.FOLLOWING:
             return 0
         return max(0, self.view.length - self._through(self._seen))
 
@@ -165,25 +165,25 @@ class Listing:
 
     def follow(self) -> None:
         """Follow."""
-        self.state = State.FOLLOWING
+        self.state = FollowState.FOLLOWING
         self._limit = None
         self._asked_for_end = False
         self._to_end()
 
     def pause(self) -> None:
         """Stand still. Where it does already: go on as before."""
-        if self.state is State.PAUSED:
+        if self.state is FollowState.PAUSED:
             if self._followed:
                 self.follow()
                 return
-            self.state = State.SCROLLED
+            self.state = FollowState.SCROLLED
             self._limit = None
             self._settle()
             return
-        followed = self.state is State.FOLLOWING
+        followed = self.state is FollowState.FOLLOWING
         self._leave()
         self._limit = self._last()
-        self.state = State.PAUSED
+        self.state = FollowState.PAUSED
         self._followed = followed
 
     # -- how --------------------------------------------------------------------------------
@@ -200,8 +200,8 @@ class Listing:
 
     def _leave(self) -> None:
         self._followed = False
-        if self.state is State.FOLLOWING:
-            self.state = State.SCROLLED
+        if self.state is FollowState.FOLLOWING:
+            self.state = FollowState.SCROLLED
             self._seen = self._last()
 
     def _last(self) -> Key | None:
@@ -230,7 +230,7 @@ class Listing:
 
     def _settle(self) -> None:
         """Keep cursor and window within the view, and the cursor within the window."""
-        if self.state is State.FOLLOWING:
+        if self.state is FollowState.FOLLOWING:
             self._to_end()
             return
         length = self.length

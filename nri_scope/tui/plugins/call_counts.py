@@ -30,7 +30,7 @@ _PASSIVE = (Role.LOGGER, Role.PROBE)
 
 
 @dataclass(slots=True)
-class Counts:
+class SessionCounts:
     """What one session had."""
 
     calls: int = 0
@@ -59,7 +59,7 @@ class Counts:
             self.over_half += 2 * call.took_ns > call.deadline_ns
 
 
-class Tally:
+class CallCounts:
     """Counts as far as it has read. Steps are made in a thread; 8 bytes for each event.
 
     ``where``, ``about``: only the events that pass a filter, or are about a pod or container, are
@@ -70,7 +70,7 @@ class Tally:
         self.where = where
         self.about = about
         self.sessions: tuple[Session, ...] = ()
-        self.counts: dict[int, Counts] = {}
+        self.counts: dict[int, SessionCounts] = {}
         """By the numbers of sessions; without those that have no event."""
         self._scan = EventScan()
         self.in_rounds = 0
@@ -97,7 +97,7 @@ class Tally:
         self.sessions = tuple(recording.sessions())
         calls, more = self._scan.calls(recording, STEP, self.where, self.about)
         for call in calls:
-            self.counts.setdefault(call.session, Counts(first_event=call.number)).add(call)
+            self.counts.setdefault(call.session, SessionCounts(first_event=call.number)).add(call)
         return more
 
     def finish(self) -> None:
@@ -119,7 +119,7 @@ class Tally:
         return self._latency.result() if self._latency is not None else ()
 
     @staticmethod
-    def took(counts: list[Counts]) -> Took | None:
+    def took(counts: list[SessionCounts]) -> Took | None:
         """Of several sessions together."""
         if len(counts) == 1:
             return Took.of(counts[0].times)
@@ -166,20 +166,20 @@ def _is_about(event: Event, what: Pod | Container) -> bool:
     return (event.namespace, event.pod) == (what.namespace, what.name)
 
 
-_TALLIES: WeakKeyDictionary[Store, list[Tally]] = WeakKeyDictionary()
+_TALLIES: WeakKeyDictionary[Store, list[CallCounts]] = WeakKeyDictionary()
 """Of each recording that of all events, and one of what it was narrowed to last: the chain and the
 sessions have them together."""
 
 
-def tally_of(
+def call_counts_of(
     store: Store, where: Filter | None = None, about: Pod | Container | None = None
-) -> Tally:
+) -> CallCounts:
     """What was counted of a recording; anew where the oldest events were removed since."""
     known = _TALLIES.get(store, [])
     for tally in known:
         if (tally.where, tally.about) == (where, about) and not tally.outdated:
             return tally
-    made = Tally(where, about)
+    made = CallCounts(where, about)
     others = [one for one in known if one.is_narrowed != made.is_narrowed and not one.outdated]
     _TALLIES[store] = [*others, made]
     return made

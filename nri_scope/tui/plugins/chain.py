@@ -13,15 +13,15 @@ from nri_scope.recorder.display import duration
 from nri_scope.recorder.model import Role, Session
 from nri_scope.recorder.records import deadline_ms
 from nri_scope.recorder.stats import Took
-from nri_scope.tui.plugins.call_counts import Counts, Tally
-from nri_scope.tui.text.styled_line import Line, Part, Style
+from nri_scope.tui.plugins.call_counts import CallCounts, SessionCounts
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine
 from nri_scope.tui.text.table_grid import Field, Grid
 
 if TYPE_CHECKING:
     from nri_scope.differ.latency import TimeIn
 
 
-class What(StrEnum):
+class PlaceKind(StrEnum):
     """What a line of the chain is."""
 
     PLUGIN = "plugin"
@@ -38,7 +38,7 @@ class What(StrEnum):
 class Place:
     """One place in the chain."""
 
-    what: What
+    what: PlaceKind
     name: str
     """``NN-name``; of what is between two connections, the indices it can have."""
     calls: int | None
@@ -58,7 +58,7 @@ class Place:
     """Of that session; 0 where it has none."""
 
 
-def places(tally: Tally) -> tuple[Place, ...]:
+def places(tally: CallCounts) -> tuple[Place, ...]:
     """The chain, in call order. Takes as long as sorting all times.
 
     Of a narrowed tally only the places that have something of what is counted.
@@ -79,13 +79,13 @@ def places(tally: Tally) -> tuple[Place, ...]:
             found.append(((time.after, 1, time.before), _between(time)))
     for plugin, count in told.items():
         if plugin not in by_plugin:
-            place = Place(What.NAMED, plugin, None, None, 0, 0, None, count)
+            place = Place(PlaceKind.NAMED, plugin, None, None, 0, 0, None, count)
             found.append(((plugin, 0, ""), place))
     there = (place for _, place in sorted(found, key=lambda entry: entry[0]))
     return tuple(place for place in there if not tally.is_narrowed or place.calls or place.changes)
 
 
-def _told(tally: Tally) -> Counter[str]:
+def _told(tally: CallCounts) -> Counter[str]:
     """Changes by their owners, as other connections were told."""
     plugins = {session.id: session.plugin for session in tally.sessions}
     found: Counter[str] = Counter()
@@ -99,17 +99,17 @@ def _told(tally: Tally) -> Counter[str]:
 def _connection(
     plugin: str,
     sessions: Sequence[Session],
-    tally: Tally,
+    tally: CallCounts,
     seen: TimeIn | None,
     told: Counter[str],
 ) -> Place:
-    counts = [tally.counts.get(session.id, Counts()) for session in sessions]
+    counts = [tally.counts.get(session.id, SessionCounts()) for session in sessions]
     ours = all(session.role in (Role.LOGGER, Role.PROBE) for session in sessions)
     deadlines = [one.deadline_ns for one in counts if one.deadline_ns]
     own = sum(one.changes[plugin] for one in counts)
     newest = max(sessions, key=lambda session: session.id)
     return Place(
-        What.OURS if ours else What.PLUGIN,
+        PlaceKind.OURS if ours else PlaceKind.PLUGIN,
         plugin,
         sum(one.calls for one in counts),
         # Of a plugin's time that in the chain counts, as `stats` has it.
@@ -119,13 +119,13 @@ def _connection(
         sum(one.problems for one in counts),
         own or told[plugin],
         session=newest.id,
-        first_event=tally.counts.get(newest.id, Counts()).first_event,
+        first_event=tally.counts.get(newest.id, SessionCounts()).first_event,
     )
 
 
 def _between(time: TimeIn) -> Place:
     return Place(
-        What.BETWEEN,
+        PlaceKind.BETWEEN,
         time.owner.index or str(time.owner),
         time.count,
         time.took,
@@ -154,26 +154,28 @@ _BETWEEN = "  ↕ "
 """Before what is between two connections."""
 
 
-def place_line(place: Place, grid: Grid) -> Line:
+def place_line(place: Place, grid: Grid) -> StyledLine:
     """One place as a line of `FIELDS`. What cannot be known is ``?``."""
-    style = {What.OURS: Style.DIM, What.BETWEEN: Style.DIM}.get(place.what, Style.PLAIN)
+    style = {PlaceKind.OURS: Style.DIM, PlaceKind.BETWEEN: Style.DIM}.get(place.what, Style.PLAIN)
     took = place.took
     ms = deadline_ms(place.deadline_ns)
     used = None if took is None or not place.deadline_ns else took.max / place.deadline_ns
     return grid.line(
         (
-            Part(f"{_BETWEEN}{place.name}" if place.what is What.BETWEEN else place.name, style),
-            Part(place.what, Style.DIM),
-            Part(_count(place.calls)),
+            Span(
+                f"{_BETWEEN}{place.name}" if place.what is PlaceKind.BETWEEN else place.name, style
+            ),
+            Span(place.what, Style.DIM),
+            Span(_count(place.calls)),
             *(
-                Part("" if took is None else duration(ns))
+                Span("" if took is None else duration(ns))
                 for ns in ((took.p50, took.p99, took.max) if took is not None else (0, 0, 0))
             ),
-            Part(duration(ms * 1_000_000) if ms else "", Style.DIM),
-            Part(_percent(used), _used(used)),
-            Part(_count(place.over_half) if used is not None else "", _if(place.over_half)),
-            Part(_count(place.problems), Style.BAD if place.problems else Style.PLAIN),
-            Part(_count(place.changes), Style.NOTE if place.changes else Style.PLAIN),
+            Span(duration(ms * 1_000_000) if ms else "", Style.DIM),
+            Span(_percent(used), _used(used)),
+            Span(_count(place.over_half) if used is not None else "", _if(place.over_half)),
+            Span(_count(place.problems), Style.BAD if place.problems else Style.PLAIN),
+            Span(_count(place.changes), Style.NOTE if place.changes else Style.PLAIN),
         )
     )
 
@@ -181,11 +183,11 @@ def place_line(place: Place, grid: Grid) -> Line:
 def place_words(place: Place) -> str:
     """What the place is, in a sentence."""
     match place.what:
-        case What.OURS:
+        case PlaceKind.OURS:
             return f"{place.name}: our own connection; the time is what we took to answer"
-        case What.BETWEEN:
+        case PlaceKind.BETWEEN:
             return f"{place.name}: {place.between}, the runtime included"
-        case What.NAMED:
+        case PlaceKind.NAMED:
             return f"{place.name}: known from its changes alone; nobody saw how long it takes"
     return f"{place.name}: seen itself; the time is from request to reply"
 

@@ -12,9 +12,9 @@ from textual.binding import BindingType
 from nri_scope.recorder.filter.tree import quote
 from nri_scope.tui.actions import bindings
 from nri_scope.tui.keymap import Scope
-from nri_scope.tui.plugins.call_counts import Tally, tally_of
+from nri_scope.tui.plugins.call_counts import CallCounts, call_counts_of
 from nri_scope.tui.plugins.chain import FIELDS, Place, place_line, place_words, places
-from nri_scope.tui.text.styled_line import Line, line
+from nri_scope.tui.text.styled_line import StyledLine, line
 from nri_scope.tui.widgets.messages import SetFilter
 from nri_scope.tui.widgets.table_board import TableBoard
 
@@ -22,7 +22,7 @@ _REST = 10
 """So many times as long as it took to sort all times, they are not sorted again."""
 
 
-class Chain(TableBoard[Place]):
+class PluginBoard(TableBoard[Place]):
     """The chain. Enter shows the events of a plugin connection, or what a plugin changed."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.PLUGINS, of_lines=False)
@@ -30,11 +30,11 @@ class Chain(TableBoard[Place]):
 
     def on_mount(self) -> None:
         """Nothing is known yet. `TableBoard.on_mount` is called, too."""
-        self._tally: Tally | None = None
+        self._tally: CallCounts | None = None
         self._counted = -1
         self._again_at = 0.0
 
-    def entry_line(self, entry: Place) -> Line:
+    def entry_line(self, entry: Place) -> StyledLine:
         """A place."""
         return place_line(entry, self.grid)
 
@@ -63,10 +63,10 @@ class Chain(TableBoard[Place]):
         self._counted = known
         self.show_entries(found, self._empty())
 
-    def _wanted_tally(self) -> Tally:
-        return tally_of(self.store, self.context.shown(), self.context.about)
+    def _wanted_tally(self) -> CallCounts:
+        return call_counts_of(self.store, self.context.shown(), self.context.about)
 
-    async def _count(self, tally: Tally) -> bool:
+    async def _count(self, tally: CallCounts) -> bool:
         """Read on; True where it has to be done anew."""
         while await self.store.run(tally.step):
             if self._wanted_tally() is not tally:
@@ -91,7 +91,7 @@ class Chain(TableBoard[Place]):
         """The first event of the newest session of a connection."""
         return (self.entry.first_event or None) if self.entry is not None else None
 
-    def words(self) -> Sequence[Line]:
+    def words(self) -> Sequence[StyledLine]:
         """What the place is; and what is not shown here."""
         note = line(self.counted_words())
         return (line(place_words(self.entry)), note) if self.entry is not None else (note,)

@@ -14,7 +14,7 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import event_from
 from nri_scope.tui.actions import bindings
 from nri_scope.tui.keymap import Scope
-from nri_scope.tui.plugins.call_counts import Tally, tally_of
+from nri_scope.tui.plugins.call_counts import CallCounts, call_counts_of
 from nri_scope.tui.sessions.session_lines import (
     FIELDS,
     Connection,
@@ -26,18 +26,18 @@ from nri_scope.tui.sessions.session_lines import (
     entry_line,
     gap_words,
 )
-from nri_scope.tui.text.styled_line import Line, line
+from nri_scope.tui.text.styled_line import StyledLine, line
 from nri_scope.tui.widgets.messages import OpenEvent, Said
 from nri_scope.tui.widgets.table_board import TableBoard
 
 
-class Sessions(TableBoard[Entry]):
+class SessionBoard(TableBoard[Entry]):
     """Sessions, with the gaps between. Enter goes to the first event of one, or behind a gap."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.SESSIONS, of_lines=False)
     FIELDS = FIELDS
 
-    def entry_line(self, entry: Entry) -> Line:
+    def entry_line(self, entry: Entry) -> StyledLine:
         """A runtime, a session or a gap."""
         return entry_line(entry, self.grid, self.now_ns, growing=self.store.facts.growing)
 
@@ -66,8 +66,8 @@ class Sessions(TableBoard[Entry]):
             self.show_entries(found, self._empty())
             self.say_reading(self.part_of(tally.newest) if more else "")
 
-    def _wanted_tally(self) -> Tally:
-        return tally_of(self.store, self.context.shown(), self.context.about)
+    def _wanted_tally(self) -> CallCounts:
+        return call_counts_of(self.store, self.context.shown(), self.context.about)
 
     def _empty(self) -> str:
         if self.context.is_narrowed:
@@ -82,7 +82,7 @@ class Sessions(TableBoard[Entry]):
         entry = self.entry
         return (entry.counts.first_event or None) if isinstance(entry, Connection) else None
 
-    def words(self) -> Sequence[Line]:
+    def words(self) -> Sequence[StyledLine]:
         """What a line has no room for."""
         counted = self.counted_words()
         note = line(counted) if counted else ()

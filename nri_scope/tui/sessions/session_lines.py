@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from nri_scope.nri.events import events_in
 from nri_scope.recorder.display import clock, day, duration, runtime
 from nri_scope.recorder.model import Gap, Session
-from nri_scope.tui.plugins.call_counts import Counts
-from nri_scope.tui.text.styled_line import Line, Part, Style
+from nri_scope.tui.plugins.call_counts import SessionCounts
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine
 from nri_scope.tui.text.table_grid import Field, Grid, cut
 
 
@@ -27,7 +27,7 @@ class Connection:
     """A session."""
 
     session: Session
-    counts: Counts
+    counts: SessionCounts
     before: Session | None
     """The newest session of the same plugin that had ended before: this one is a reconnect."""
 
@@ -45,7 +45,7 @@ Entry = Runtime | Connection | Gap
 def entries(
     sessions: Sequence[Session],
     gaps: Iterable[Gap],
-    counts: Mapping[int, Counts],
+    counts: Mapping[int, SessionCounts],
     *,
     counted_only: bool = False,
 ) -> tuple[Entry, ...]:
@@ -71,7 +71,7 @@ def entries(
         if here != current:
             found.append(here)
             current = here
-        found.append(Connection(session, counts.get(session.id, Counts()), before))
+        found.append(Connection(session, counts.get(session.id, SessionCounts()), before))
     found += reversed(waiting)
     return tuple(found)
 
@@ -88,30 +88,30 @@ FIELDS = (
 )
 
 
-def entry_line(entry: Entry, grid: Grid, now_ns: int, *, growing: bool) -> Line:
+def entry_line(entry: Entry, grid: Grid, now_ns: int, *, growing: bool) -> StyledLine:
     """One entry as a line. ``now_ns``: the end of what was recorded.
 
     ``growing``: it may still be written, so that what has not ended goes on.
     """
     match entry:
         case Runtime(text, day_of_it):
-            return cut((Part(text, Style.STRONG), Part(f"  {day_of_it}", Style.DIM)), grid.width)
+            return cut((Span(text, Style.STRONG), Span(f"  {day_of_it}", Style.DIM)), grid.width)
         case Gap():
             lasted = duration(max(0, entry.to_ns - entry.from_ns))
             text = f"        ░ gap {clock(entry.from_ns)[:8]} for {lasted}: {gap_words(entry)}"
-            return cut((Part(text, Style.WARN),), grid.width)
+            return cut((Span(text, Style.WARN),), grid.width)
         case Connection(session, counts, _):
             ended_ns = now_ns if session.ended_ns is None else session.ended_ns
             lasted = duration(max(0, ended_ns - session.started_ns))
             return grid.line(
                 (
-                    Part(str(session.id), Style.KEY),
-                    Part(session.plugin),
-                    Part(session.role, Style.DIM),
-                    Part(clock(session.started_ns)[:8]),
-                    Part(lasted if session.ended_ns is not None or growing else "?"),
-                    Part(f"{counts.calls:,}"),
-                    Part(
+                    Span(str(session.id), Style.KEY),
+                    Span(session.plugin),
+                    Span(session.role, Style.DIM),
+                    Span(clock(session.started_ns)[:8]),
+                    Span(lasted if session.ended_ns is not None or growing else "?"),
+                    Span(f"{counts.calls:,}"),
+                    Span(
                         f"{counts.problems:,}", Style.BAD if counts.problems else Style.PLAIN
                     ),
                     end_words(entry, growing=growing),
@@ -119,7 +119,7 @@ def entry_line(entry: Entry, grid: Grid, now_ns: int, *, growing: bool) -> Line:
             )  # fmt: skip
 
 
-def end_words(entry: Connection, *, growing: bool) -> Part:
+def end_words(entry: Connection, *, growing: bool) -> Span:
     """Why it ended, or that it did not, and whether it was a reconnect."""
     again = "" if entry.before is None else "reconnected"
     if entry.away_ns is not None:
@@ -131,7 +131,7 @@ def end_words(entry: Connection, *, growing: bool) -> Part:
         text, style = "connected", Style.GOOD
     else:
         text, style = "its end was not recorded", Style.WARN
-    return Part(f"{text}; {again}" if again else text, style)
+    return Span(f"{text}; {again}" if again else text, style)
 
 
 def gap_words(gap: Gap) -> str:

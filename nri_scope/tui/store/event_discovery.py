@@ -14,18 +14,18 @@ from itertools import islice
 
 from nri_scope.recorder.event_pages import (
     Damage,
-    Look,
     Matches,
+    NumberRuns,
     Question,
-    Stretch,
-    Tables,
+    RecordingLook,
+    SessionTables,
     look,
     matching,
     walk,
 )
 from nri_scope.recorder.log import Log
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.store.markers import Between, Places
+from nri_scope.tui.store.markers import MarkerPlaces, RowMarker
 
 _STRETCHES = 3
 """Of new events, in one go; the rest in the next one."""
@@ -37,11 +37,11 @@ class Walked:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class RecordingNews:
     """What there is to tell."""
 
-    look: Look
-    between: tuple[Between, ...]
+    look: RecordingLook
+    between: tuple[RowMarker, ...]
     runs: tuple[tuple[int, int], ...] = ()
     """New events, once the walk is over."""
     damage: Damage | None = None
@@ -50,12 +50,12 @@ class News:
     """An answer to each of the questions."""
 
 
-class Scout:
+class EventDiscovery:
     """For one thread."""
 
     def __init__(self) -> None:
-        self._tables = Tables()
-        self._places = Places()
+        self._tables = SessionTables()
+        self._places = MarkerPlaces()
         self._log: Log | None = None
         self._walked = False
         self._damaged = False
@@ -63,13 +63,13 @@ class Scout:
         """The last event that was told; there may be more behind it if ``more``."""
         self._more = False
 
-    def first(self, recording: Recording) -> News:
+    def first(self, recording: Recording) -> RecordingNews:
         """The first look. Raises RecordingError."""
         self._log = Log(recording)
         self._log.has_news()
         return self._look(recording)
 
-    def walk(self, recording: Recording) -> Iterator[Stretch | Damage | Walked]:
+    def walk(self, recording: Recording) -> Iterator[NumberRuns | Damage | Walked]:
         """Look through all events."""
         for step in walk(recording, self._last):
             if isinstance(step, Damage):
@@ -80,7 +80,9 @@ class Scout:
         self._walked = True
         yield Walked()
 
-    def news(self, recording: Recording, questions: Sequence[tuple[Question, int]]) -> News | None:
+    def news(
+        self, recording: Recording, questions: Sequence[tuple[Question, int]]
+    ) -> RecordingNews | None:
         """What is new; None for nothing.
 
         ``questions``: whose answers up to an event are known. Raises RecordingError.
@@ -97,7 +99,7 @@ class Scout:
         more = False
         if self._walked and not self._damaged:
             steps = list(islice(walk(recording, self._last), _STRETCHES))
-            runs = [run for step in steps if isinstance(step, Stretch) for run in step.runs]
+            runs = [run for step in steps if isinstance(step, NumberRuns) for run in step.runs]
             damage = next((step for step in steps if isinstance(step, Damage)), None)
             more = len(steps) == _STRETCHES and damage is None
         last = runs[-1][1] if runs else self._last
@@ -105,16 +107,16 @@ class Scout:
         answers = tuple(_answer(recording, *question, until) for question in questions)
         self._last, self._more = last, more
         self._damaged = self._damaged or damage is not None
-        return News(news.look, news.between, tuple(runs), damage, answers)
+        return RecordingNews(news.look, news.between, tuple(runs), damage, answers)
 
     @property
     def _until(self) -> int:
         """How far views can be answered for."""
         return self._last if self._walked else 0
 
-    def _look(self, recording: Recording) -> News:
+    def _look(self, recording: Recording) -> RecordingNews:
         seen = look(recording, self._tables)
-        return News(seen, self._places.between(recording, seen))
+        return RecordingNews(seen, self._places.between(recording, seen))
 
 
 def _answer(recording: Recording, question: Question, known: int, until: int) -> Matches | Damage:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nri_scope.recorder import display
 from nri_scope.recorder.escape import safe
-from nri_scope.recorder.event_pages import Look
+from nri_scope.recorder.event_pages import RecordingLook
 from nri_scope.recorder.model import Role
 
 _RUNTIME_WIDTH = 100
@@ -61,7 +61,7 @@ class Growth:
         return bool(self.events) or self.removed or self.between or self.moved
 
 
-def facts_of(path: Path, look: Look, *, events: int, damage: str, live: bool) -> Facts:
+def facts_of(path: Path, look: RecordingLook, *, events: int, damage: str, live: bool) -> Facts:
     """What is known of a recording."""
     sessions = look.sessions
     # What a part of a recording leaves out was not lost; it has rows that say so.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.event_pages import Look, place_of, span_of
+from nri_scope.recorder.event_pages import RecordingLook, place_of, span_of
 from nri_scope.recorder.model import Gap, Session
 from nri_scope.recorder.reader import Recording
 
@@ -34,7 +34,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class GapHere:
+class GapMarker:
     """An interval that was not observed."""
 
     key: Key
@@ -42,7 +42,7 @@ class GapHere:
 
 
 @dataclass(frozen=True, slots=True)
-class BeganHere:
+class SessionBegan:
     """A session began."""
 
     key: Key
@@ -50,7 +50,7 @@ class BeganHere:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedHere:
+class SessionEnded:
     """A session ended."""
 
     key: Key
@@ -58,22 +58,22 @@ class EndedHere:
 
 
 @dataclass(frozen=True, slots=True)
-class DamagedHere:
+class DamageMarker:
     """From here on nothing can be read."""
 
     key: Key
     words: str
 
     @classmethod
-    def behind(cls, event_id: int, words: str) -> DamagedHere:
+    def behind(cls, event_id: int, words: str) -> DamageMarker:
         """Nothing can be read behind this event."""
         return cls(Key(event_id + 1, 0, _ENDLESS), words)
 
 
-Between = GapHere | BeganHere | EndedHere | DamagedHere
+RowMarker = GapMarker | SessionBegan | SessionEnded | DamageMarker
 
 
-class Places:
+class MarkerPlaces:
     """Finds where gaps and sessions belong, and remembers it: a place is for good.
 
     A gap goes before the first event that is not earlier, as in `log`. A session begins where its
@@ -83,15 +83,15 @@ class Places:
     def __init__(self) -> None:
         self._gaps: dict[tuple[int, int], int] = {}
         self._ends: dict[tuple[int, int], int] = {}
-        self._seen: Look | None = None
-        self._found: tuple[Between, ...] = ()
+        self._seen: RecordingLook | None = None
+        self._found: tuple[RowMarker, ...] = ()
 
-    def between(self, recording: Recording, look: Look) -> tuple[Between, ...]:
+    def between(self, recording: Recording, look: RecordingLook) -> tuple[RowMarker, ...]:
         """All gaps and sessions at their places, in order; the same object as long as none came
         and nothing else of them has changed. Raises RecordingError.
         """
         if self._seen is None or not _same(self._seen, look):
-            found: list[Between] = [
+            found: list[RowMarker] = [
                 *self._of_gaps(recording, look),
                 *self._of_sessions(recording, look),
             ]
@@ -99,14 +99,14 @@ class Places:
             self._seen = look
         return self._found
 
-    def _of_gaps(self, recording: Recording, look: Look) -> Iterator[Between]:
+    def _of_gaps(self, recording: Recording, look: RecordingLook) -> Iterator[RowMarker]:
         for gap in look.gaps:
             known = (gap.id, gap.from_ns)
             if known not in self._gaps:
                 self._gaps[known] = _place(recording, look, gap.from_ns, look.oldest)
-            yield GapHere(_key(self._gaps[known], gap.from_ns, _GAP, gap.id), gap)
+            yield GapMarker(_key(self._gaps[known], gap.from_ns, _GAP, gap.id), gap)
 
-    def _of_sessions(self, recording: Recording, look: Look) -> Iterator[Between]:
+    def _of_sessions(self, recording: Recording, look: RecordingLook) -> Iterator[RowMarker]:
         spans = span_of(recording)
         for session in look.sessions:
             first, last = spans.get(session.id, (0, None))
@@ -117,7 +117,7 @@ class Places:
                 else first
             )
             key = _key(begin, session.started_ns, _BEGAN, session.id)
-            yield BeganHere(key, session)
+            yield SessionBegan(key, session)
             if session.ended_ns is None:
                 continue
             known = (session.id, session.ended_ns)
@@ -125,10 +125,10 @@ class Places:
                 lowest = max(look.oldest, first, last + 1 if last is not None else 0)
                 self._ends[known] = _place(recording, look, session.ended_ns, lowest)
             key = _key(self._ends[known], session.ended_ns, _ENDED, session.id)
-            yield EndedHere(key, session)
+            yield SessionEnded(key, session)
 
 
-def _same(one: Look, other: Look) -> bool:
+def _same(one: RecordingLook, other: RecordingLook) -> bool:
     """Whether nothing came between them but events."""
     return one.sessions is other.sessions and one.gaps is other.gaps and one.oldest == other.oldest
 
@@ -141,7 +141,7 @@ def _key(before: int, at_ns: int, kind: int, number: int) -> Key:
     return Key(before, 0, at_ns, (kind << 64) + number)
 
 
-def _place(recording: Recording, look: Look, at_ns: int, first: int) -> int:
+def _place(recording: Recording, look: RecordingLook, at_ns: int, first: int) -> int:
     try:
         return place_of(recording, at_ns, first, look.newest)
     except RecordingError:

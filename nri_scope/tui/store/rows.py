@@ -12,10 +12,17 @@ from nri_scope.recorder import display
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Event, Gap, Session, Status
 from nri_scope.recorder.records import deadline_ms
-from nri_scope.tui.store.markers import BeganHere, Between, DamagedHere, EndedHere, GapHere, Key
+from nri_scope.tui.store.markers import (
+    DamageMarker,
+    GapMarker,
+    Key,
+    RowMarker,
+    SessionBegan,
+    SessionEnded,
+)
 
 
-class Kind(StrEnum):
+class RowKind(StrEnum):
     """What a row stands for."""
 
     EVENT = "event"
@@ -30,7 +37,7 @@ class Kind(StrEnum):
     """An event that was removed meanwhile, as a ring removes its oldest ones."""
 
 
-class Style(StrEnum):
+class RowStyle(StrEnum):
     """How a row is to look; a theme says what that means."""
 
     PLAIN = "plain"
@@ -82,14 +89,14 @@ class Row:
     columns.
     """
 
-    kind: Kind
+    kind: RowKind
     key: Key
     """Its place in the order of all rows; what a selection is kept by."""
     cells: tuple[str, ...]
     """One for each of `COLUMNS`; all empty but id and time where it is no event's."""
     text: str
     """All of it in one line: for rows that are no event, what to show in the place of cells."""
-    style: Style
+    style: RowStyle
     event: Event | None = None
     gap: Gap | None = None
     session: Session | None = None
@@ -139,43 +146,43 @@ def event_row(event: Event, first_ns: int) -> Row:
         status,
     )
     text = "  ".join(filter(None, (str(event.id), at, name, about, changed, took, status)))
-    return Row(Kind.EVENT, Key.of_event(event.id), cells, text, _style(event), event=event)
+    return Row(RowKind.EVENT, Key.of_event(event.id), cells, text, _style(event), event=event)
 
 
-def between_row(one: Between) -> Row:
+def marker_row(one: RowMarker) -> Row:
     """Return the row of a gap, a session or damage."""
-    text = between_text(one)
+    text = marker_text(one)
     match one:
-        case GapHere(key, gap):
+        case GapMarker(key, gap):
             cells = _only_time(gap.from_ns)
-            return Row(Kind.GAP, key, cells, text, Style.GAP, gap=gap)
-        case BeganHere(key, session):
+            return Row(RowKind.GAP, key, cells, text, RowStyle.GAP, gap=gap)
+        case SessionBegan(key, session):
             cells = _only_time(session.started_ns)
-            return Row(Kind.BEGAN, key, cells, text, Style.SESSION, session=session)
-        case EndedHere(key, session):
+            return Row(RowKind.BEGAN, key, cells, text, RowStyle.SESSION, session=session)
+        case SessionEnded(key, session):
             cells = _only_time(session.ended_ns or 0)
-            return Row(Kind.ENDED, key, cells, text, Style.SESSION, session=session)
-        case DamagedHere(key):
-            return Row(Kind.DAMAGED, key, _NO_CELLS, text, Style.DAMAGED)
+            return Row(RowKind.ENDED, key, cells, text, RowStyle.SESSION, session=session)
+        case DamageMarker(key):
+            return Row(RowKind.DAMAGED, key, _NO_CELLS, text, RowStyle.DAMAGED)
 
 
-def between_text(one: Between) -> str:
+def marker_text(one: RowMarker) -> str:
     """What its row says."""
     match one:
-        case GapHere(gap=gap):
+        case GapMarker(gap=gap):
             whose = f", session {gap.session}" if gap.session is not None else ""
             lost = "unknown" if gap.lost is None else f"{gap.lost:,}"
             length = display.duration(max(0, gap.to_ns - gap.from_ns))
             if gap.is_left_out:
                 return f"gap of {length}, events that are not in this part of a recording: {lost}"
             return f"gap of {length}, events lost: {lost}{whose} ({_words(gap.reason)})"
-        case BeganHere(session=session):
+        case SessionBegan(session=session):
             who = _cut(session.plugin, _WIDTH)
             return _words(f"session {session.id}: {who} on {display.runtime(session)}")
-        case EndedHere(session=session):
+        case SessionEnded(session=session):
             why = f": {_words(session.end_reason)}" if session.end_reason else ""
             return f"session {session.id} ended{why}"
-        case DamagedHere(words=words):
+        case DamageMarker(words=words):
             return f"the recording cannot be read from here on: {_words(words)}"
 
 
@@ -183,14 +190,14 @@ def damaged_row(event_id: int, words: str) -> Row:
     """The row of an event that cannot be read."""
     text = f"event {event_id} cannot be read: {_words(words)}"
     cells = (str(event_id), *_NO_CELLS[1:])
-    return Row(Kind.DAMAGED, Key.of_event(event_id), cells, text, Style.DAMAGED)
+    return Row(RowKind.DAMAGED, Key.of_event(event_id), cells, text, RowStyle.DAMAGED)
 
 
 def gone_row(event_id: int) -> Row:
     """The row of an event that is not there any more."""
     text = f"event {event_id} was removed from the recording"
     cells = (str(event_id), *_NO_CELLS[1:])
-    return Row(Kind.GONE, Key.of_event(event_id), cells, text, Style.GONE)
+    return Row(RowKind.GONE, Key.of_event(event_id), cells, text, RowStyle.GONE)
 
 
 def changed_in_short(event: Event) -> str:
@@ -253,16 +260,16 @@ def _subject(event: Event) -> str:
     return safe(display.subject(event), 3 * _WIDTH)
 
 
-def _style(event: Event) -> Style:
+def _style(event: Event) -> RowStyle:
     if event.status == Status.TIMEOUT:
-        return Style.TIMEOUT
+        return RowStyle.TIMEOUT
     if event.status != Status.OK:
-        return Style.ERROR
+        return RowStyle.ERROR
     if event.mark:
-        return Style.ODD
+        return RowStyle.ODD
     if event.timeout_ns > 0 and event.took_ns * 2 > event.timeout_ns:
-        return Style.SLOW
-    return Style.CHANGED if event.changed else Style.PLAIN
+        return RowStyle.SLOW
+    return RowStyle.CHANGED if event.changed else RowStyle.PLAIN
 
 
 def _status(event: Event) -> str:

@@ -20,28 +20,28 @@ from nri_scope.recorder import event_search
 from nri_scope.recorder.event_pages import (
     Damage,
     Matches,
+    NumberRuns,
     Question,
-    Stretch,
     events_of,
     matching,
 )
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod, Session
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.store.event_discovery import News, Scout, Walked
+from nri_scope.tui.store.event_discovery import EventDiscovery, RecordingNews, Walked
 from nri_scope.tui.store.event_numbers import Ids, Runs
 from nri_scope.tui.store.facts import Facts, Growth, facts_of
-from nri_scope.tui.store.markers import DamagedHere, Key
+from nri_scope.tui.store.markers import DamageMarker, Key
 from nri_scope.tui.store.reader_thread import ReaderThread
 from nri_scope.tui.store.rows import (
     Row,
-    between_row,
-    between_text,
     damaged_row,
     event_row,
     gone_row,
+    marker_row,
+    marker_text,
 )
-from nri_scope.tui.store.view import Entry, View
+from nri_scope.tui.store.view import View, ViewEntry
 
 __all__ = ["Facts", "Growth", "Progress", "Store"]
 
@@ -63,7 +63,13 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, pages: ReaderThread, scout: Scout, news: News, *, live: bool
+        self,
+        path: Path,
+        pages: ReaderThread,
+        scout: EventDiscovery,
+        news: RecordingNews,
+        *,
+        live: bool,
     ) -> None:
         """Use `open`."""
         self._path = path
@@ -79,7 +85,7 @@ class Store:
         self._walked = False
         self._stirred = False
         """Something was found out since the last refresh."""
-        self._stopped: DamagedHere | None = None
+        self._stopped: DamageMarker | None = None
         self._look = news.look
         self._between = news.between
         self._runs = Runs(max(1, news.look.oldest))
@@ -98,7 +104,7 @@ class Store:
         pages = ReaderThread(path)
         try:
             await pages.start()
-            scout = Scout()
+            scout = EventDiscovery()
             store = cls(path, pages, scout, await pages.soon(scout.first), live=live)
             store._walking = asyncio.create_task(pages.steps(scout.walk, store._walk_on))
             # Where that takes long, the newest events can be shown meanwhile.
@@ -196,7 +202,7 @@ class Store:
             one.key
             for one in view.between
             if (one.key >= key if forwards else one.key <= key)
-            and needle in between_text(one).lower()
+            and needle in marker_text(one).lower()
         ]
 
         def steps(recording: Recording) -> Iterator[event_search.SearchStep]:
@@ -291,10 +297,10 @@ class Store:
         if not self._walked and newest - oldest < self._look.size // _LEAST_ROW:
             self._runs.assume(newest)
 
-    def _walk_on(self, step: Stretch | Damage | Walked) -> None:
+    def _walk_on(self, step: NumberRuns | Damage | Walked) -> None:
         self._stirred = True
         match step:
-            case Stretch(runs):
+            case NumberRuns(runs):
                 moved = self._extend(runs)
             case Damage():
                 moved = True
@@ -311,7 +317,7 @@ class Store:
                 moved |= self._runs.extend(max(first, self._runs.last + 1), last)
         return moved
 
-    def _trim(self, news: News) -> bool:
+    def _trim(self, news: RecordingNews) -> bool:
         """Forget what the recording does not have any more."""
         oldest = news.look.oldest
         if oldest <= self._look.oldest:
@@ -323,14 +329,14 @@ class Store:
         return removed
 
     def _stop(self, damage: Damage) -> None:
-        self._stopped = DamagedHere.behind(damage.after, damage.words)
+        self._stopped = DamageMarker.behind(damage.after, damage.words)
         self._runs.settle()
         for view in (self.all, *self._views):
             view.stopped = view.stopped or self._stopped
 
     def _add(self, view: View, ids: Ids, found: Matches | Damage) -> None:
         if isinstance(found, Damage):
-            view.stopped = DamagedHere.behind(found.after, found.words)
+            view.stopped = DamageMarker.behind(found.after, found.words)
             view.looked_at = found.after
         else:
             ids.extend(found.numbers)
@@ -349,12 +355,12 @@ class Store:
         )
 
 
-def _rows(recording: Recording, entries: Sequence[Entry], first_ns: int) -> list[Row]:
+def _rows(recording: Recording, entries: Sequence[ViewEntry], first_ns: int) -> list[Row]:
     events = events_of(recording, [entry for entry in entries if isinstance(entry, int)])
     rows: list[Row] = []
     for entry in entries:
         if not isinstance(entry, int):
-            rows.append(between_row(entry))
+            rows.append(marker_row(entry))
             continue
         found = events.get(entry)
         if found is None:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod
 from nri_scope.tui.store.event_numbers import Numbers
-from nri_scope.tui.store.markers import Between, DamagedHere, GapHere, Key
+from nri_scope.tui.store.markers import DamageMarker, GapMarker, Key, RowMarker
 
-Entry = int | Between
+ViewEntry = int | RowMarker
 """What is at a position: an event's number, or what lies between events."""
 
 
@@ -42,14 +42,14 @@ class View:
         end. Pages that were read by position are worth nothing after a change."""
         self.looked_at = looked_at
         """All of this view up to this event is known."""
-        self.stopped: DamagedHere | None = None
+        self.stopped: DamageMarker | None = None
         """Why nothing is known of what follows."""
         self._numbers = numbers
-        self._between: list[Between] = []
+        self._between: list[RowMarker] = []
         self._keys: list[Key] = []
         self._places: list[int] = []
         """Their positions."""
-        self._given: tuple[Between, ...] = ()
+        self._given: tuple[RowMarker, ...] = ()
         """What these were taken from."""
         self._fixed = Key(0, 0)
         """What has a smaller key stays where it is as long as numbers are only added."""
@@ -89,14 +89,14 @@ class View:
         """Whether that event is in the view."""
         return self._numbers.rank(event_id + 1) > self._numbers.rank(event_id)
 
-    def entry(self, position: int) -> Entry:
+    def entry(self, position: int) -> ViewEntry:
         """What is there. Raises IndexError."""
         at = bisect_left(self._places, position)
         if at < len(self._places) and self._places[at] == position:
             return self._between[at]
         return self._numbers.at(position - at)
 
-    def entries(self, start: int, count: int) -> list[Entry]:
+    def entries(self, start: int, count: int) -> list[ViewEntry]:
         """What is at these positions; fewer where the view ends."""
         start = max(0, start)
         return [self.entry(position) for position in range(start, min(start + count, self.length))]
@@ -107,13 +107,13 @@ class View:
         return self._numbers.slice(first, stop - bisect_left(self._places, stop))
 
     @property
-    def between(self) -> Sequence[Between]:
+    def between(self) -> Sequence[RowMarker]:
         """The rows that are no events, in order."""
         return self._between
 
     # -- told by the store ------------------------------------------------------------------
 
-    def settle(self, between: tuple[Between, ...], *, moved: bool = False) -> None:
+    def settle(self, between: tuple[RowMarker, ...], *, moved: bool = False) -> None:
         """The numbers have changed, or what lies between them: find the places again.
 
         ``between``: all that the recording has, by their keys; the same object where it is the same
@@ -146,15 +146,15 @@ class View:
         if moved:
             self.revision += 1
 
-    def _concerns(self, one: Between) -> bool:
+    def _concerns(self, one: RowMarker) -> bool:
         if one.key.event > self.looked_at + 1:
             return False
         if self.is_everything:
             return True
         # Sessions would drown the few events that are looked for. A gap is worth a line where
         # what was lost may have been before one of them.
-        return isinstance(one, GapHere) and self._numbers.rank(one.key.event) < self.events
+        return isinstance(one, GapMarker) and self._numbers.rank(one.key.event) < self.events
 
 
-def _key_of(one: Between) -> Key:
+def _key_of(one: RowMarker) -> Key:
     return one.key

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from nri_scope.tui.text.styled_line import Line, Part, Style
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine
 
 # Renderers escape what strangers wrote, so every escape sequence in their lines is their own.
 _PAINT = re.compile(r"\x1b\[([0-9;]*)m")
@@ -20,14 +20,14 @@ _STYLES = {
 }
 
 
-def lines_of(painted: Iterable[str]) -> Iterator[Line]:
+def lines_of(painted: Iterable[str]) -> Iterator[StyledLine]:
     """A line for each; colours that are not known are left out."""
     for text in painted:
         style = Style.PLAIN
-        parts: list[Part] = []
+        parts: list[Span] = []
         for at, piece in enumerate(_PAINT.split(text)):
             if at % 2:
                 style = _STYLES.get(piece, Style.PLAIN)
             elif piece:
-                parts.append(Part(piece, style))
+                parts.append(Span(piece, style))
         yield tuple(parts)

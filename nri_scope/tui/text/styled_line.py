@@ -25,14 +25,14 @@ class Style(StrEnum):
     """Moved; worth a look."""
 
 
-class Part(NamedTuple):
+class Span(NamedTuple):
     """A piece of a line. It need not be escaped yet: widgets do that."""
 
     text: str
     style: Style = Style.PLAIN
 
 
-Line: TypeAlias = tuple[Part, ...]
+StyledLine: TypeAlias = tuple[Span, ...]
 
 
 class Source(Protocol):
@@ -43,14 +43,14 @@ class Source(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int, /) -> Line | None: ...
+    def __getitem__(self, index: int, /) -> StyledLine | None: ...
 
 
-def line(text: str = "", style: Style = Style.PLAIN) -> Line:
+def line(text: str = "", style: Style = Style.PLAIN) -> StyledLine:
     """A line of one piece."""
-    return (Part(text, style),) if text else ()
+    return (Span(text, style),) if text else ()
 
 
-def text_of(parts: Iterable[Part]) -> str:
+def text_of(parts: Iterable[Span]) -> str:
     """Without the styles."""
     return "".join(part.text for part in parts)

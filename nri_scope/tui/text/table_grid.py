@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nri_scope.recorder.escape import columns, safe
-from nri_scope.tui.text.styled_line import Line, Part, Style
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine
 
 GAP = 1
 """Blanks between two columns."""
@@ -72,37 +72,37 @@ class Grid:
             widths.append(wide)
         return cls(tuple(fields), tuple(widths), width)
 
-    def line(self, cells: Sequence[Part]) -> Line:
+    def line(self, cells: Sequence[Span]) -> StyledLine:
         """One part for each field; texts need not be escaped yet."""
-        parts: list[Part] = []
+        parts: list[Span] = []
         for field, width, cell in zip(self.fields, self.widths, cells, strict=True):
             if not width:
                 continue
             if parts:
-                parts.append(Part(" " * GAP))
+                parts.append(Span(" " * GAP))
             # Cut first: a text may have millions of characters.
             text = safe(cell.text[: 4 * width])
-            parts.append(Part(fitted(text, width, right=field.right), cell.style))
+            parts.append(Span(fitted(text, width, right=field.right), cell.style))
         return tuple(parts)
 
-    def head(self) -> Line:
+    def head(self) -> StyledLine:
         """The titles."""
-        return self.line([Part(field.title, Style.STRONG) for field in self.fields])
+        return self.line([Span(field.title, Style.STRONG) for field in self.fields])
 
 
-def cut(parts: Line, width: int) -> Line:
+def cut(parts: StyledLine, width: int) -> StyledLine:
     """A line of at most ``width`` columns, escaped; where it is cut, one sees that."""
     # Each is looked at only as far as it can be seen: it may have millions of characters.
-    whole = [Part(safe(part.text[: 4 * width + 1]), part.style) for part in parts]
+    whole = [Span(safe(part.text[: 4 * width + 1]), part.style) for part in parts]
     if sum(columns(part.text) for part in whole) <= width:
         return tuple(whole)
-    kept: list[Part] = []
+    kept: list[Span] = []
     left = width - 1
     for text, style in whole:
         if columns(text) > left:
             # A text that just fits is cut as well: more comes behind it.
-            kept.append(Part(safe(f"{text} ", left + 1), style))
+            kept.append(Span(safe(f"{text} ", left + 1), style))
             break
-        kept.append(Part(text, style))
+        kept.append(Span(text, style))
         left -= columns(text)
     return tuple(kept)

@@ -11,25 +11,25 @@ from itertools import pairwise
 from rich.cells import cell_len, get_character_cell_size
 
 from nri_scope.recorder.escape import safe
-from nri_scope.tui.text.styled_line import Line, Part, Style, text_of
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine, text_of
 
 MAX_CHARACTERS = 4_000
 """Of one line that are shown; behind them stands how many there are."""
 
 
-def shown(parts: Line) -> Line:
+def shown(parts: StyledLine) -> StyledLine:
     """What is shown of a line: its beginning, made safe, and its length where that is not all."""
     room = MAX_CHARACTERS
-    found: list[Part] = []
+    found: list[Span] = []
     for part in parts:
         if room <= 0:
             break
         text = part.text[:room]
         room -= len(text)
-        found.append(Part(safe(text), part.style))
+        found.append(Span(safe(text), part.style))
     total = sum(len(part.text) for part in parts)
     if total > MAX_CHARACTERS:
-        found.append(Part(f"… ({total:,} characters in all)", Style.DIM))
+        found.append(Span(f"… ({total:,} characters in all)", Style.DIM))
     return tuple(found)
 
 
@@ -43,7 +43,7 @@ def pattern(text: str) -> re.Pattern[str] | None:
     return re.compile(re.escape(text), re.IGNORECASE) if text else None
 
 
-def width(parts: Line) -> int:
+def width(parts: StyledLine) -> int:
     """Columns of what is shown of a line."""
     return cell_len(text_of(shown(parts)))
 
@@ -63,19 +63,19 @@ def breaks(text: str, room: int) -> tuple[int, ...]:
     return tuple(cuts if text.isascii() else (cell_len(text[:cut]) for cut in cuts))
 
 
-def folded(parts: Line, room: int, indent: int) -> Iterator[Line]:
+def folded(parts: StyledLine, room: int, indent: int) -> Iterator[StyledLine]:
     """What is shown of a line, in several where it is too long; all but the first are indented."""
     parts = shown(parts)
     text = text_of(parts)
     indent = min(indent, room // 2)
     cuts = [*_cuts(text, room, room - indent), len(text)]
     for begin, end in pairwise(cuts):
-        row = [Part(" " * indent)] if begin else []
+        row = [Span(" " * indent)] if begin else []
         at = 0
         for part in parts:
             piece = part.text[max(0, begin - at) : max(0, end - at)]
             if piece:
-                row.append(Part(piece, part.style))
+                row.append(Span(piece, part.style))
             at += len(part.text)
         yield tuple(row)
 

@@ -10,7 +10,7 @@ from itertools import islice
 from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.yamltext import to_yaml
 from nri_scope.tui.store.reader_thread import Stop
-from nri_scope.tui.text.styled_line import Line, Part, Style
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine
 
 MAX_TEXT = 2_000
 """Characters of one value."""
@@ -25,11 +25,11 @@ _ODD_KEY = re.compile(r"\?|''")
 _KEY = re.compile(r"([ -]*)([^\s'\"-][^:]*:|'[^']*':|\"(?:[^\"\\]|\\.)*\":)( .*)?\Z")
 
 
-def yaml_lines(value: dict[str, Plain], stop: Stop) -> Iterator[Line]:
+def yaml_lines(value: dict[str, Plain], stop: Stop) -> Iterator[StyledLine]:
     """A document; keys keep their order. Raises CancelledError once it is not waited for."""
     for count, text in enumerate(_texts(value, stop, _APART)):
         if count == MAX_LINES:
-            yield (Part(f"… more than {MAX_LINES:,} lines: the rest is left out", Style.WARN),)
+            yield (Span(f"… more than {MAX_LINES:,} lines: the rest is left out", Style.WARN),)
             return
         yield _styled(text)
 
@@ -88,10 +88,10 @@ def _dumped(document: dict[str, Plain]) -> list[str]:
     return lines[:-1] if lines[-1:] == ["..."] else lines
 
 
-def _styled(text: str) -> Line:
+def _styled(text: str) -> StyledLine:
     found = _KEY.match(text)
     if found is None:
-        return (Part(text),)
+        return (Span(text),)
     indent, key, value = found.groups(default="")
-    parts = (Part(indent), Part(key, Style.KEY), Part(value))
+    parts = (Span(indent), Span(key, Style.KEY), Span(value))
     return tuple(part for part in parts if part.text)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from nri_scope.recorder.model import Gap, Session
 from nri_scope.tui.containers.lives import FOR_EVER, Life, Stage, phases
-from nri_scope.tui.text.styled_line import Line, Part, Style
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine
 
 MIN_SPAN = 10_000
 """ns: nothing is drawn larger than with so little in the whole window. More than there are
@@ -148,7 +148,7 @@ def axis(window: Window, width: int) -> str:
 # -- lanes --------------------------------------------------------------------------------------
 
 
-class Kind(IntEnum):
+class PointKind(IntEnum):
     """What a point stands for. Where several share a cell, the largest one is drawn."""
 
     OTHER = 0
@@ -162,14 +162,14 @@ class Kind(IntEnum):
     """An event that was not answered well."""
 
 
-SIGNS: dict[Kind, tuple[str, Style]] = {
-    Kind.OTHER: ("•", Style.PLAIN),
-    Kind.CHANGED: ("◆", Style.NOTE),
-    Kind.CREATED: ("+", Style.GOOD),
-    Kind.STARTED: ("►", Style.GOOD),
-    Kind.STOPPED: ("■", Style.WARN),
-    Kind.REMOVED: ("×", Style.DIM),
-    Kind.PROBLEM: ("!", Style.BAD),
+SIGNS: dict[PointKind, tuple[str, Style]] = {
+    PointKind.OTHER: ("•", Style.PLAIN),
+    PointKind.CHANGED: ("◆", Style.NOTE),
+    PointKind.CREATED: ("+", Style.GOOD),
+    PointKind.STARTED: ("►", Style.GOOD),
+    PointKind.STOPPED: ("■", Style.WARN),
+    PointKind.REMOVED: ("×", Style.DIM),
+    PointKind.PROBLEM: ("!", Style.BAD),
 }
 """How points are drawn: no two look the same without colours."""
 LINES: dict[Stage, tuple[str, Style]] = {
@@ -190,25 +190,25 @@ class Point(NamedTuple):
 
     at_ns: int
     event: int
-    kind: Kind
+    kind: PointKind
     name: str = ""
     """What happened."""
 
 
-def kind_of(stage: Stage | None, *, ok: bool, changed: bool) -> Kind:
+def kind_of(stage: Stage | None, *, ok: bool, changed: bool) -> PointKind:
     """What an event is drawn as; ``stage`` is what it leads to, if anything."""
     if not ok:
-        return Kind.PROBLEM
+        return PointKind.PROBLEM
     match stage:
         case Stage.CREATING | Stage.CREATED:
-            return Kind.CREATED
+            return PointKind.CREATED
         case Stage.STARTED:
-            return Kind.STARTED
+            return PointKind.STARTED
         case Stage.STOPPED:
-            return Kind.STOPPED
+            return PointKind.STOPPED
         case Stage.REMOVED:
-            return Kind.REMOVED
-    return Kind.CHANGED if changed else Kind.OTHER
+            return PointKind.REMOVED
+    return PointKind.CHANGED if changed else PointKind.OTHER
 
 
 class Interval(NamedTuple):
@@ -240,7 +240,7 @@ def unobserved(sessions: Iterable[Session], gaps: Iterable[Gap]) -> tuple[Interv
     return tuple(merged)
 
 
-def lane(
+def lane_cells(
     life: Life,
     points: Iterable[Point],
     window: Window,
@@ -248,47 +248,47 @@ def lane(
     *,
     until_ns: int,
     blind: Sequence[Interval] = (),
-) -> list[Part]:
+) -> list[Span]:
     """The cells of a lane, ``width`` of them. Several events in one cell are drawn strong."""
-    blank = Part(" ")
+    blank = Span(" ")
     cells = [blank] * width
     for stage, from_ns, to_ns in phases(life, until_ns):
         if stage is not Stage.REMOVED:
-            _fill(cells, window, from_ns, to_ns, Part(*LINES[stage]))
+            _fill(cells, window, from_ns, to_ns, Span(*LINES[stage]))
     end_ns = min(life.end_ns, until_ns)
     for from_ns, to_ns in blind:
         begin, end = max(from_ns, life.first_ns or from_ns), min(to_ns, end_ns)
         if begin < end:
-            _fill(cells, window, begin, end, Part(*UNOBSERVED))
-    drawn: dict[int, Kind] = {}
+            _fill(cells, window, begin, end, Span(*UNOBSERVED))
+    drawn: dict[int, PointKind] = {}
     for at_ns, _, kind, _ in points:
         column = window.column(at_ns, width)
         if 0 <= column < width:
             sign, style = SIGNS[max(kind, drawn.get(column, kind))]
-            cells[column] = Part(sign, Style.STRONG if column in drawn else style)
+            cells[column] = Span(sign, Style.STRONG if column in drawn else style)
             drawn[column] = max(kind, drawn.get(column, kind))
     return cells
 
 
-def _fill(cells: list[Part], window: Window, from_ns: int, to_ns: int, cell: Part) -> None:
+def _fill(cells: list[Span], window: Window, from_ns: int, to_ns: int, cell: Span) -> None:
     width = len(cells)
     first = max(0, window.column(from_ns, width))
     last = min(width - 1, window.column(to_ns - 1, width))
     cells[first : last + 1] = [cell] * max(0, last + 1 - first)
 
 
-def joined(cells: Iterable[Part]) -> Line:
+def joined_cells(cells: Iterable[Span]) -> StyledLine:
     """Cells as a line: neighbours of one style are one part."""
-    parts: list[Part] = []
+    parts: list[Span] = []
     for cell in cells:
         if parts and parts[-1].style == cell.style:
-            parts[-1] = Part(parts[-1].text + cell.text, cell.style)
+            parts[-1] = Span(parts[-1].text + cell.text, cell.style)
         else:
             parts.append(cell)
     return tuple(parts)
 
 
-def pack(lanes: Iterable[tuple[int, int, int, int]], window: Window) -> array[int]:
+def lanes_within(lanes: Iterable[tuple[int, int, int, int]], window: Window) -> array[int]:
     """The numbers of the lanes that have something in the window.
 
     ``lanes``: in order, each with its pod, its container (0: a pod's own), and when it begins and

@@ -12,16 +12,16 @@ from nri_scope.recorder.escape import safe
 from nri_scope.tui.containers.census import Census
 from nri_scope.tui.containers.lives import FOR_EVER, Life, Stage, life_words
 from nri_scope.tui.containers.outline import Node
-from nri_scope.tui.containers.subject_filter import Chosen
+from nri_scope.tui.containers.subject_filter import SubjectFilter
 from nri_scope.tui.containers.subjects import Subject
-from nri_scope.tui.text.styled_line import Line, Part, Style
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine
 from nri_scope.tui.text.table_grid import fitted
 from nri_scope.tui.timeline.lane_drawing import (
     LINES,
     SIGNS,
     UNOBSERVED,
-    Kind,
     Point,
+    PointKind,
     Window,
     axis,
     nearest,
@@ -45,7 +45,7 @@ class Lanes:
     """`FOR_EVER` for what was not seen to end."""
 
     @classmethod
-    def of(cls, census: Census, chosen: Chosen) -> Lanes:
+    def of(cls, census: Census, chosen: SubjectFilter) -> Lanes:
         """Those of a census that are to be seen."""
         lanes = cls()
         outline = chosen.outline(census)
@@ -89,73 +89,73 @@ class Lanes:
         return Window.around(first, max(first, last))
 
 
-def label(node: Node, subject: Subject, width: int) -> Part:
+def label(node: Node, subject: Subject, width: int) -> Span:
     """What a lane is called, in exactly so many columns."""
     text = f"  {subject.name}" if node.container else subject.name
     style = Style.PLAIN if node.container else Style.STRONG
-    return Part(fitted(safe(text[: 4 * width]), width), style)
+    return Span(fitted(safe(text[: 4 * width]), width), style)
 
 
-def ruled(cells: list[Part], column: int) -> list[Part]:
+def ruled(cells: list[Span], column: int) -> list[Span]:
     """Cells with the ruler where they have room for it."""
     if 0 <= column < len(cells) and not cells[column].text.strip():
-        cells[column] = Part(*RULER)
+        cells[column] = Span(*RULER)
     return cells
 
 
-def axis_line(window: Window, width: int, column: int, margin: int) -> Line:
+def axis_line(window: Window, width: int, column: int, margin: int) -> StyledLine:
     """The axis, ``margin`` columns from the left, with the cursor's column."""
     text = axis(window, width)
     if not 0 <= column < width:
-        return (Part(" " * margin + text),)
+        return (Span(" " * margin + text),)
     return (
-        Part(f"{duration(window.span)} "[:margin].rjust(margin), Style.DIM),
-        Part(text[:column]),
-        Part("▼", Style.STRONG),
-        Part(text[column + 1 :]),
+        Span(f"{duration(window.span)} "[:margin].rjust(margin), Style.DIM),
+        Span(text[:column]),
+        Span("▼", Style.STRONG),
+        Span(text[column + 1 :]),
     )
 
 
-def point_line(points: Points, point: Point | None, window: Window, width: int) -> Line:
+def point_line(points: Points, point: Point | None, window: Window, width: int) -> StyledLine:
     """The event that the cursor is nearest to, and what shares its cell."""
     if point is None:
-        return (Part("no event of it in this window", Style.DIM),)
+        return (Span("no event of it in this window", Style.DIM),)
     sign, style = SIGNS[point.kind]
     column = window.column(point.at_ns, width)
     others = sum(window.column(other.at_ns, width) == column for other in points.points) - 1
     parts = [
-        Part(f"{sign} ", style),
-        Part(f"{clock(point.at_ns)} "),
-        Part(point.name[:64], Style.STRONG),
-        Part(f"  event {point.event}"),
+        Span(f"{sign} ", style),
+        Span(f"{clock(point.at_ns)} "),
+        Span(point.name[:64], Style.STRONG),
+        Span(f"  event {point.event}"),
     ]
     if not points.complete:
-        parts.append(Part("  with many more: zoom in to see each", Style.WARN))
+        parts.append(Span("  with many more: zoom in to see each", Style.WARN))
     elif others:
-        parts.append(Part(f"  and {others:,} more in this column", Style.DIM))
+        parts.append(Span(f"  and {others:,} more in this column", Style.DIM))
     return tuple(parts)
 
 
-def life_line(subject: Subject, life: Life, until_ns: int) -> Line:
+def life_line(subject: Subject, life: Life, until_ns: int) -> StyledLine:
     """The lane's life in words."""
-    return Part(subject.full_name, Style.STRONG), Part(f"  {life_words(life, until_ns)}")
+    return Span(subject.full_name, Style.STRONG), Span(f"  {life_words(life, until_ns)}")
 
 
-def legend() -> Line:
+def legend() -> StyledLine:
     """What signs and lines mean."""
     meant = (
-        (*SIGNS[Kind.CREATED], "created"),
-        (*SIGNS[Kind.STARTED], "started"),
-        (*SIGNS[Kind.STOPPED], "stopped"),
-        (*SIGNS[Kind.REMOVED], "removed"),
-        (*SIGNS[Kind.CHANGED], "changed"),
-        (*SIGNS[Kind.PROBLEM], "not ok"),
+        (*SIGNS[PointKind.CREATED], "created"),
+        (*SIGNS[PointKind.STARTED], "started"),
+        (*SIGNS[PointKind.STOPPED], "stopped"),
+        (*SIGNS[PointKind.REMOVED], "removed"),
+        (*SIGNS[PointKind.CHANGED], "changed"),
+        (*SIGNS[PointKind.PROBLEM], "not ok"),
         (*LINES[Stage.STARTED], "running"),
         (*UNOBSERVED, "gap"),
     )
-    parts: list[Part] = []
+    parts: list[Span] = []
     for sign, style, word in meant:
-        parts += [Part(sign, style), Part(f" {word} ", Style.DIM)]
+        parts += [Span(sign, style), Span(f" {word} ", Style.DIM)]
     return tuple(parts)
 
 

@@ -20,14 +20,14 @@ from nri_scope.tui.containers.outline import Node
 from nri_scope.tui.containers.outline_lines import life_of
 from nri_scope.tui.containers.subjects import read
 from nri_scope.tui.keymap import Scope
-from nri_scope.tui.text.styled_line import Line
+from nri_scope.tui.text.styled_line import StyledLine
 from nri_scope.tui.timeline.lane_drawing import (
     Interval,
     Point,
     Window,
-    joined,
-    lane,
-    pack,
+    joined_cells,
+    lane_cells,
+    lanes_within,
     unobserved,
 )
 from nri_scope.tui.timeline.lane_events import Points, read_points
@@ -64,7 +64,7 @@ class TimelineLines(BoardLines, inherit_bindings=False):
         self.on_column(event.x - GUTTER)
 
 
-class Timeline(CensusBoard):
+class TimelineBoard(CensusBoard):
     """One lane for each pod and container. Enter opens the event that the cursor is nearest to."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.TIMELINE, of_lines=False)
@@ -142,7 +142,7 @@ class Timeline(CensusBoard):
     async def _pack(self) -> None:
         """Leave out lanes without anything in the window; keep the cursor's lane."""
         window, lanes = self.window, self._known
-        packed = await self.store.run(lambda _: pack(lanes, window))
+        packed = await self.store.run(lambda _: lanes_within(lanes, window))
         at = self.kept
         self._lanes, self.packed = lanes, packed
         self.body.changed()
@@ -210,7 +210,7 @@ class Timeline(CensusBoard):
         """Whose lane it is."""
         return self._lanes.node(self.packed[index]) if 0 <= index < len(self.packed) else None
 
-    def line_at(self, index: int) -> Line | None:
+    def line_at(self, index: int) -> StyledLine | None:
         """A lane; None until its name is read."""
         if index >= len(self.packed):
             return ()
@@ -219,7 +219,7 @@ class Timeline(CensusBoard):
         if subject is None:
             return None
         points = self._points.get(node)
-        cells = lane(
+        cells = lane_cells(
             life_of(self.census, node),
             points.points if points is not None else (),
             self.window,
@@ -228,7 +228,7 @@ class Timeline(CensusBoard):
             blind=self._blind,
         )
         name = label(node, subject, self.margin - 1)
-        return (name, *joined([name._replace(text=" "), *ruled(cells, self.column)]))
+        return (name, *joined_cells([name._replace(text=" "), *ruled(cells, self.column)]))
 
     def resized(self) -> None:
         """Other columns."""
@@ -243,7 +243,7 @@ class Timeline(CensusBoard):
         self.body.changed()
         self.refresh_words()
 
-    def words(self) -> Sequence[Line]:
+    def words(self) -> Sequence[StyledLine]:
         """The event that the cursor is nearest to, the lane's life, and the signs."""
         node = self.node
         subject = self.subjects.get(node) if node is not None else None

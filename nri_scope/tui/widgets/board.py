@@ -22,7 +22,7 @@ from nri_scope.tui.actions import bindings
 from nri_scope.tui.keymap import Keymap, Scope
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
-from nri_scope.tui.text.styled_line import Line, Style, line
+from nri_scope.tui.text.styled_line import Style, StyledLine, line
 from nri_scope.tui.text.table_grid import cut
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import Failed, LinesThere, RowChosen, Said
@@ -40,7 +40,7 @@ class _LinesOf:
     def __len__(self) -> int:
         return self._board.line_count
 
-    def __getitem__(self, index: int) -> Line | None:
+    def __getitem__(self, index: int) -> StyledLine | None:
         return self._board.line_at(index)
 
 
@@ -135,7 +135,7 @@ class Board(Widget, can_focus=False):
         """How many lines there are now."""
         raise NotImplementedError
 
-    def line_at(self, index: int) -> Line | None:
+    def line_at(self, index: int) -> StyledLine | None:
         """One of them; None until it is read."""
         raise NotImplementedError
 
@@ -161,7 +161,7 @@ class Board(Widget, can_focus=False):
     def open_line(self) -> None:
         """Open what the cursor is on."""
 
-    def words(self) -> Sequence[Line]:
+    def words(self) -> Sequence[StyledLine]:
         """About the line under the cursor."""
         return ()
 

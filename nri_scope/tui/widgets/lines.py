@@ -25,7 +25,7 @@ from textual.strip import Strip
 
 from nri_scope.tui.actions import bindings
 from nri_scope.tui.keymap import Scope
-from nri_scope.tui.text.styled_line import Line, Part, Source, Style, line, text_of
+from nri_scope.tui.text.styled_line import Source, Span, Style, StyledLine, line, text_of
 from nri_scope.tui.text.wrapping import breaks, hanging, pattern, pieces, shown, width
 from nri_scope.tui.widgets.messages import Said
 
@@ -39,7 +39,7 @@ _AT_ONCE = 2_000
 """Lines that a search looks at before others get their turn."""
 _SIDEWAYS = 8
 """Columns of one step to the side."""
-_WAITING: Line = (Part("…", Style.DIM),)
+_WAITING: StyledLine = (Span("…", Style.DIM),)
 
 
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):
@@ -402,7 +402,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
                 self._laid_out[index] = strip
         return strip
 
-    def _laid(self, parts: Line) -> Strip:
+    def _laid(self, parts: StyledLine) -> Strip:
         parts = shown(parts)
         wanted = pattern(self.highlight)
         matches = wanted.finditer(text_of(parts)) if wanted is not None else ()

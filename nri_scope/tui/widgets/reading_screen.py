@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from nri_scope.tui.keymap import Keymap, Scope
-from nri_scope.tui.text.styled_line import Line, Part, Style, line
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine, line
 from nri_scope.tui.widgets.lines import Lines
 
 _TEXTS = (
@@ -20,16 +20,18 @@ _TEXTS = (
 )
 
 
-def help_lines(keymap: Keymap, scopes: tuple[Scope, ...], available: frozenset[str]) -> list[Line]:
+def help_lines(
+    keymap: Keymap, scopes: tuple[Scope, ...], available: frozenset[str]
+) -> list[StyledLine]:
     """All keys of ``scopes``; ``available``: the names of actions that there are."""
     width = max((len(keymap.shown(action.name)) for action in keymap), default=0)
-    lines: list[Line] = []
+    lines: list[StyledLine] = []
     for scope in scopes:
         lines += [line(scope.value, Style.STRONG)]
         lines += [
             (
-                Part(f"  {keymap.shown(action.name):<{width}}  ", Style.KEY),
-                Part(action.help),
+                Span(f"  {keymap.shown(action.name):<{width}}  ", Style.KEY),
+                Span(action.help),
             )
             for action in keymap.of(scope)
             if action.keys and action.name in available
@@ -50,7 +52,7 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
                             padding: 0 1; }
     """
 
-    def __init__(self, title: str, lines: Sequence[Line], *, wrap: bool = False) -> None:
+    def __init__(self, title: str, lines: Sequence[StyledLine], *, wrap: bool = False) -> None:
         """``wrap``: lines may be longer than there is room."""
         super().__init__()
         self._title = title

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
-from nri_scope.tui.text.styled_line import Line
+from nri_scope.tui.text.styled_line import StyledLine
 from nri_scope.tui.text.table_grid import Field, Grid
 from nri_scope.tui.widgets.board import Board
 
@@ -24,7 +24,7 @@ class TableBoard(Board, Generic[E]):
         self.entries: tuple[E, ...] = ()
         self.grid = Grid.of(self.FIELDS, 80)
 
-    def entry_line(self, entry: E) -> Line:
+    def entry_line(self, entry: E) -> StyledLine:
         """How an entry is shown."""
         raise NotImplementedError
 
@@ -37,7 +37,7 @@ class TableBoard(Board, Generic[E]):
         """One of each."""
         return len(self.entries)
 
-    def line_at(self, index: int) -> Line | None:
+    def line_at(self, index: int) -> StyledLine | None:
         """All of them are known."""
         return self.entry_line(self.entries[index])
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from nri_scope.cli.main import cli
-from nri_scope.recorder.event_pages import Tables, look
+from nri_scope.recorder.event_pages import SessionTables, look
 from nri_scope.recorder.model import Gap
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild import Selection, rebuild
@@ -19,8 +19,8 @@ from nri_scope.report import wording
 from nri_scope.tui.detail import summary
 from nri_scope.tui.sessions.session_lines import gap_words
 from nri_scope.tui.store.facts import facts_of
-from nri_scope.tui.store.markers import GapHere, Key
-from nri_scope.tui.store.rows import between_text
+from nri_scope.tui.store.markers import GapMarker, Key
+from nri_scope.tui.store.rows import marker_text
 from tests.replay.recordings import RECORDING
 
 
@@ -57,12 +57,12 @@ def test_commands_tell_it(command: str, words: str, part: Recording) -> None:
 
 def test_numbers_keep_it_apart(part: Recording) -> None:
     assert GapStats.of(part.gaps()) == GapStats(0, 0, 0, left_out=13)
-    facts = facts_of(part.path, look(part, Tables()), events=19, damage="", live=False)
+    facts = facts_of(part.path, look(part, SessionTables()), events=19, damage="", live=False)
     assert (facts.gaps, facts.lost, facts.lost_unknown) == (0, 0, False)
 
 
 def test_screens_and_reports_tell_it(part: Recording, gap: Gap) -> None:
-    row = between_text(GapHere(Key(1, 0), gap))
+    row = marker_text(GapMarker(Key(1, 0), gap))
     assert row.endswith("events that are not in this part of a recording: 7")
     assert "were recorded, and are not in it: 7" in gap_words(gap)
     assert wording.lost(gap) == "none; 7 left out"

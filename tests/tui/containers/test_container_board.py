@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.recorder.model import Container
-from nri_scope.tui.containers.container_board import Tree
+from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.widgets.messages import Narrow, OpenEvent, RowChosen, Said
 from tests.replay.recordings import RECORDING, of_capture, recording
@@ -23,7 +23,7 @@ def names(screen: list[str]) -> list[str]:
 
 
 async def test_shows_pods_and_containers_with_state_and_age() -> None:
-    async with showing(RECORDING, Tree) as shown:
+    async with showing(RECORDING, ContainerBoard) as shown:
         assert names(shown.screen) == [
             "▾ kube-system/node-agent",
             "  ▸ agent",
@@ -43,7 +43,7 @@ async def test_shows_pods_and_containers_with_state_and_age() -> None:
 
 
 async def test_enter_narrows_to_a_container_and_opens_an_event() -> None:
-    async with showing(RECORDING, Tree) as shown:
+    async with showing(RECORDING, ContainerBoard) as shown:
         await shown.press("down", "down", "down", "enter")
         narrowed = shown.last(Narrow).what
         assert isinstance(narrowed, Container) and narrowed.name == "app"
@@ -55,7 +55,7 @@ async def test_enter_narrows_to_a_container_and_opens_an_event() -> None:
 
 
 async def test_unfolds_and_folds() -> None:
-    async with showing(RECORDING, Tree) as shown:
+    async with showing(RECORDING, ContainerBoard) as shown:
         before = names(shown.screen)
         await shown.press("down", "down", "down", "right")
         events = names(shown.screen)[4:12]
@@ -81,8 +81,8 @@ async def test_unfolds_and_folds() -> None:
 
 
 async def test_a_line_keeps_the_cursor_before_anybody_hears_that_it_moved() -> None:
-    async with showing(RECORDING, Tree) as shown:
-        assert isinstance(shown.board, Tree)
+    async with showing(RECORDING, ContainerBoard) as shown:
+        assert isinstance(shown.board, ContainerBoard)
         await shown.press("down")
         shown.board.body.go_to(4)
         # What was being read is there now: it is shown before a message can be taken.
@@ -93,7 +93,7 @@ async def test_a_line_keeps_the_cursor_before_anybody_hears_that_it_moved() -> N
 
 
 async def test_goes_from_event_to_event_of_a_container() -> None:
-    async with showing(RECORDING, Tree) as shown:
+    async with showing(RECORDING, ContainerBoard) as shown:
         await shown.press("down", "down", "down", "o", "o")
         assert shown.board.selected_event_id == 6
         await shown.press("O")
@@ -105,8 +105,8 @@ async def test_goes_from_event_to_event_of_a_container() -> None:
 
 async def test_shows_what_the_context_is_narrowed_to() -> None:
     context = Context()
-    async with showing(RECORDING, Tree, context=context) as shown:
-        assert isinstance(shown.board, Tree)
+    async with showing(RECORDING, ContainerBoard, context=context) as shown:
+        assert isinstance(shown.board, ContainerBoard)
         await shown.press("down", "down", "down")
         selected = shown.board.selected
         assert isinstance(selected, Container)
@@ -125,7 +125,7 @@ async def test_shows_what_the_context_is_narrowed_to() -> None:
 
 
 async def test_finds_by_name_and_id_and_goes_round() -> None:
-    async with showing(RECORDING, Tree) as shown:
+    async with showing(RECORDING, ContainerBoard) as shown:
         board = shown.board
         assert await board.find("SIDEcar") and board.body.cursor == 4
         assert await board.find("jobs/") and board.body.cursor == 5
@@ -138,7 +138,7 @@ async def test_finds_by_name_and_id_and_goes_round() -> None:
 
 async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [])
-    async with showing(path, Tree) as shown:
+    async with showing(path, ContainerBoard) as shown:
         assert shown.screen[1] == "nothing in this recording is about a pod or container"
         await shown.press("enter", "right", "left", "o")
         assert shown.board.selected_event_id is None
@@ -146,7 +146,7 @@ async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
 
 async def test_says_who_changed_a_container(tmp_path: Path) -> None:
     path = of_capture("containerd-2.4-beta", tmp_path / "r.nriscope.db")
-    async with showing(path, Tree, size=(160, 50)) as shown:
+    async with showing(path, ContainerBoard, size=(160, 50)) as shown:
         app = next(line for line in shown.screen if "▸ app" in line)
         assert "Δ 20-device-injector, 30-env-injector, 60-cpu-policy" in app
 
@@ -157,7 +157,7 @@ async def test_the_cursor_stays_where_it_is_when_containers_come(tmp_path: Path)
 
 
 async def _grows(recorder: Growing) -> None:
-    async with showing(recorder.path, Tree) as shown:
+    async with showing(recorder.path, ContainerBoard) as shown:
         await shown.press("down", "right", "down", "down")
         before = shown.board.selected_event_id
         assert before == 3
@@ -169,7 +169,7 @@ async def _grows(recorder: Growing) -> None:
 
 async def test_a_ring_that_removed_the_oldest_events_is_read_anew(tmp_path: Path) -> None:
     with growing(tmp_path / "r.nriscope.db") as recorder:
-        async with showing(recorder.path, Tree) as shown:
+        async with showing(recorder.path, ContainerBoard) as shown:
             assert "      7 " in shown.screen[1]
             with sqlite3.connect(recorder.path) as connection:
                 connection.execute("DELETE FROM event WHERE id < 3")
@@ -182,7 +182,7 @@ async def test_a_ring_that_removed_the_oldest_events_is_read_anew(tmp_path: Path
 
 async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
-    async with showing(path, Tree, size=(120, 50)) as shown:
+    async with showing(path, ContainerBoard, size=(120, 50)) as shown:
         assert_harmless("\n".join(shown.screen))
         await shown.press("down", "right", "down", "down", "down", "right")
         assert_harmless("\n".join(shown.screen))
@@ -191,13 +191,13 @@ async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [(20, 5), (80, 24), (160, 50)])
 async def test_fits_any_screen(size: tuple[int, int]) -> None:
-    async with showing(RECORDING, Tree, size=size) as shown:
+    async with showing(RECORDING, ContainerBoard, size=size) as shown:
         assert len(shown.screen) == size[1]
         assert all(len(line) <= size[0] for line in shown.screen)
 
 
 async def test_the_cursor_and_marks_have_signs() -> None:
-    async with showing(RECORDING, Tree) as shown:
+    async with showing(RECORDING, ContainerBoard) as shown:
         shown.board.is_marked = lambda event: (
             event is not None and event.id == shown.board.selected_event_id
         )

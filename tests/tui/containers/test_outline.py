@@ -13,7 +13,7 @@ from nri_scope.recorder.filter import parse
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.containers.census import Census
 from nri_scope.tui.containers.outline import Level, Node, Outline
-from nri_scope.tui.containers.subject_filter import Chosen
+from nri_scope.tui.containers.subject_filter import SubjectFilter
 from nri_scope.tui.containers.subjects import read
 from tests.replay.recordings import RECORDING
 
@@ -101,7 +101,7 @@ def census() -> Census:
     return found
 
 
-def lines(recording: Recording, census: Census, chosen: Chosen) -> list[str]:
+def lines(recording: Recording, census: Census, chosen: SubjectFilter) -> list[str]:
     while chosen.step(recording, census.newest):
         pass
     outline = chosen.outline(census)
@@ -112,7 +112,7 @@ def lines(recording: Recording, census: Census, chosen: Chosen) -> list[str]:
 
 def test_shows_pods_with_their_containers_in_the_order_in_which_they_came(census: Census) -> None:
     with Recording.open(RECORDING) as recording:
-        assert lines(recording, census, Chosen()) == [
+        assert lines(recording, census, SubjectFilter()) == [
             "kube-system/node-agent",
             "  agent",
             "shop/web",
@@ -127,17 +127,17 @@ def test_shows_pods_with_their_containers_in_the_order_in_which_they_came(census
 def test_shows_only_what_it_is_narrowed_to(census: Census) -> None:
     with Recording.open(RECORDING) as recording:
         app = next(one for one in recording.containers() if one.name == "app")
-        assert lines(recording, census, Chosen(about=app)) == ["shop/web", "  app"]
+        assert lines(recording, census, SubjectFilter(about=app)) == ["shop/web", "  app"]
         assert app.pod is not None
-        in_pod = lines(recording, census, Chosen(about=app.pod))
+        in_pod = lines(recording, census, SubjectFilter(about=app.pod))
         assert in_pod == ["shop/web", "  app", "  sidecar"]
 
 
 def test_shows_only_what_has_events_that_the_filter_lets_through(census: Census) -> None:
     with Recording.open(RECORDING) as recording:
-        some = lines(recording, census, Chosen(parse("event:UpdateContainer")))
+        some = lines(recording, census, SubjectFilter(parse("event:UpdateContainer")))
         assert some == ["shop/web", "  app"]
-        assert lines(recording, census, Chosen(parse("pod:nothing"))) == []
+        assert lines(recording, census, SubjectFilter(parse("pod:nothing"))) == []
 
 
 def test_tells_what_synchronize_told_of_a_container_without_events(census: Census) -> None:

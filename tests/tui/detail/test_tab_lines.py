@@ -17,8 +17,8 @@ from nri_scope.tui.detail.tab_lines import detail
 from nri_scope.tui.detail.tabs import Tab, Wanted
 from nri_scope.tui.store.markers import Key
 from nri_scope.tui.store.reader_thread import Stop
-from nri_scope.tui.store.rows import COLUMNS, Kind, Row, Style
-from nri_scope.tui.text.styled_line import Line, text_of
+from nri_scope.tui.store.rows import COLUMNS, Row, RowKind, RowStyle
+from nri_scope.tui.text.styled_line import StyledLine, text_of
 from nri_scope.tui.text.wrapping import shown
 from tests.recorder.made import a_gap, a_session
 from tests.replay.recordings import RECORDING, of_capture
@@ -41,9 +41,9 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
 def a_row(
     event: Event | None = None, gap: Gap | None = None, session: Session | None = None
 ) -> Row:
-    kind = Kind.EVENT if event else Kind.GAP if gap else Kind.ENDED
+    kind = RowKind.EVENT if event else RowKind.GAP if gap else RowKind.ENDED
     key = Key.of_event(1)
-    return Row(kind, key, ("",) * len(COLUMNS), "a row", Style.PLAIN, event, gap, session)
+    return Row(kind, key, ("",) * len(COLUMNS), "a row", RowStyle.PLAIN, event, gap, session)
 
 
 def _event(recording: Recording, name: str, container: str = "") -> Event:
@@ -214,7 +214,7 @@ def test_whatever_strangers_wrote_is_harmless_in_every_tab(tmp_path: Path) -> No
         rows += [a_row(session=session) for session in found.sessions()]
         for row in rows:
             for tab in Tab:
-                lines: list[Line] = detail(found, Wanted(row, tab, 78, full=True), Stop())
+                lines: list[StyledLine] = detail(found, Wanted(row, tab, 78, full=True), Stop())
                 assert lines
                 text = "\n".join(text_of(shown(one)) for one in lines)
                 assert_harmless(text)

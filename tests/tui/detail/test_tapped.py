@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.detail import summary
-from nri_scope.tui.plugins.call_counts import Tally
+from nri_scope.tui.plugins.call_counts import CallCounts
 from tests.replay.recordings import PASSWORD, of_taps
 
 
@@ -41,7 +41,7 @@ def test_what_the_plugin_calls_says_so(path: Path) -> None:
 
 
 def test_the_time_of_what_the_plugin_calls_is_not_the_plugins(path: Path) -> None:
-    tally = Tally()
+    tally = CallCounts()
     with Recording.open(path) as recording:
         while tally.step(recording):
             pass

@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.model import Gap
-from nri_scope.tui.list.scroll_state import Listing, State
+from nri_scope.tui.list.scroll_state import FollowState, ScrollState
 from nri_scope.tui.store.event_numbers import Ids
-from nri_scope.tui.store.markers import Between, GapHere, Key
+from nri_scope.tui.store.markers import GapMarker, Key, RowMarker
 from nri_scope.tui.store.view import View
 
 HEIGHT = 5
@@ -25,7 +25,7 @@ class Rows:
 
     def __init__(self, count: int = 0) -> None:
         self.ids = Ids()
-        self.between: tuple[Between, ...] = ()
+        self.between: tuple[RowMarker, ...] = ()
         self.view = View(self.ids)
         self.view.complete = True
         self.newest = 0
@@ -42,7 +42,7 @@ class Rows:
 
     def add_gap(self, before: int) -> None:
         number = len(self.between)
-        here = GapHere(Key(before, 0, 0, number), Gap(number, None, 0, 0, "", 1))
+        here = GapMarker(Key(before, 0, 0, number), Gap(number, None, 0, 0, "", 1))
         self.between = tuple(sorted([*self.between, here], key=lambda one: one.key))
         self.view.settle(self.between)
 
@@ -53,12 +53,12 @@ class Rows:
         return view
 
 
-def listing(count: int, *, follows: bool = True) -> tuple[Rows, Listing]:
+def listing(count: int, *, follows: bool = True) -> tuple[Rows, ScrollState]:
     rows = Rows(count)
-    return rows, Listing(rows.view, HEIGHT, follows=follows)
+    return rows, ScrollState(rows.view, HEIGHT, follows=follows)
 
 
-def on_screen(listing: Listing) -> list[Key]:
+def on_screen(listing: ScrollState) -> list[Key]:
     stop = min(listing.top + listing.height, listing.length)
     return [listing.view.key_at(position) for position in range(listing.top, stop)]
 
@@ -77,13 +77,13 @@ class Laws(RuleBasedStateMachine):
         self.rows.add(count)
         self.listing.grow()
         assert self.listing.state is state
-        if state is State.FOLLOWING:
+        if state is FollowState.FOLLOWING:
             assert self.listing.cursor == self.rows.view.length - 1
             assert self.listing.new_count == 0
             return
         assert selected is None or self.listing.selected == selected
         assert on_screen(self.listing)[: len(screen)] == screen
-        if state is State.PAUSED:
+        if state is FollowState.PAUSED:
             assert self.listing.length == length
             assert on_screen(self.listing) == screen
 
@@ -93,7 +93,7 @@ class Laws(RuleBasedStateMachine):
         offset = self.listing.cursor - self.listing.top
         self.rows.add_gap(max(1, self.rows.newest + 1 - back))
         self.listing.grow()
-        if state is not State.FOLLOWING and selected is not None:
+        if state is not FollowState.FOLLOWING and selected is not None:
             assert self.listing.selected == selected
             # The row stays where it is on the screen, unless rows above it come into view.
             assert self.listing.top == 0 or self.listing.cursor - self.listing.top <= offset
@@ -106,7 +106,7 @@ class Laws(RuleBasedStateMachine):
             return
         self.rows.trim(oldest)
         self.listing.grow()
-        if state is not State.FOLLOWING and selected is not None and selected.event >= oldest:
+        if state is not FollowState.FOLLOWING and selected is not None and selected.event >= oldest:
             assert self.listing.selected == selected
 
     @rule(by=st.integers(-7, 7), how=st.sampled_from(["move", "page", "scroll"]))
@@ -114,7 +114,7 @@ class Laws(RuleBasedStateMachine):
         state = self.listing.state
         getattr(self.listing, how)(by)
         if by < 0 and self.listing.view.length:
-            assert self.listing.state is not State.FOLLOWING
+            assert self.listing.state is not FollowState.FOLLOWING
         else:
             assert self.listing.state is state
 
@@ -128,29 +128,29 @@ class Laws(RuleBasedStateMachine):
     def home(self) -> None:
         self.listing.home()
         assert (self.listing.top, self.listing.cursor) == (0, 0)
-        assert self.listing.state is not State.FOLLOWING or not self.listing.view.length
+        assert self.listing.state is not FollowState.FOLLOWING or not self.listing.view.length
 
     @rule()
     def end_twice(self) -> None:
         self.listing.end()
-        assert self.listing.state is State.FOLLOWING or (
+        assert self.listing.state is FollowState.FOLLOWING or (
             self.listing.cursor == self.listing.length - 1
         )
         self.rows.add(1)
         self.listing.grow()
         self.listing.end()
-        assert self.listing.state is State.FOLLOWING
+        assert self.listing.state is FollowState.FOLLOWING
 
     @rule()
     def pause(self) -> None:
         was = self.listing.state
         self.listing.pause()
-        assert (self.listing.state is State.PAUSED) == (was is not State.PAUSED)
+        assert (self.listing.state is FollowState.PAUSED) == (was is not FollowState.PAUSED)
 
     @rule()
     def follow(self) -> None:
         self.listing.follow()
-        assert self.listing.state is State.FOLLOWING
+        assert self.listing.state is FollowState.FOLLOWING
         assert self.listing.new_count == 0
 
     @rule(height=st.integers(0, 12))
@@ -216,22 +216,22 @@ def test_who_moves_upwards_where_there_is_nothing_yet_still_follows() -> None:
     shown.page(-1)
     shown.scroll(-1)
     shown.home()
-    assert shown.state is State.FOLLOWING
+    assert shown.state is FollowState.FOLLOWING
     rows.add(3)
     shown.grow()
     assert shown.cursor == 2
     shown.move(-1)
-    state: State = shown.state
-    assert state is State.SCROLLED
+    state: FollowState = shown.state
+    assert state is FollowState.SCROLLED
 
 
 def test_end_goes_to_the_end_first_and_then_follows() -> None:
     _, shown = listing(20)
     shown.home()
     shown.end()
-    assert (shown.cursor, shown.state) == (19, State.SCROLLED)
+    assert (shown.cursor, shown.state) == (19, FollowState.SCROLLED)
     shown.end()
-    assert shown.state is State.FOLLOWING
+    assert shown.state is FollowState.FOLLOWING
 
 
 def test_end_after_something_else_does_not_count_as_asked_twice() -> None:
@@ -240,7 +240,7 @@ def test_end_after_something_else_does_not_count_as_asked_twice() -> None:
     shown.end()
     shown.move(-3)
     shown.end()
-    assert shown.state is State.SCROLLED
+    assert shown.state is FollowState.SCROLLED
 
 
 def test_pausing_stands_still_and_recording_goes_on() -> None:
@@ -330,4 +330,4 @@ def test_the_wheel_leaves_the_cursor_where_it_can_be_seen(by: int) -> None:
     _, shown = listing(20)
     shown.scroll(by)
     assert (shown.top, shown.cursor) == (15 + by, 19 + by)
-    assert shown.state is State.SCROLLED
+    assert shown.state is FollowState.SCROLLED

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from nri_scope.recorder.model import Gap
 from nri_scope.tui.list import row_actions
-from nri_scope.tui.store.markers import BeganHere, GapHere, Key
-from nri_scope.tui.store.rows import between_row, damaged_row, event_row, gone_row
+from nri_scope.tui.store.markers import GapMarker, Key, SessionBegan
+from nri_scope.tui.store.rows import damaged_row, event_row, gone_row, marker_row
 from tests.recorder.made import a_session, an_event
 
-SESSION = between_row(BeganHere(Key(1, 0, 0, 2), a_session(2)))
-GAP = between_row(GapHere(Key(1, 0), Gap(1, None, 0, 1, "", None)))
+SESSION = marker_row(SessionBegan(Key(1, 0, 0, 2), a_session(2)))
+GAP = marker_row(GapMarker(Key(1, 0), Gap(1, None, 0, 1, "", None)))
 
 
 def test_a_session_is_filtered_by_with_its_number() -> None:

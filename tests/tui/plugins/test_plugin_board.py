@@ -9,8 +9,8 @@ import pytest
 
 from nri_scope.differ.latency import latency
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.plugins.call_counts import Tally
-from nri_scope.tui.plugins.plugin_board import Chain
+from nri_scope.tui.plugins.call_counts import CallCounts
+from nri_scope.tui.plugins.plugin_board import PluginBoard
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.widgets.messages import SetFilter
 from tests.replay.recordings import RECORDING, of_capture, recording
@@ -30,7 +30,7 @@ def cells(screen: list[str], name: str) -> list[str]:
 
 
 async def test_shows_the_chain_in_call_order(path: Path) -> None:
-    async with showing(path, Chain) as shown:
+    async with showing(path, PluginBoard) as shown:
         names = [line[2:].split()[0] for line in shown.screen[1:-2] if line.strip()]
         assert [name for name in names if name != "↕"] == [
             "00-probe-a",
@@ -51,7 +51,7 @@ async def test_shows_the_chain_in_call_order(path: Path) -> None:
 async def test_enter_shows_the_events_of_a_connection_or_the_changes_of_a_plugin(
     path: Path,
 ) -> None:
-    async with showing(path, Chain) as shown:
+    async with showing(path, PluginBoard) as shown:
         await shown.press("enter")
         assert shown.last(SetFilter).text == "plugin:00-probe-a"
         assert shown.board.selected_event_id == 1
@@ -61,7 +61,7 @@ async def test_enter_shows_the_events_of_a_connection_or_the_changes_of_a_plugin
 
 async def test_counts_what_is_shown_and_says_so(path: Path) -> None:
     context = Context()
-    async with showing(path, Chain, context=context) as shown:
+    async with showing(path, PluginBoard, context=context) as shown:
         assert cells(shown.screen, "00-probe-a")[0] == "36"
         context.filter_by("event:CreateContainer plugin:00-probe-a")
         await shown.update()
@@ -90,7 +90,7 @@ async def test_of_a_container_it_has_the_times_in_the_chain(path: Path) -> None:
         own = [event for event in events if event.container_id == created.container_id]
         one = next(each for each in reading.containers() if each.id == created.container_id)
     context.narrow(one)
-    async with showing(path, Chain, context=context) as shown:
+    async with showing(path, PluginBoard, context=context) as shown:
         of_probe = [event for event in own if event.plugin == "00-probe-a"]
         assert cells(shown.screen, "00-probe-a")[0] == str(len(of_probe))
         assert any(line.strip().startswith("↕") for line in shown.screen)
@@ -99,7 +99,7 @@ async def test_of_a_container_it_has_the_times_in_the_chain(path: Path) -> None:
 
 def test_times_are_those_that_the_differ_tells(path: Path) -> None:
     with Recording.open(path) as reading:
-        tally = Tally()
+        tally = CallCounts()
         while tally.step(reading):
             pass
         tally.finish()
@@ -111,7 +111,7 @@ def test_times_are_those_that_the_differ_tells(path: Path) -> None:
 
 async def test_a_recording_that_grows_is_counted_on(tmp_path: Path) -> None:
     with growing(tmp_path / "r.nriscope.db") as recorder:
-        async with showing(recorder.path, Chain) as shown:
+        async with showing(recorder.path, PluginBoard) as shown:
             assert cells(shown.screen, "00-nri-scope")[0] == "7"
             recorder.grow()
             await shown.update()
@@ -120,7 +120,7 @@ async def test_a_recording_that_grows_is_counted_on(tmp_path: Path) -> None:
 
 
 async def test_one_passive_connection_is_a_chain_of_one() -> None:
-    async with showing(RECORDING, Chain) as shown:
+    async with showing(RECORDING, PluginBoard) as shown:
         assert cells(shown.screen, "00-nri-scope")[0] == "32"
 
 
@@ -129,7 +129,7 @@ async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
 
     path = tmp_path / "r.nriscope.db"
     Recorder.open(path).close()
-    async with showing(path, Chain) as shown:
+    async with showing(path, PluginBoard) as shown:
         assert shown.screen[1].startswith("there is no plugin connection in this recording")
         await shown.press("enter")
         assert shown.board.selected_event_id is None
@@ -137,11 +137,11 @@ async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
 
 async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
-    async with showing(path, Chain, size=(160, 50)) as shown:
+    async with showing(path, PluginBoard, size=(160, 50)) as shown:
         assert_harmless("\n".join(shown.screen))
 
 
 async def test_fits_a_small_screen(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [])
-    async with showing(path, Chain, size=(30, 6)) as shown:
+    async with showing(path, PluginBoard, size=(30, 6)) as shown:
         assert all(len(line) <= 30 for line in shown.screen)

@@ -11,7 +11,7 @@ import pytest
 
 from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
-from nri_scope.tui.sessions.session_board import Sessions
+from nri_scope.tui.sessions.session_board import SessionBoard
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.widgets.messages import Failed, OpenEvent, Said
 from tests.replay.recordings import RECORDING, START_NS
@@ -52,7 +52,7 @@ def path(tmp_path: Path) -> Path:
 
 
 async def test_shows_runtimes_sessions_reconnects_and_gaps(path: Path) -> None:
-    async with showing(path, Sessions, size=(140, 20)) as shown:
+    async with showing(path, SessionBoard, size=(140, 20)) as shown:
         lines = [line[2:].split() for line in shown.screen[1:-2] if line.strip()]
         assert lines[0][:2] == ["containerd", "2.1,"]
         assert lines[1][:2] == ["1", "00-nri-scope"]
@@ -65,7 +65,7 @@ async def test_shows_runtimes_sessions_reconnects_and_gaps(path: Path) -> None:
 
 
 async def test_says_more_of_what_the_cursor_is_on(path: Path) -> None:
-    async with showing(path, Sessions) as shown:
+    async with showing(path, SessionBoard) as shown:
         await shown.press("down")
         assert shown.screen[-2] == "the runtime closed the connection"
         assert shown.screen[-1].startswith("session 1: subscribed to 11 events; registration")
@@ -74,7 +74,7 @@ async def test_says_more_of_what_the_cursor_is_on(path: Path) -> None:
 
 
 async def test_enter_goes_to_the_first_event_of_a_session_or_behind_a_gap(path: Path) -> None:
-    async with showing(path, Sessions) as shown:
+    async with showing(path, SessionBoard) as shown:
         await shown.press("down", "enter")
         assert shown.last(OpenEvent).event_id == 1 == shown.board.selected_event_id
         await shown.press("down", "enter")
@@ -86,7 +86,7 @@ async def test_enter_goes_to_the_first_event_of_a_session_or_behind_a_gap(path: 
 async def test_counts_what_is_shown_and_goes_there(path: Path) -> None:
     context = Context()
     context.filter_by("-status:ok")
-    async with showing(path, Sessions, context=context) as shown:
+    async with showing(path, SessionBoard, context=context) as shown:
         lines = [line[2:].split() for line in shown.screen[1:-2] if line.strip()]
         # Only the first session has one of these.
         assert [line[0] for line in lines] == ["containerd", "1", "░", "░"]
@@ -102,14 +102,14 @@ async def test_counts_what_is_shown_and_goes_there(path: Path) -> None:
 
 
 async def test_finds_words(path: Path) -> None:
-    async with showing(path, Sessions) as shown:
+    async with showing(path, SessionBoard) as shown:
         assert await shown.board.find("queue") and shown.board.body.cursor == 2
         assert await shown.board.find("cri-o") and shown.board.body.cursor == 5
 
 
 async def test_a_session_that_goes_on_is_connected(tmp_path: Path) -> None:
     with growing(tmp_path / "r.nriscope.db") as recorder:
-        async with showing(recorder.path, Sessions) as shown:
+        async with showing(recorder.path, SessionBoard) as shown:
             assert "connected" in shown.screen[2]
             await shown.press("down")
             recorder.grow()
@@ -121,7 +121,7 @@ async def test_a_session_that_goes_on_is_connected(tmp_path: Path) -> None:
 async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     Recorder.open(path).close()
-    async with showing(path, Sessions) as shown:
+    async with showing(path, SessionBoard) as shown:
         assert shown.screen[1].startswith("there is no session in this recording")
         await shown.press("enter")
 
@@ -133,19 +133,19 @@ async def test_says_what_is_wrong_with_a_damaged_recording(tmp_path: Path) -> No
     with connection:
         connection.execute("UPDATE event SET took_ns = 'long' WHERE id = 5")
     connection.close()
-    async with showing(path, Sessions) as shown:
+    async with showing(path, SessionBoard) as shown:
         assert "damaged" in "".join(shown.screen)
         assert "damaged" in str(shown.last(Failed).error)
 
 
 async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
-    async with showing(path, Sessions, size=(160, 50)) as shown:
+    async with showing(path, SessionBoard, size=(160, 50)) as shown:
         assert_harmless("\n".join(shown.screen))
         await shown.press("down", "down")
         assert_harmless("\n".join(shown.screen))
 
 
 async def test_fits_a_small_screen() -> None:
-    async with showing(RECORDING, Sessions, size=(30, 6)) as shown:
+    async with showing(RECORDING, SessionBoard, size=(30, 6)) as shown:
         assert all(len(line) <= 30 for line in shown.screen)

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from nri_scope.recorder.escape import columns, safe
 from nri_scope.recorder.model import Event, Gap
-from nri_scope.tui.store.markers import BeganHere, DamagedHere, EndedHere, GapHere, Key
+from nri_scope.tui.store.markers import DamageMarker, GapMarker, Key, SessionBegan, SessionEnded
 from nri_scope.tui.store.rows import (
     COLUMNS,
-    Kind,
     Row,
-    Style,
-    between_row,
+    RowKind,
+    RowStyle,
     changed_in_short,
     damaged_row,
     event_row,
     gone_row,
+    marker_row,
     path_in_short,
 )
 from tests.recorder.made import SECOND, a_session, an_event, at
@@ -32,7 +32,7 @@ _LONGEST = 700
 
 def test_an_event_in_its_cells() -> None:
     row = event_row(an_event(42, 1.5), at(0))
-    assert (row.kind, row.event_id, row.key) == (Kind.EVENT, 42, Key.of_event(42))
+    assert (row.kind, row.event_id, row.key) == (RowKind.EVENT, 42, Key.of_event(42))
     assert {name: row.cell(name) for name in ("id", "elapsed", "event", "subject")} == {
         "id": "42",
         "elapsed": "+1.50s",
@@ -60,16 +60,16 @@ def test_a_deadline_in_short(timeout_ns: int, shown: str) -> None:
 @pytest.mark.parametrize(
     ("event", "style", "status"),
     [
-        (an_event(1), Style.PLAIN, "ok"),
-        (an_event(1, changed=("/process/env/FOO",)), Style.CHANGED, "ok"),
-        (an_event(1, took_ns=2 * SECOND, timeout_ns=3 * SECOND), Style.SLOW, "ok"),
-        (an_event(1, took_ns=2 * SECOND, timeout_ns=0), Style.PLAIN, "ok"),
-        (an_event(1, status="timeout", status_code=4), Style.TIMEOUT, "timeout"),
-        (an_event(1, status="error", status_code=2), Style.ERROR, "error"),
-        (an_event(1, mark="malformed"), Style.ODD, "malformed"),
+        (an_event(1), RowStyle.PLAIN, "ok"),
+        (an_event(1, changed=("/process/env/FOO",)), RowStyle.CHANGED, "ok"),
+        (an_event(1, took_ns=2 * SECOND, timeout_ns=3 * SECOND), RowStyle.SLOW, "ok"),
+        (an_event(1, took_ns=2 * SECOND, timeout_ns=0), RowStyle.PLAIN, "ok"),
+        (an_event(1, status="timeout", status_code=4), RowStyle.TIMEOUT, "timeout"),
+        (an_event(1, status="error", status_code=2), RowStyle.ERROR, "error"),
+        (an_event(1, mark="malformed"), RowStyle.ODD, "malformed"),
     ],
 )
-def test_how_an_event_looks(event: Event, style: Style, status: str) -> None:
+def test_how_an_event_looks(event: Event, style: RowStyle, status: str) -> None:
     row = event_row(event, 0)
     assert (row.style, row.cell("status")) == (style, status)
 
@@ -114,23 +114,23 @@ def test_changes_in_short(changed: tuple[str, ...], owners: tuple[str, ...], wor
 def test_gaps_and_sessions_in_words() -> None:
     gap = Gap(1, 3, at(0), at(1.5), "the disk is full", 1200)
     key = Key(5, 0, at(0), 1)
-    row = between_row(GapHere(key, gap))
-    assert (row.kind, row.style, row.gap, row.key) == (Kind.GAP, Style.GAP, gap, key)
+    row = marker_row(GapMarker(key, gap))
+    assert (row.kind, row.style, row.gap, row.key) == (RowKind.GAP, RowStyle.GAP, gap, key)
     assert row.text == "gap of 1.50s, events lost: 1,200, session 3 (the disk is full)"
-    unknown = between_row(GapHere(key, replace(gap, lost=None, session=None)))
+    unknown = marker_row(GapMarker(key, replace(gap, lost=None, session=None)))
     assert unknown.text == "gap of 1.50s, events lost: unknown (the disk is full)"
     session = a_session(2, 0, 9, end_reason="done")
-    began = between_row(BeganHere(key, session))
-    ended = between_row(EndedHere(key, session))
+    began = marker_row(SessionBegan(key, session))
+    ended = marker_row(SessionEnded(key, session))
     assert began.text == "session 2: 00-nri-scope on containerd 1.7.24, NRI 0.6.1 (inferred)"
     assert ended.text == "session 2 ended: done"
-    assert [began.kind, ended.kind, began.session] == [Kind.BEGAN, Kind.ENDED, session]
+    assert [began.kind, ended.kind, began.session] == [RowKind.BEGAN, RowKind.ENDED, session]
 
 
 def test_what_cannot_be_shown_says_why() -> None:
     assert damaged_row(7, "torn").text == "event 7 cannot be read: torn"
     assert gone_row(7).text == "event 7 was removed from the recording"
-    behind = between_row(DamagedHere.behind(7, "torn"))
+    behind = marker_row(DamageMarker.behind(7, "torn"))
     assert behind.text == "the recording cannot be read from here on: torn"
     assert Key.of_event(7) < behind.key < Key.of_event(9)
 
@@ -184,10 +184,10 @@ def test_whatever_is_in_it_can_be_shown(text: str, other: str, number: int) -> N
     key = Key(1, 0)
     rows: list[Row] = [
         event_row(event, -number),
-        between_row(GapHere(key, Gap(1, 1, number, -number, text, number))),
-        between_row(BeganHere(key, session)),
-        between_row(EndedHere(key, session)),
-        between_row(DamagedHere(key, text)),
+        marker_row(GapMarker(key, Gap(1, 1, number, -number, text, number))),
+        marker_row(SessionBegan(key, session)),
+        marker_row(SessionEnded(key, session)),
+        marker_row(DamageMarker(key, text)),
         damaged_row(1, other),
     ]
     for row in rows:

@@ -22,9 +22,9 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.ring import MIN_SIZE
 from nri_scope.recorder.timeline import Began, Ended
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.tui.list.scroll_state import Listing, State
+from nri_scope.tui.list.scroll_state import FollowState, ScrollState
 from nri_scope.tui.store import store as store_module
-from nri_scope.tui.store.rows import Kind, Row
+from nri_scope.tui.store.rows import Row, RowKind
 from nri_scope.tui.store.store import Growth, Store
 from nri_scope.tui.store.view import View
 from tests.recorder.made import START, at
@@ -97,7 +97,7 @@ async def everything(store: Store, view: View) -> list[Row]:
 def told(rows: list[Row]) -> list[str]:
     words = []
     for row in rows:
-        if row.kind is Kind.EVENT:
+        if row.kind is RowKind.EVENT:
             words.append(str(row.event_id))
         elif row.session is not None:
             words.append(f"{row.kind} {row.session.id}")
@@ -272,7 +272,7 @@ async def test_the_oldest_events_go_from_all_views(path: Path) -> None:
         revisions = store.all.revision, filtered.revision
         change(path, "DELETE FROM event WHERE id <= 30")
         # Until it is noticed.
-        assert (await store.rows(store.all, 3, 1))[0].kind is Kind.GONE
+        assert (await store.rows(store.all, 3, 1))[0].kind is RowKind.GONE
         growth = await store.refresh()
         assert growth.removed and not growth.events
         assert store.all.revision != revisions[0] and filtered.revision != revisions[1]
@@ -289,7 +289,7 @@ async def test_a_ring_that_turns_shows_what_the_log_would(tmp_path: Path) -> Non
     number = 0
     async with opened(path) as store:
         filtered = await store.view(parse("event:CreateContainer"))
-        listing, removed = Listing(filtered, 10), False
+        listing, removed = ScrollState(filtered, 10), False
         while not removed:
             for _ in range(200):
                 reply = chance.randbytes(400)
@@ -302,7 +302,7 @@ async def test_a_ring_that_turns_shows_what_the_log_would(tmp_path: Path) -> Non
             selected = listing.selected
             removed = (await store.refresh()).removed
             listing.grow()
-            if listing.state is State.PAUSED and selected is not None:
+            if listing.state is FollowState.PAUSED and selected is not None:
                 assert listing.selected == selected or not filtered.shows(selected.event)
         recorder.end_session(session, "done", at(number / 100 + 1))
         recorder.close()
@@ -428,7 +428,7 @@ async def test_gaps_are_searched_too(path: Path) -> None:
     async with opened(path) as store:
         position = await store.find(store.all, "disk is FULL", 0)
         assert position is not None
-        assert (await store.rows(store.all, position, 1))[0].kind is Kind.GAP
+        assert (await store.rows(store.all, position, 1))[0].kind is RowKind.GAP
         assert await store.find(store.all, "disk is full", position + 1) is None
         assert await store.find(store.all, "disk is full", position + 9, False) == position
 
@@ -440,10 +440,10 @@ async def test_an_event_that_cannot_be_read_says_so_at_its_place(path: Path) -> 
     change(path, "UPDATE event SET took_ns = x'00' WHERE id = 33")
     async with opened(path) as store:
         rows = await everything(store, store.all)
-    damaged = [row for row in rows if row.kind is Kind.DAMAGED]
+    damaged = [row for row in rows if row.kind is RowKind.DAMAGED]
     assert [row.key.event for row in damaged] == [33]
     assert "33" in damaged[0].text
-    assert sum(row.kind is Kind.EVENT for row in rows) == 69
+    assert sum(row.kind is RowKind.EVENT for row in rows) == 69
 
 
 @pytest.mark.parametrize("where", ["the middle", "the end"])
@@ -453,14 +453,14 @@ async def test_damage_ends_the_rows_and_has_the_last_one(many: Path, where: str)
     spoil_leaf(many, in_the_middle=where == "the middle")
     async with opened(many) as store:
         rows = await everything(store, store.all)
-        assert rows[-1].kind is Kind.DAMAGED
+        assert rows[-1].kind is RowKind.DAMAGED
         events = [row.event_id for row in rows if row.event is not None]
         assert events == list(range(1, len(events) + 1))
         assert 70 < len(events) < recorded
         assert store.facts.damage
         filtered = await store.view(parse("session:2"))
         assert filtered.events == len(events) - 40
-        assert (await everything(store, filtered))[-1].kind is Kind.DAMAGED
+        assert (await everything(store, filtered))[-1].kind is RowKind.DAMAGED
         assert not await store.refresh()
 
 

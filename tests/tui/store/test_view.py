@@ -11,22 +11,29 @@ from hypothesis import strategies as st
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.model import Gap
 from nri_scope.tui.store.event_numbers import Ids
-from nri_scope.tui.store.markers import BeganHere, Between, DamagedHere, EndedHere, GapHere, Key
+from nri_scope.tui.store.markers import (
+    DamageMarker,
+    GapMarker,
+    Key,
+    RowMarker,
+    SessionBegan,
+    SessionEnded,
+)
 from nri_scope.tui.store.view import View
 from tests.recorder.made import a_session
 
 _ASCENDING = st.lists(st.integers(1, 40), unique=True, max_size=20).map(sorted)
 
 
-def gap(before: int, number: int = 1) -> GapHere:
-    return GapHere(Key(before, 0, before, number), Gap(number, None, 0, 0, "", None))
+def gap(before: int, number: int = 1) -> GapMarker:
+    return GapMarker(Key(before, 0, before, number), Gap(number, None, 0, 0, "", None))
 
 
-def gaps(places: list[int]) -> tuple[Between, ...]:
+def gaps(places: list[int]) -> tuple[RowMarker, ...]:
     return tuple(gap(before, number) for number, before in enumerate(sorted(places)))
 
 
-def a_view(numbers: list[int], between: tuple[Between, ...]) -> View:
+def a_view(numbers: list[int], between: tuple[RowMarker, ...]) -> View:
     view = View(Ids(numbers), looked_at=1000)
     view.complete = True
     view.settle(between)
@@ -79,11 +86,11 @@ def test_the_nearest_row_stands_for_an_event_that_is_not_in_the_view() -> None:
 
 
 def test_sessions_do_not_drown_what_is_looked_for() -> None:
-    found: list[Between] = []
+    found: list[RowMarker] = []
     for number, first in ((1, 1), (2, 10), (3, 20)):
         session = a_session(number)
-        found.append(BeganHere(Key(first, 0, 0, number), session))
-        found.append(EndedHere(Key(first + 9, 0, 0, number), session))
+        found.append(SessionBegan(Key(first, 0, 0, number), session))
+        found.append(SessionEnded(Key(first + 9, 0, 0, number), session))
     between = tuple(sorted(found, key=lambda one: one.key))
     view = View(Ids([12, 14]), where=parse("x"), looked_at=30)
     view.settle(between)
@@ -125,7 +132,7 @@ def test_a_filter_at_work_shows_only_what_it_has_reached() -> None:
 
 def test_nothing_follows_what_cannot_be_read() -> None:
     view = View(Ids([1, 2]), looked_at=2)
-    view.stopped = DamagedHere.behind(2, "torn")
+    view.stopped = DamageMarker.behind(2, "torn")
     view.settle((gap(2), gap(3), gap(9)))
     assert [key.event for key in keys(view)] == [1, 2, 2, 3, 3]
     assert view.entry(4) == view.stopped

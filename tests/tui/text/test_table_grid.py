@@ -10,7 +10,7 @@ from nri_scope.recorder.escape import columns, safe
 from nri_scope.tui.containers import outline_lines as treelines
 from nri_scope.tui.plugins import chain
 from nri_scope.tui.sessions import session_lines as sessions
-from nri_scope.tui.text.styled_line import Part, text_of
+from nri_scope.tui.text.styled_line import Span, text_of
 from nri_scope.tui.text.table_grid import Field, Grid, cut
 from tests.tui.hostile import NAMES
 
@@ -22,7 +22,7 @@ def test_a_line_is_as_wide_as_the_heading_whatever_is_in_it(
     fields: tuple[Field, ...], width: int, text: str
 ) -> None:
     grid = Grid.of(fields, width)
-    line = text_of(grid.line([Part(text)] * len(fields)))
+    line = text_of(grid.line([Span(text)] * len(fields)))
     assert columns(line) == columns(text_of(grid.head())) <= width
 
 
@@ -47,13 +47,13 @@ def test_everything_is_on_a_usual_terminal() -> None:
 def test_hostile_texts_are_escaped_and_cut() -> None:
     grid = Grid.of((Field("a", 10), Field("b", 10, right=True)), 21)
     for name in NAMES.values():
-        line = text_of(grid.line([Part(name), Part(name * 1000)]))
+        line = text_of(grid.line([Span(name), Span(name * 1000)]))
         assert columns(line) == 21 and line.isprintable()
 
 
 @given(st.lists(st.text(max_size=20), max_size=5), st.integers(1, 40))
 def test_a_line_that_is_cut_says_so(texts: list[str], width: int) -> None:
-    parts = tuple(Part(text) for text in texts)
+    parts = tuple(Span(text) for text in texts)
     whole = "".join(safe(text) for text in texts)
     found = text_of(cut(parts, width))
     assert columns(found) <= width

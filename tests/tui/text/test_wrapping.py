@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from nri_scope.tui.text.styled_line import Line, Part, Style, line, text_of
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine, line, text_of
 from nri_scope.tui.text.wrapping import MAX_CHARACTERS, breaks, folded, hanging, pieces, shown
 from tests.tui.hostile import NAMES, assert_harmless
 
@@ -43,7 +43,7 @@ def test_pieces_cover_everything_once(text: str, offset: int, edges: list[int]) 
 
 
 def test_every_part_is_made_safe_and_what_is_short_is_not_cut() -> None:
-    parts: Line = tuple(Part(name[:100]) for name in NAMES.values())
+    parts: StyledLine = tuple(Span(name[:100]) for name in NAMES.values())
     text = text_of(shown(parts))
     assert_harmless(text)
     assert "characters in all" not in text
@@ -51,7 +51,7 @@ def test_every_part_is_made_safe_and_what_is_short_is_not_cut() -> None:
 
 def test_what_is_long_is_cut_where_its_parts_together_are_too_long() -> None:
     half = "y" * (MAX_CHARACTERS // 2)
-    found = text_of(shown((Part(half), Part(half), Part("z"))))
+    found = text_of(shown((Span(half), Span(half), Span("z"))))
     assert found == f"{half}{half}… ({MAX_CHARACTERS + 1:,} characters in all)"
     assert shown(line("short")) == line("short")
 
@@ -60,7 +60,7 @@ def test_what_is_long_is_cut_where_its_parts_together_are_too_long() -> None:
 def test_folded_lines_hold_everything_in_the_width_there_is(
     text: str, room: int, indent: int
 ) -> None:
-    found = list(folded((Part(text[:5], Style.KEY), Part(text[5:])), room, indent))
+    found = list(folded((Span(text[:5], Style.KEY), Span(text[5:])), room, indent))
     assert all(cell_len(text_of(one)) <= room for one in found)
     margin = " " * min(indent, room // 2)
     first, *rest = map(text_of, found)

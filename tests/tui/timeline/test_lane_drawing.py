@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 
 from nri_scope.recorder.model import Gap, Session
 from nri_scope.tui.containers.lives import FOR_EVER, Life, Stage, life_words, phases
-from nri_scope.tui.text.styled_line import Part, Style, text_of
+from nri_scope.tui.text.styled_line import Span, Style, text_of
 from nri_scope.tui.timeline.lane_drawing import (
     LINES,
     MIN_SPAN,
     SIGNS,
     UNOBSERVED,
     Interval,
-    Kind,
     Point,
+    PointKind,
     Window,
     axis,
-    joined,
+    joined_cells,
     kind_of,
-    lane,
+    lane_cells,
+    lanes_within,
     nearest,
-    pack,
     ticks,
     unobserved,
 )
@@ -136,10 +136,10 @@ WINDOW = Window(NOW, NOW + 10 * SECOND)
 
 
 def drawn(
-    one: Life, *points: tuple[float, Kind], until: int = 10, blind: tuple[Interval, ...] = ()
+    one: Life, *points: tuple[float, PointKind], until: int = 10, blind: tuple[Interval, ...] = ()
 ) -> str:
     made = [Point(NOW + int(at * SECOND), 1, kind) for at, kind in points]
-    cells = lane(one, made, WINDOW, 10, until_ns=NOW + until * SECOND, blind=blind)
+    cells = lane_cells(one, made, WINDOW, 10, until_ns=NOW + until * SECOND, blind=blind)
     assert len(cells) == 10
     return "".join(cell.text for cell in cells)
 
@@ -149,10 +149,10 @@ def test_a_life_is_drawn_to_scale() -> None:
     assert (
         drawn(
             life(1, 3, 6, 8),
-            (1, Kind.CREATED),
-            (3, Kind.STARTED),
-            (6, Kind.STOPPED),
-            (8, Kind.REMOVED),
+            (1, PointKind.CREATED),
+            (3, PointKind.STARTED),
+            (6, PointKind.STOPPED),
+            (8, PointKind.REMOVED),
         )
         == " +─►━━■┈× "
     )
@@ -166,36 +166,36 @@ def test_what_goes_on_is_drawn_as_far_as_it_was_watched() -> None:
 def test_of_events_in_one_cell_the_gravest_is_drawn_and_strongly() -> None:
     points = [
         Point(NOW + at, 1, kind)
-        for at, kind in enumerate([Kind.CREATED, Kind.PROBLEM, Kind.STARTED])
+        for at, kind in enumerate([PointKind.CREATED, PointKind.PROBLEM, PointKind.STARTED])
     ]
-    cells = lane(life(), points, WINDOW, 10, until_ns=NOW)
-    assert cells[0] == Part("!", Style.STRONG)
-    alone = lane(life(), points[:1], WINDOW, 10, until_ns=NOW)
-    assert alone[0] == Part("+", SIGNS[Kind.CREATED][1])
+    cells = lane_cells(life(), points, WINDOW, 10, until_ns=NOW)
+    assert cells[0] == Span("!", Style.STRONG)
+    alone = lane_cells(life(), points[:1], WINDOW, 10, until_ns=NOW)
+    assert alone[0] == Span("+", SIGNS[PointKind.CREATED][1])
 
 
 def test_what_was_not_observed_looks_so_while_the_container_was_there() -> None:
     blind = (Interval(NOW, NOW + 4 * SECOND), Interval(NOW + 7 * SECOND, NOW + 9 * SECOND))
     assert drawn(life(2, 3, 6, 8), blind=blind) == "  ░░━━┈░  "
-    assert drawn(life(2, 3, 6, 8), (3, Kind.STARTED), blind=blind) == "  ░►━━┈░  "
+    assert drawn(life(2, 3, 6, 8), (3, PointKind.STARTED), blind=blind) == "  ░►━━┈░  "
 
 
 def test_events_outside_of_the_window_are_not_drawn() -> None:
-    assert drawn(life(), (-1, Kind.PROBLEM), (10, Kind.PROBLEM), until=0).strip() == ""
+    assert drawn(life(), (-1, PointKind.PROBLEM), (10, PointKind.PROBLEM), until=0).strip() == ""
 
 
 @given(
-    st.lists(st.tuples(st.integers(-5, 15), st.sampled_from(Kind)), max_size=20),
+    st.lists(st.tuples(st.integers(-5, 15), st.sampled_from(PointKind)), max_size=20),
     st.lists(st.integers(0, 12), min_size=4, max_size=4),
     widths,
 )
 def test_lanes_are_as_wide_as_the_window_and_show_every_event_in_it(
-    events: list[tuple[int, Kind]], times: list[int], width: int
+    events: list[tuple[int, PointKind]], times: list[int], width: int
 ) -> None:
     points = [Point(NOW + at * SECOND, 1, kind) for at, kind in events]
-    cells = lane(life(*times), points, WINDOW, width, until_ns=NOW + 10 * SECOND)
+    cells = lane_cells(life(*times), points, WINDOW, width, until_ns=NOW + 10 * SECOND)
     assert len(cells) == width and all(len(cell.text) == 1 for cell in cells)
-    assert text_of(joined(cells)) == "".join(cell.text for cell in cells)
+    assert text_of(joined_cells(cells)) == "".join(cell.text for cell in cells)
     for at_ns, _, kind, _ in points:
         if WINDOW.shows(at_ns):
             here = [p.kind for p in points if WINDOW.column(p.at_ns, width) == WINDOW.column(
@@ -222,10 +222,10 @@ def test_signs_and_lines_differ_without_colours() -> None:
 
 
 def test_an_event_that_failed_is_a_problem_whatever_it_was_to_do() -> None:
-    assert kind_of(Stage.STARTED, ok=False, changed=False) is Kind.PROBLEM
-    assert kind_of(Stage.STARTED, ok=True, changed=True) is Kind.STARTED
-    assert kind_of(None, ok=True, changed=True) is Kind.CHANGED
-    assert kind_of(None, ok=True, changed=False) is Kind.OTHER
+    assert kind_of(Stage.STARTED, ok=False, changed=False) is PointKind.PROBLEM
+    assert kind_of(Stage.STARTED, ok=True, changed=True) is PointKind.STARTED
+    assert kind_of(None, ok=True, changed=True) is PointKind.CHANGED
+    assert kind_of(None, ok=True, changed=False) is PointKind.OTHER
 
 
 def test_packing_leaves_out_what_has_nothing_in_the_window() -> None:
@@ -239,12 +239,12 @@ def test_packing_leaves_out_what_has_nothing_in_the_window() -> None:
         (3, 4, 30, FOR_EVER),
     ]
     # The second pod is gone itself; it tells whose container is there.
-    assert list(pack(lanes, Window(10, 20))) == [2, 3, 5]
+    assert list(lanes_within(lanes, Window(10, 20))) == [2, 3, 5]
 
 
 @given(st.lists(st.integers(0, 100), max_size=10), st.integers(-5, 105))
 def test_the_nearest_event_is_the_nearest(times: list[int], at_ns: int) -> None:
-    points = [Point(at, number, Kind.OTHER) for number, at in enumerate(sorted(times))]
+    points = [Point(at, number, PointKind.OTHER) for number, at in enumerate(sorted(times))]
     found = nearest(points, at_ns)
     assume(points)
     assert found is not None

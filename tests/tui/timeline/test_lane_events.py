@@ -12,7 +12,7 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.tui.containers.census import Census
 from nri_scope.tui.containers.outline import Node
 from nri_scope.tui.timeline import lane_events as points
-from nri_scope.tui.timeline.lane_drawing import Kind, Window
+from nri_scope.tui.timeline.lane_drawing import PointKind, Window
 from nri_scope.tui.timeline.lane_events import read_points
 from tests.replay.recordings import START_NS, container, life, recording, run_pod
 
@@ -40,14 +40,14 @@ def test_a_lane_has_the_events_of_its_window(path: Path) -> None:
         found = read_points(reading, census, [POD, APP], window, 80, None)
         assert [point.event for point in found[POD].points] == [3]
         assert [point.kind for point in found[APP].points] == [
-            Kind.CREATED,
-            Kind.CREATED,
-            Kind.STARTED,
-            Kind.STARTED,
-            Kind.OTHER,
-            Kind.OTHER,
-            Kind.STOPPED,
-            Kind.REMOVED,
+            PointKind.CREATED,
+            PointKind.CREATED,
+            PointKind.STARTED,
+            PointKind.STARTED,
+            PointKind.OTHER,
+            PointKind.OTHER,
+            PointKind.STOPPED,
+            PointKind.REMOVED,
         ]
         window = Window(START_NS + 5 * SECOND, START_NS + 7 * SECOND)
         some = read_points(reading, census, [APP], window, 80, None)[APP]

@@ -9,10 +9,10 @@ import pytest
 
 from nri_scope.recorder.model import Container
 from nri_scope.tui.containers.census import Census
-from nri_scope.tui.containers.subject_filter import Chosen
+from nri_scope.tui.containers.subject_filter import SubjectFilter
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.timeline.lanes import Lanes
-from nri_scope.tui.timeline.timeline_board import Timeline
+from nri_scope.tui.timeline.timeline_board import TimelineBoard
 from nri_scope.tui.widgets.board import GUTTER
 from nri_scope.tui.widgets.messages import OpenEvent, RowChosen, Said
 from tests.replay.recordings import RECORDING, recording
@@ -23,25 +23,25 @@ from tests.tui.hostile import assert_harmless, hostile_recording
 def lanes(shown: Shown) -> list[str]:
     """What stands in the lanes, without their names."""
     board = shown.board
-    assert isinstance(board, Timeline)
+    assert isinstance(board, TimelineBoard)
     return [line[GUTTER + board.margin :] for line in shown.screen[1:-3] if line.strip()]
 
 
 def names(shown: Shown) -> list[str]:
     board = shown.board
-    assert isinstance(board, Timeline)
+    assert isinstance(board, TimelineBoard)
     return [
         line[GUTTER : GUTTER + board.margin].strip() for line in shown.screen[1:-3] if line.strip()
     ]
 
 
-def timeline(shown: Shown) -> Timeline:
-    assert isinstance(shown.board, Timeline)
+def timeline(shown: Shown) -> TimelineBoard:
+    assert isinstance(shown.board, TimelineBoard)
     return shown.board
 
 
 async def test_shows_lives_to_scale() -> None:
-    async with showing(RECORDING, Timeline, size=(120, 30)) as shown:
+    async with showing(RECORDING, TimelineBoard, size=(120, 30)) as shown:
         assert names(shown) == [
             "kube-system/node-agent",
             "agent",
@@ -66,14 +66,14 @@ async def test_lanes_are_put_together_again_only_where_something_came(
     made: list[int] = []
     put_together = Lanes.of
 
-    def counted(census: Census, chosen: Chosen) -> Lanes:
+    def counted(census: Census, chosen: SubjectFilter) -> Lanes:
         lanes = put_together(census, chosen)
         made.append(len(lanes))
         return lanes
 
     monkeypatch.setattr(Lanes, "of", counted)
     with growing(tmp_path / "r.nriscope.db") as recorder:
-        async with showing(recorder.path, Timeline) as shown:
+        async with showing(recorder.path, TimelineBoard) as shown:
             await shown.update()
             await shown.update()
             assert made == [2]
@@ -83,7 +83,7 @@ async def test_lanes_are_put_together_again_only_where_something_came(
 
 
 async def test_the_cursor_names_the_nearest_event_and_enter_opens_it() -> None:
-    async with showing(RECORDING, Timeline) as shown:
+    async with showing(RECORDING, TimelineBoard) as shown:
         await shown.press("down", "down", "down")
         assert "CreateContainer  event 5" in shown.screen[-3]
         assert "shop/web/app  creating 24.1ms, created 71.3ms, running 726ms" in shown.screen[-2]
@@ -97,7 +97,7 @@ async def test_the_cursor_names_the_nearest_event_and_enter_opens_it() -> None:
 
 
 async def test_goes_from_event_to_event_of_a_lane() -> None:
-    async with showing(RECORDING, Timeline) as shown:
+    async with showing(RECORDING, TimelineBoard) as shown:
         await shown.press("down", "down", "down", "o")
         assert shown.board.selected_event_id == 6
         await shown.press("o", "o", "o")
@@ -108,7 +108,7 @@ async def test_goes_from_event_to_event_of_a_lane() -> None:
 
 
 async def test_zooms_around_the_cursor_and_leaves_out_lanes_without_anything() -> None:
-    async with showing(RECORDING, Timeline) as shown:
+    async with showing(RECORDING, TimelineBoard) as shown:
         board = timeline(shown)
         whole = board.window
         await shown.press("down", "down", "down", "o", "+", "+", "+", "+")
@@ -124,7 +124,7 @@ async def test_zooms_around_the_cursor_and_leaves_out_lanes_without_anything() -
 
 
 async def test_follows_the_cursor_out_of_the_window_and_pans() -> None:
-    async with showing(RECORDING, Timeline) as shown:
+    async with showing(RECORDING, TimelineBoard) as shown:
         board = timeline(shown)
         await shown.press("+", "+", "+")
         before = board.window
@@ -141,7 +141,7 @@ async def test_follows_the_cursor_out_of_the_window_and_pans() -> None:
 
 async def test_shows_what_the_context_is_narrowed_to() -> None:
     context = Context()
-    async with showing(RECORDING, Timeline, context=context) as shown:
+    async with showing(RECORDING, TimelineBoard, context=context) as shown:
         await shown.press("down", "down", "down")
         selected = timeline(shown).selected
         assert selected is not None
@@ -161,14 +161,14 @@ async def test_shows_what_the_context_is_narrowed_to() -> None:
 
 
 async def test_finds_lanes_by_name() -> None:
-    async with showing(RECORDING, Timeline) as shown:
+    async with showing(RECORDING, TimelineBoard) as shown:
         assert await shown.board.find("sidecar") and shown.board.body.cursor == 4
         assert not await shown.board.find("nobody")
 
 
 async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [])
-    async with showing(path, Timeline) as shown:
+    async with showing(path, TimelineBoard) as shown:
         assert shown.screen[1].startswith("nothing in this recording is about a pod or container")
         # Nor is there a time to show.
         assert not shown.screen[0].strip()
@@ -176,7 +176,7 @@ async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
 
 async def test_new_lanes_come_and_the_cursor_stays_in_its_own(tmp_path: Path) -> None:
     with growing(tmp_path / "r.nriscope.db") as recorder:
-        async with showing(recorder.path, Timeline) as shown:
+        async with showing(recorder.path, TimelineBoard) as shown:
             await shown.press("down")
             recorder.grow()
             await shown.update()
@@ -189,7 +189,7 @@ async def test_new_lanes_come_and_the_cursor_stays_in_its_own(tmp_path: Path) ->
 
 async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
-    async with showing(path, Timeline, size=(120, 50)) as shown:
+    async with showing(path, TimelineBoard, size=(120, 50)) as shown:
         assert_harmless("\n".join(shown.screen))
         await shown.press("down", "o", "pagedown", "o")
         assert_harmless("\n".join(shown.screen))
@@ -197,6 +197,6 @@ async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [(20, 6), (160, 50)])
 async def test_fits_any_screen(size: tuple[int, int]) -> None:
-    async with showing(RECORDING, Timeline, size=size) as shown:
+    async with showing(RECORDING, TimelineBoard, size=size) as shown:
         assert len(shown.screen) == size[1]
         assert all(len(line) <= size[0] for line in shown.screen)

@@ -7,7 +7,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from nri_scope.tui.text.styled_line import Line, Part, Style, line
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine, line
 from nri_scope.tui.widgets.lines import MAX_WRAPPED, Lines
 from tests.tui.hostile import CANARY, NAMES, WIDE, assert_harmless
 from tests.tui.keyboard import press, taken
@@ -24,7 +24,7 @@ class _Million:
     def __len__(self) -> int:
         return self.length
 
-    def __getitem__(self, index: int, /) -> Line:
+    def __getitem__(self, index: int, /) -> StyledLine:
         self.asked.add(index)
         return line(f"line {index}")
 
@@ -33,12 +33,12 @@ class _Later:
     """Lines that come later."""
 
     def __init__(self) -> None:
-        self.there: dict[int, Line] = {}
+        self.there: dict[int, StyledLine] = {}
 
     def __len__(self) -> int:
         return 10
 
-    def __getitem__(self, index: int, /) -> Line | None:
+    def __getitem__(self, index: int, /) -> StyledLine | None:
         return self.there.get(index)
 
 
@@ -214,7 +214,7 @@ class TestSearching:
             assert await lines.find("", 0) is None
 
     async def test_matches_stand_out_without_colour(self) -> None:
-        lines = Lines([(Part("one tw", Style.KEY), Part("o Two [b]three"))])
+        lines = Lines([(Span("one tw", Style.KEY), Span("o Two [b]three"))])
         async with _App(lines).run_test() as pilot:
             lines.highlight = "two"
             await taken(pilot)
