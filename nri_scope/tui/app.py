@@ -118,11 +118,11 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     # -- its parts ----------------------------------------------------------------------------
 
     def get_default_screen(self) -> Screen[None]:
-        """The one screen."""
+        """Return the one screen."""
         return MainScreen()
 
     def compose(self) -> ComposeResult:
-        """The frame; the views come once the recording is open."""
+        """Compose the frame; the views come once the recording is open."""
         self.bar = FilterBar(self.keymap, self._typed, self._bar_closed)
         yield self.frame.title_bar
         yield self.frame.tabs
@@ -205,7 +205,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         begin(self, marker.load, MARKS_GROUP)
 
     def follows(self) -> bool:
-        """Whether what is shown still grows."""
+        """Return whether what is shown still grows."""
         return (self._live or self.store.facts.growing) and not self.frame.work.recorder_ended
 
     async def on_unmount(self) -> None:

@@ -63,7 +63,7 @@ def load(path: Path, themes: tuple[str, ...]) -> Config:
 
 
 def parsed(text: str, themes: tuple[str, ...]) -> Config:
-    """The configuration that ``text`` is. Raises UsageError."""
+    """Return the configuration that ``text`` is. Raises UsageError."""
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -104,7 +104,7 @@ class Frame:
             self.say(self.trouble, problem=True)
 
     def _narrowed(self) -> str:
-        """What is shown alone, in words."""
+        """Return what is shown alone, in words."""
         context = self._context
         marked = "marked" if context.only_marked else ""
         parts = [context.words(), marked, safe(context.where_text, 60)]

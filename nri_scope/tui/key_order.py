@@ -50,7 +50,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
         """Keys that wait for lines of the view that is shown."""
 
     def available(self) -> frozenset[str]:
-        """The names of all actions that something here can do."""
+        """Return the names of all actions that something here can do."""
         parts: tuple[Widget | App[None], ...] = (self, *self.screen_stack[0].query(Widget))
         return frozenset(
             action.name
@@ -82,7 +82,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
             await self._take(self._held.popleft())
 
     def _must_wait(self, key: events.Key) -> bool:
-        """Whether the key is for lines that are still to be read."""
+        """Return whether the key is for lines that are still to be read."""
         if isinstance(self.focused, EventList):
             return self.narrower.is_beginning
         board = self.views.current if isinstance(self.focused, BoardLines) else None

@@ -61,7 +61,7 @@ _SHOWN = {
 
 
 def shown(key: str) -> str:
-    """A key as people read it: ``^P`` for ``ctrl+p``, ``Space``, ``F``."""
+    """Return a key as people read it: ``^P`` for ``ctrl+p``, ``Space``, ``F``."""
     *modifiers, last = key.split("+") if len(key) > 1 else [key]
     name = _SHOWN.get(last, last if len(last) == 1 else last.capitalize())
     for modifier in reversed(modifiers):
@@ -86,15 +86,15 @@ class Keymap:
         return self._actions[name]
 
     def of(self, *scopes: Scope) -> list[Action]:
-        """The actions of any of ``scopes``, in the order of the table."""
+        """Return the actions of any of ``scopes``, in the order of the table."""
         return [action for action in self if not set(scopes).isdisjoint(action.scopes)]
 
     def shown(self, name: str) -> str:
-        """The keys of an action as people read them; "" where it has none."""
+        """Return the keys of an action as people read them; "" where it has none."""
         return " ".join(map(shown, self._actions[name].keys))
 
     def first(self, name: str) -> str:
-        """The first key of an action as people read it; "" where it has none."""
+        """Return the first key of an action as people read it; "" where it has none."""
         keys = self._actions[name].keys
         return shown(keys[0]) if keys else ""
 

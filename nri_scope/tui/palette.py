@@ -52,7 +52,7 @@ class Actions(Provider):
             yield action, f"{label}   ({keys})" if keys else label
 
     async def _do(self, action: Action) -> None:
-        """What a key would, in the view that it is of."""
+        """Do what a key would, in the view that it is of."""
         app, views = self._app, self._app.views
         if hasattr(app, f"action_{action.name}"):
             await app.run_action(action.name, app)

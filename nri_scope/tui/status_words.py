@@ -113,7 +113,9 @@ def _matches(view: View) -> str:
 
 
 def trouble_words(error: Exception) -> str:
-    """What is wrong. Not with which file: the title names it, and paths leave no room for more."""
+    """Return what is wrong. Not with which file: the title names it, and paths leave no room for
+    more.
+    """
     if not isinstance(error, RecordingError):
         return str(error)
     return f"{error.problem}; {error.hint}" if error.hint else error.problem

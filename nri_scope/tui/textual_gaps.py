@@ -32,7 +32,7 @@ class ShownInput(Input):
 
     @abstractmethod
     def shown_value(self) -> Text:
-        """What is shown: as many characters as the value has."""
+        """Return what is shown: as many characters as the value has."""
 
     @property
     def _value(self) -> Text:

@@ -70,6 +70,6 @@ NAMES = tuple(theme.name for theme in THEMES)
 
 
 def next_theme(name: str) -> str:
-    """The one after ``name``, and after the last one the first."""
+    """Return the one after ``name``, and after the last one the first."""
     at = NAMES.index(name) if name in NAMES else -1
     return NAMES[(at + 1) % len(NAMES)]

@@ -18,7 +18,7 @@ _INFERRED = " (inferred)"
 
 
 def needed(facts: Facts, badge: str = "") -> list[str]:
-    """What has to be said in any case, behind the runtime; ``badge`` first."""
+    """Return what has to be said in any case, behind the runtime; ``badge`` first."""
     live = facts.kind == "live"
     being_recorded = facts.kind == "recording" and facts.growing
     parts = [badge] if badge else []
@@ -33,7 +33,7 @@ def needed(facts: Facts, badge: str = "") -> list[str]:
 
 
 def more(facts: Facts) -> list[str]:
-    """What is said where there is room, the most important first."""
+    """Return what is said where there is room, the most important first."""
     parts = [f"{facts.events:,} event{'' if facts.events == 1 else 's'}"]
     if facts.sessions > 1:
         parts.append(f"{facts.sessions:,} sessions")
@@ -99,7 +99,7 @@ class TitleBar(Widget):
             self.refresh()
 
     def render(self) -> Text:
-        """The line."""
+        """Return the line."""
         if self._facts is None:
             return Text("nri-scope")
         return Text(title(self._facts, self.size.width, self._badge), no_wrap=True, end="")

@@ -45,12 +45,12 @@ class Copier:
         begin(self.app, partial(self._copy, selected), _GROUP, exclusive=True)
 
     def save(self) -> None:
-        """The same, to a new file."""
+        """Save events as YAML to a new file."""
         selected = self.views.current.selected_event_id
         self.jobs.begin(partial(self._save, selected))
 
     def copy_command(self) -> None:
-        """The command line that shows the same."""
+        """Copy the command line that shows the same."""
         if self.context.only_marked:
             self.frame.say("no command line can say which events are marked", problem=True)
             return

@@ -74,7 +74,7 @@ class Narrower:
         self.filter_by(narrowed(self.context.where_text, term, out=out))
 
     def toggle(self, name: str) -> None:
-        """A named view, or what was shown before it."""
+        """Show a named view, or what was shown before it."""
         text = VIEWS[name]
         if self.context.where_text == text:
             self.back()
@@ -100,7 +100,7 @@ class Narrower:
         self.show()
 
     def back(self) -> None:
-        """What was shown before."""
+        """Show what was shown before."""
         if self.context.only_marked:
             self.only_marked()
         elif self.context.back():
@@ -227,7 +227,7 @@ class Narrower:
 
 
 def others_of_container(recording: Recording, event: Event, *, forwards: bool) -> list[int]:
-    """The events of the same container after or before this one, the nearest first."""
+    """Return the events of the same container after or before this one, the nearest first."""
     container = container_of_event(recording, event.id)
     numbers = lookup.events_about(recording, container) if container is not None else []
     if forwards:

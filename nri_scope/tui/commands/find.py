@@ -153,7 +153,7 @@ class Finder:
         return found
 
     async def _in_list(self, view: View, step: _Search) -> tuple[int | None, bool]:
-        """The position found, and whether it was searched from the other end on."""
+        """Return the position found, and whether it was searched from the other end on."""
         events = self.views.events
         events.search_text = self.text
         start = events.listing.cursor + (0 if step.here else 1 if step.forwards else -1)

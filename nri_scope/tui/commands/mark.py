@@ -78,7 +78,7 @@ class Marker:
         return self.marks.all()
 
     async def marked(self) -> list[Event]:
-        """The marked events of this recording, in order. Raises RecordingError."""
+        """Return the marked events of this recording, in order. Raises RecordingError."""
         if not await self.all():
             return []
         where = self.marks.filter()
@@ -128,7 +128,7 @@ class Marker:
         return number
 
     def _at_hand(self, number: int) -> Event | None:
-        """The event, where it need not be read."""
+        """Return the event, where it need not be read."""
         row = self.views.events.selected_row if self.views.current is self.views.events else None
         return row.event if row is not None and row.event_id == number else None
 
@@ -169,7 +169,7 @@ class Marker:
             return recording.event(number)
 
     def _set(self, number: int, event: Event | None, comment: str | None) -> bool:
-        """Whether it is marked now."""
+        """Return whether it is marked now."""
         if event is None:
             return False
         if comment is None:

@@ -48,8 +48,8 @@ def fitting(texts: Iterable[str]) -> str | None:
 
 
 def new_path(numbers: Sequence[int], suffix: str, folder: Path | None = None) -> Path:
-    """A name for a new file with these events, in the current folder, or where that cannot be
-    written to in one that can. Raises UsageError.
+    """Return a name for a new file with these events, in the current folder, or where that cannot
+    be written to in one that can. Raises UsageError.
     """
     name = f"nri-event-{numbers[0]}" if len(numbers) == 1 else f"nri-{len(numbers)}-events"
     stem = f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
@@ -62,7 +62,7 @@ def new_path(numbers: Sequence[int], suffix: str, folder: Path | None = None) ->
 
 
 def shown_path(path: Path) -> str:
-    """A new file as its user knows it: ``./a.db`` in the current folder, else in full."""
+    """Return a new file as its user knows it: ``./a.db`` in the current folder, else in full."""
     with suppress(OSError):
         if path.parent == Path.cwd():
             return f"./{path.name}"
@@ -115,6 +115,6 @@ def save(texts: Iterable[str], numbers: Sequence[int], folder: Path | None = Non
 
 
 def command_line(path: Path, where: Filter | None) -> str:
-    """The command that prints what is shown."""
+    """Return the command that prints what is shown."""
     words = ["nri-scope", "log", str(path)]
     return shlex.join([*words, "--where", str(where)] if where is not None else words)

@@ -77,7 +77,7 @@ class Replayer:
 
 
 def _session(recording: Recording, shown: ShownEvents) -> int | None:
-    """The session of the first of these events; None where all events are taken."""
+    """Return the session of the first of these events; None where all events are taken."""
     if shown.selection.is_all:
         return None
     asked = {one.id for one in recording.sessions() if one.role != Role.CRI}

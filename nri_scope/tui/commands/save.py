@@ -42,7 +42,7 @@ class ShownEvents:
 
 
 async def shown_events(marker: Marker, view: View) -> ShownEvents:
-    """The marked events, else all of a view. Raises RecordingError, and UsageError for none."""
+    """Return the marked events, else all of a view. Raises RecordingError; for none UsageError."""
     # Not before it is needed: there is much to import.
     from nri_scope.recorder.rebuild import Selection
 
@@ -125,7 +125,7 @@ class Saver:
 
 
 def saved_words(words: str, made: Rebuilt) -> str:
-    """``saved ./nri-3-events.nriscope.db: 3 marked events, +5 needed``."""
+    """Return ``saved ./nri-3-events.nriscope.db: 3 marked events, +5 needed``."""
     more = f", +{made.context:,} needed" if made.context else ""
     damage = "; the original is damaged, this is what came before" if made.damage else ""
     return f"saved {taking.shown_path(made.path)}: {words}{more}{damage}"

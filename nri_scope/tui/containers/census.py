@@ -119,8 +119,8 @@ _CENSUSES: WeakKeyDictionary[Store, Census] = WeakKeyDictionary()
 
 
 def census_of(store: Store) -> Census:
-    """What is known of a recording's pods and containers; another one where the oldest events were
-    removed since.
+    """Return what is known of a recording's pods and containers; another one where the oldest
+    events were removed since.
     """
     census = _CENSUSES.get(store)
     if census is None or census.outdated:

@@ -39,7 +39,7 @@ class CensusBoard(Board):
     # -- of each view -------------------------------------------------------------------------
 
     def node_at(self, index: int) -> Node | None:
-        """What the line of this number stands for; None where there is no such line."""
+        """Return what the line of this number stands for; None where there is no such line."""
         raise NotImplementedError
 
     def begin_anew(self) -> None:

@@ -81,7 +81,7 @@ class ContainerBoard(CensusBoard):
         )
 
     def _replace(self) -> None:
-        """The same line under the cursor, wherever it is now; a pod that is new is not gone to."""
+        """Keep the cursor on its line, wherever that is now; it does not go to a new pod."""
         at = self.kept
         position = self.outline.position_of(at) if at is not None else None
         self.body.changed()
@@ -96,11 +96,11 @@ class ContainerBoard(CensusBoard):
         return len(self.outline)
 
     def node_at(self, index: int) -> Node | None:
-        """What a line stands for."""
+        """Return what a line stands for."""
         return self.outline.node_at(index) if 0 <= index < len(self.outline) else None
 
     def line_at(self, index: int) -> StyledLine | None:
-        """A line; None until its names are read."""
+        """Return a line; None until its names are read."""
         try:
             node = self.outline.node_at(index)
         except IndexError:
@@ -113,7 +113,7 @@ class ContainerBoard(CensusBoard):
         return node_line(node, subject, life, opened, self._grid, self.now_ns)
 
     def marked_at(self, index: int) -> bool:
-        """Whether a line's event is marked."""
+        """Return whether a line's event is marked."""
         node = self.node_at(index)
         subject = self.subjects.get(node) if node is not None else None
         return subject is not None and subject.event is not None and self.is_marked(subject.event)
@@ -128,7 +128,7 @@ class ContainerBoard(CensusBoard):
         return [node for node in nodes if node not in self._fresh or node not in self.subjects]
 
     def needs_look(self) -> bool:
-        """Whether names are missing, or were read before the recording grew."""
+        """Return whether names are missing, or were read before the recording grew."""
         return bool(self._unread())
 
     async def look(self) -> bool:

@@ -165,7 +165,7 @@ class Lives:
 
 
 def phases(life: Life, until_ns: int) -> Iterator[tuple[Stage, int, int]]:
-    """The states of a life one after the other, each from a moment up to another one.
+    """Return the states of a life one after the other, each from a moment up to another one.
 
     ``until_ns``: up to there it was watched.
     """
@@ -189,7 +189,7 @@ def phases(life: Life, until_ns: int) -> Iterator[tuple[Stage, int, int]]:
 
 
 def life_words(life: Life, until_ns: int) -> str:
-    """A life in words: ``created 95.0ms, running 727ms, stopped 96.4ms``."""
+    """Return a life in words: ``created 95.0ms, running 727ms, stopped 96.4ms``."""
     names = {
         Stage.TOLD: "there",
         Stage.CREATING: "creating",

@@ -167,7 +167,7 @@ class Outline:
             lines.insert(at, [node._replace(event=number) for number in events])
 
     def opened(self) -> list[tuple[Node, int]]:
-        """The containers that are unfolded, each with its newest event, or 0."""
+        """Return the containers that are unfolded, each with its newest event, or 0."""
         found = []
         for node in sorted(self._opened, key=sorted_key):
             lines = self._lines_with(node)
@@ -175,7 +175,7 @@ class Outline:
         return found
 
     def folded(self) -> list[int]:
-        """The pods that are folded."""
+        """Return the pods that are folded."""
         return sorted(self._folded)
 
     # -- lines ----------------------------------------------------------------------------

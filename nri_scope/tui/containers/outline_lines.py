@@ -30,7 +30,7 @@ _STATE_STYLES = {
 
 
 def life_of(census: Census, node: Node) -> Life:
-    """What became of a pod or container; nothing is known of `NO_POD`."""
+    """Return what became of a pod or container; nothing is known of `NO_POD`."""
     return census.containers[node.container] if node.container else census.pods[node.pod]
 
 
@@ -42,7 +42,7 @@ def node_line(
     grid: Grid,
     now_ns: int,
 ) -> StyledLine:
-    """A line of the tree. ``opened``: whether it is unfolded; None for what cannot be."""
+    """Return a line of the tree. ``opened``: whether it is unfolded; None for what cannot be."""
     if node.level is Level.EVENT:
         return _event_line(subject.event, grid)
     if node.pod == NO_POD and node.level is Level.POD:
@@ -63,7 +63,7 @@ def node_line(
 
 
 def node_words(node: Node, subject: Subject, life: Life, now_ns: int) -> StyledLine:
-    """What the line has no room for."""
+    """Return what the line has no room for."""
     event = subject.event
     if event is not None:
         return (Span(f"event {event.id} at {moment(event.at_ns)}, answered by {event.plugin}"),)

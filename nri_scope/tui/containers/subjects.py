@@ -72,7 +72,7 @@ class Subject:
 
 
 def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[Node, Subject]:
-    """What the lines say. Raises RecordingError."""
+    """Return what the lines say. Raises RecordingError."""
     pod_keys = {node.pod for node in nodes if node.level is Level.POD} - {NO_POD}
     pods = {one.key: one for one in pods_by_key(recording, pod_keys)}
     keys = {node.container for node in nodes if node.level is Level.CONTAINER}
@@ -102,7 +102,7 @@ class Named:
     containers: frozenset[int]
 
     def has(self, node: Node) -> bool:
-        """Whether a line is one of them."""
+        """Return whether a line is one of them."""
         if node.event:
             return False
         return node.container in self.containers if node.container else node.pod in self.pods

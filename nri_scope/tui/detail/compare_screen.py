@@ -54,7 +54,7 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
     """
 
     def __init__(self, store: Store, a: Event, b: Event, keymap: Keymap = DEFAULT) -> None:
-        """``a`` is what the changes begin with."""
+        """Compare ``a``, which the changes begin with, to ``b``."""
         super().__init__()
         self._keymap = keymap
         self._store = store
@@ -63,7 +63,7 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
         self._lines = _Differences([line("…", Style.DIM)], wrap=True)
 
     def compose(self) -> ComposeResult:
-        """The lines."""
+        """Compose the lines."""
         self._lines.border_title = "compare"
         keys = self._keymap.first("help")
         self._lines.border_subtitle = f"Esc closes · {keys} keys" if keys else "Esc closes"

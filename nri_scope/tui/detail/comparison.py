@@ -96,8 +96,8 @@ class Comparison:
 
 
 def compare(recording: Recording, a: Event, b: Event, stop: Stop) -> Comparison:
-    """The containers that two events are about, each as its event told it. Raises RecordingError,
-    and CancelledError after `Stop.set`.
+    """Return the containers that two events are about, each as its event told it. Raises
+    RecordingError, and CancelledError after `Stop.set`.
     """
     one, other = _side(recording, a), _side(recording, b)
     stop.check()

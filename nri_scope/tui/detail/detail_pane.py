@@ -146,7 +146,7 @@ class DetailPane(Widget):
             self._load()
 
     def grown(self) -> None:
-        """The recording has more: what came later, and what became of changes, may show."""
+        """Read again soon: the recording has more, such as what became of changes."""
         if self._renewal is None and self._shown is not None and self.tab in _GROWING:
             self._renewal = self.set_timer(_RENEWED, self._renew)
 
@@ -176,11 +176,11 @@ class DetailPane(Widget):
     # -- actions ------------------------------------------------------------------------------
 
     def action_next_tab(self) -> None:
-        """The tab to the right."""
+        """Show the tab to the right."""
         self.show_tab(self.tabs[(self.tabs.index(self.tab) + 1) % len(self.tabs)])
 
     def action_previous_tab(self) -> None:
-        """The tab to the left."""
+        """Show the tab to the left."""
         self.show_tab(self.tabs[self.tabs.index(self.tab) - 1])
 
     def action_toggle_detail(self) -> None:
@@ -195,7 +195,7 @@ class DetailPane(Widget):
             self._load()
 
     def action_maximise_detail(self) -> None:
-        """The pane alone, or with the list again."""
+        """Show the pane alone, or with the list again."""
         if self.is_hidden:
             self.action_toggle_detail()
         self.toggle_class("-alone")
@@ -313,7 +313,7 @@ def _title_of(row: Row | None) -> str:
 
 
 def _alike(one: Wanted, other: Wanted) -> bool:
-    """Whether the same place in both is about the same things."""
+    """Return whether the same place in both is about the same things."""
     if one.tab is not other.tab or one.row.event is None or other.row.event is None:
         return False
     same = one.row.event.container_id == other.row.event.container_id

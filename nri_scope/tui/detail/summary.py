@@ -89,7 +89,7 @@ def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
 
 
 def of_session(session: Session) -> Iterator[StyledLine]:
-    """A connection: who, with whom, how long, and why it ended."""
+    """Return a connection: who, with whom, how long, and why it ended."""
     yield _fact("session", (str(session.id), Style.STRONG))
     yield _fact("plugin", session.plugin, _role(session))
     yield _fact("runtime", runtime(session))
@@ -150,7 +150,7 @@ def _whom(recording: Recording, event: Event) -> Iterator[StyledLine]:
 
 
 def _changed(event: Event) -> Iterator[StyledLine]:
-    """What the event itself tells; the differ knows more."""
+    """Return what the event itself tells; the differ knows more."""
     for at, path in enumerate(event.changed[:_LISTED]):
         yield _fact("" if at else "changed", (path, Style.WARN))
     if len(event.changed) > _LISTED:
@@ -176,7 +176,7 @@ def _neighbours(recording: Recording, event: Event) -> Iterator[StyledLine]:
 
 
 def _printed(recording: Recording, event: Event) -> Iterator[StyledLine]:
-    """What the plugin printed from then on to its next event."""
+    """Return what the plugin printed from then on to its next event."""
     lines, count = printed_by(recording, event, _PRINTED)
     for line in lines:
         yield _fact(line.stream, line.text)

@@ -29,7 +29,7 @@ from nri_scope.tui.text.yaml_lines import MAX_MEMBERS, MAX_TEXT, clipped_text, y
 
 
 def detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[StyledLine]:
-    """The lines of a tab. Raises RecordingError, and CancelledError after `Stop.set`.
+    """Return the lines of a tab. Raises RecordingError, and CancelledError after `Stop.set`.
 
     What is in them is not escaped yet.
     """
@@ -67,7 +67,7 @@ def _folded(lines: Iterable[StyledLine], wanted: Wanted) -> Iterator[StyledLine]
 def _container(
     recording: Recording, event: Event, _wanted: Wanted, stop: Stop
 ) -> Iterator[StyledLine]:
-    """The container as this event tells it; where it tells none, the pod."""
+    """Return the container as this event tells it; where it tells none, the pod."""
     if event.mark:
         yield from _not_understood(event)
         return
@@ -90,7 +90,7 @@ def _container(
 def _changes(
     recording: Recording, event: Event, wanted: Wanted, stop: Stop
 ) -> Iterator[StyledLine]:
-    """What the differ makes of the round that the event belongs to."""
+    """Return what the differ makes of the round that the event belongs to."""
     found = excerpt.of_event(recording, event, stop.check)
     diff = found.round_of(event.id)
     if diff is None and event.mark:
@@ -107,7 +107,7 @@ def _changes(
 
 
 def _blame(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> Iterator[StyledLine]:
-    """The container as it is in the end, line by line, with who put it there."""
+    """Return the container as it is in the end, line by line, with who put it there."""
     one = container_of_event(recording, event.id)
     if one is None:
         yield from _note("This event is about no container.")
@@ -190,7 +190,7 @@ _HEX_MAX = 64 << 10
 
 
 def _newest(recording: Recording, event: Event) -> tuple[dict[str, Plain], int] | None:
-    """The container as it was told last, with the event that did; None where none has."""
+    """Return the container as it was told last, with the event that did; None where none has."""
     one = container_of_event(recording, event.id)
     told = None if one is None else lookup.newest(recording, one)
     if told is None:

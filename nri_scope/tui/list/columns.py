@@ -39,7 +39,7 @@ class PlacedColumn:
 
 
 def place(width: int, *, digits: int = 3, plugins: bool = True) -> tuple[PlacedColumn, ...]:
-    """The columns that fit into ``width``, from left to right.
+    """Return the columns that fit into ``width``, from left to right.
 
     ``digits``: of the longest number of an event. ``plugins``: there are several, so that it
     matters which one an event went to.
@@ -105,7 +105,9 @@ _ROOM_FOR_SENTENCES = 24
 
 
 def cell(row: Row, placed: PlacedColumn) -> str:
-    """The longest form that fits, in exactly the column's width; else the last one, cut visibly."""
+    """Return the longest form that fits, in exactly the column's width; else the last one, cut
+    visibly.
+    """
     text = ""
     for text in _forms(row, placed):
         if columns(text) <= placed.width:

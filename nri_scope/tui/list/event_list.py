@@ -132,7 +132,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def grow(self, *, between: bool = False) -> None:
-        """The view may have more rows; ``between``: those that are no events may have changed."""
+        """Take up more rows of the view; ``between``: those that are no events may have changed."""
         if between:
             self._rows.outdate()
             self._strips.clear()
@@ -168,7 +168,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     # -- drawing ------------------------------------------------------------------------------
 
     def render_line(self, y: int) -> Strip:
-        """The row at this height of the screen."""
+        """Return the row at this height of the screen."""
         width = self.scrollable_content_region.width
         position = self.listing.top + y
         blank = self.rich_style
@@ -289,13 +289,13 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def on_focus(self) -> None:
-        """The cursor looks different, and the details are of its row, whatever they were of."""
+        """Draw the cursor anew, and have the details follow its row."""
         self._strips.clear()
         self._told = None
         self._tell()
 
     def on_blur(self) -> None:
-        """The cursor looks different."""
+        """Draw the cursor anew."""
         self._strips.clear()
 
     # -- mouse --------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from nri_scope.tui.text.filter_text import check
 
 
 def no_event(row: Row) -> str:
-    """What a row is that is no event; "" where it is one."""
+    """Return what a row is that is no event; "" where it is one."""
     match row.kind:
         case RowKind.EVENT:
             return ""
@@ -46,7 +46,7 @@ def no_container(row: Row) -> str:
 
 
 def term(event: Event, column: str) -> str:
-    """The filter that finds what has the same value in this column; "" where none can."""
+    """Return the filter that finds what has the same value in this column; "" where none can."""
     match column:
         case "event":
             found = f"event:{quote(event.event)}"

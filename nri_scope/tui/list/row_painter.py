@@ -34,14 +34,14 @@ class RowPainter:
         """Highlighted wherever it is."""
 
     def strip(self, row: Row, *, at_cursor: bool, width: int) -> Strip:
-        """The row in ``width`` columns."""
+        """Return the row in ``width`` columns."""
         over = self._style("cursor") if at_cursor else RichStyle.null()
         blank = self._widget.rich_style
         strip = Strip(self._segments(row, at_cursor, width, over))
         return strip.adjust_cell_length(width, blank + over)
 
     def waiting(self, *, at_cursor: bool, width: int) -> Strip:
-        """What stands for a row that is still being read."""
+        """Return what stands for a row that is still being read."""
         sign = ">" if at_cursor else " "
         strip = Strip([Segment(f"{sign} …", self._style("dim"))])
         return strip.adjust_cell_length(width, self._widget.rich_style)

@@ -41,12 +41,12 @@ class RowCache:
             self._stale.discard(key)
 
     def change(self, change: Callable[[Row], Row]) -> None:
-        """What ``change`` makes of each row, whose key stays the same, is kept instead."""
+        """Keep what ``change`` makes of each row, whose key stays the same."""
         for key, row in self._rows.items():
             self._rows[key] = change(row)
 
     def get(self, key: Key) -> Row | None:
-        """The row of this key, if it is here, even when it may have changed."""
+        """Return the row of this key, if it is here, even when it may have changed."""
         return self._rows.get(key)
 
     def outdate(self) -> None:

@@ -25,7 +25,7 @@ class RowWindow(ScrollView, inherit_bindings=False):
 
     @abstractmethod
     def listing_moved(self) -> None:
-        """The listing was moved: draw what is there now."""
+        """Draw what is there now: the rows were moved."""
 
     def follow_listing(self) -> None:
         """Have room for all rows, and the scroll bar where the listing is."""
@@ -59,7 +59,7 @@ class RowWindow(ScrollView, inherit_bindings=False):
         self._scroll_instead(event, -_WHEEL)
 
     def on_scroll_to(self, message: ScrollTo) -> None:
-        """The scroll bar was moved."""
+        """Move rows to where the scroll bar is."""
         by = round(message.y) - self.listing.top if message.y is not None else 0
         self._scroll_instead(message, by)
 

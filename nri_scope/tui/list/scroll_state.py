@@ -95,12 +95,12 @@ class ScrollState:
     # -- what happens to it -----------------------------------------------------------------
 
     def resize(self, height: int) -> None:
-        """The screen has another height."""
+        """Fit the rows to another height of the screen."""
         self.height = max(1, height)
         self._settle()
 
     def grow(self) -> None:
-        """The view may have changed: call after each `Store.refresh` and progress of a filter."""
+        """Take up a changed view: call after each `Store.refresh` and progress of a filter."""
         # While a filter is at work, the row that was chosen may still come.
         if self.view.revision != self._revision or not self.view.complete:
             self._revision = self.view.revision

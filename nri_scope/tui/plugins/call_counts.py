@@ -112,7 +112,7 @@ class CallCounts:
         return self.where is not None or self.about is not None
 
     def times(self) -> tuple[TimeIn, ...]:
-        """The time in plugins, and between two connections; as `differ.latency.latency`.
+        """Return the time in plugins, and between two connections; as `differ.latency.latency`.
 
         The newest round counts when the next one began, or after `finish`.
         """
@@ -174,7 +174,7 @@ sessions have them together."""
 def call_counts_of(
     store: Store, where: Filter | None = None, about: Pod | Container | None = None
 ) -> CallCounts:
-    """What was counted of a recording; anew where the oldest events were removed since."""
+    """Return what was counted of a recording; anew where the oldest events were removed since."""
     known = _TALLIES.get(store, [])
     for tally in known:
         if (tally.where, tally.about) == (where, about) and not tally.outdated:

@@ -59,7 +59,7 @@ class Place:
 
 
 def places(tally: CallCounts) -> tuple[Place, ...]:
-    """The chain, in call order. Takes as long as sorting all times.
+    """Return the chain, in call order. Takes as long as sorting all times.
 
     Of a narrowed tally only the places that have something of what is counted.
     """
@@ -86,7 +86,7 @@ def places(tally: CallCounts) -> tuple[Place, ...]:
 
 
 def _told(tally: CallCounts) -> Counter[str]:
-    """Changes by their owners, as other connections were told."""
+    """Return changes by their owners, as other connections were told."""
     plugins = {session.id: session.plugin for session in tally.sessions}
     found: Counter[str] = Counter()
     for session, counts in list(tally.counts.items()):
@@ -181,7 +181,7 @@ def place_line(place: Place, grid: Grid) -> StyledLine:
 
 
 def place_words(place: Place) -> str:
-    """What the place is, in a sentence."""
+    """Return what the place is, in a sentence."""
     match place.what:
         case PlaceKind.OURS:
             return f"{place.name}: our own connection; the time is what we took to answer"

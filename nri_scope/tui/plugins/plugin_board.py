@@ -35,7 +35,7 @@ class PluginBoard(TableBoard[Place]):
         self._again_at = 0.0
 
     def entry_line(self, entry: Place) -> StyledLine:
-        """A place."""
+        """Return a place."""
         return place_line(entry, self.grid)
 
     def key_of(self, entry: Place) -> Hashable:
@@ -92,7 +92,7 @@ class PluginBoard(TableBoard[Place]):
         return (self.entry.first_event or None) if self.entry is not None else None
 
     def words(self) -> Sequence[StyledLine]:
-        """What the place is; and what is not shown here."""
+        """Return what the place is; and what is not shown here."""
         note = line(self.counted_words())
         return (line(place_words(self.entry)), note) if self.entry is not None else (note,)
 

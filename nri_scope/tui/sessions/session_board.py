@@ -38,7 +38,7 @@ class SessionBoard(TableBoard[Entry]):
     FIELDS = FIELDS
 
     def entry_line(self, entry: Entry) -> StyledLine:
-        """A runtime, a session or a gap."""
+        """Return a runtime, a session or a gap."""
         return entry_line(entry, self.grid, self.now_ns, growing=self.store.facts.growing)
 
     def key_of(self, entry: Entry) -> Hashable:
@@ -83,7 +83,7 @@ class SessionBoard(TableBoard[Entry]):
         return (entry.counts.first_event or None) if isinstance(entry, Connection) else None
 
     def words(self) -> Sequence[StyledLine]:
-        """What a line has no room for."""
+        """Return what a line has no room for."""
         counted = self.counted_words()
         note = line(counted) if counted else ()
         match self.entry:

@@ -146,7 +146,7 @@ def gap_words(gap: Gap) -> str:
 
 
 def connection_words(entry: Connection) -> str:
-    """A session in a sentence: what its line has no room for."""
+    """Return a session in a sentence: what its line has no room for."""
     session = entry.session
     limits = [
         f"{name} timeout {duration(ms * 1_000_000)}"

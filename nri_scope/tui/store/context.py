@@ -83,11 +83,11 @@ class Context:
         return True
 
     def where(self) -> Filter | None:
-        """The filter alone, for `Store.view` together with ``about``; None for no filter."""
+        """Return the filter alone, for `Store.view` together with ``about``; None for no filter."""
         return self._place.where
 
     def shown(self) -> Filter | None:
-        """What events have to pass to be shown, whatever asks for it; None: all are."""
+        """Return what events have to pass to be shown, whatever asks for it; None: all are."""
         if self.only_marked and self._marked is not None:
             return self._marked(self._place.where)
         return self._place.where
@@ -105,7 +105,8 @@ class Context:
         return parse(f"{named} ({self._place.text})" if self._place.where is not None else named)
 
     def words(self) -> str:
-        """What it is narrowed to, safe to show: ``shop/web/app``, ``pod shop/web``; "" for nothing.
+        """Return what it is narrowed to, safe to show: ``shop/web/app``, ``pod shop/web``; "" for
+        nothing.
 
         The filter is not in it.
         """
@@ -132,7 +133,7 @@ def _pod(pod: Pod) -> str:
 
 
 def _term(about: Pod | Container) -> str:
-    """A filter's term that means it."""
+    """Return a filter's term that means it."""
     if about.id:
         return f"id:{quote(about.id)}"
     if isinstance(about, Pod):

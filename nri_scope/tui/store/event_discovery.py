@@ -64,7 +64,7 @@ class EventDiscovery:
         self._more = False
 
     def first(self, recording: Recording) -> RecordingNews:
-        """The first look. Raises RecordingError."""
+        """Return the first look. Raises RecordingError."""
         self._log = Log(recording)
         self._log.has_news()
         return self._look(recording)
@@ -83,7 +83,7 @@ class EventDiscovery:
     def news(
         self, recording: Recording, questions: Sequence[tuple[Question, int]]
     ) -> RecordingNews | None:
-        """What is new; None for nothing.
+        """Return what is new; None for nothing.
 
         ``questions``: whose answers up to an event are known. Raises RecordingError.
         """

@@ -62,7 +62,7 @@ class Growth:
 
 
 def facts_of(path: Path, look: RecordingLook, *, events: int, damage: str, live: bool) -> Facts:
-    """What is known of a recording."""
+    """Return what is known of a recording."""
     sessions = look.sessions
     # What a part of a recording leaves out was not lost; it has rows that say so.
     gaps = [gap for gap in look.gaps if not gap.is_left_out]

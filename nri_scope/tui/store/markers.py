@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
     @classmethod
     def of_event(cls, event_id: int) -> Key:
-        """The key of an event's row."""
+        """Return the key of an event's row."""
         return cls(event_id, 1)
 
 
@@ -129,7 +129,7 @@ class MarkerPlaces:
 
 
 def _same(one: RecordingLook, other: RecordingLook) -> bool:
-    """Whether nothing came between them but events."""
+    """Return whether nothing came between them but events."""
     return one.sessions is other.sessions and one.gaps is other.gaps and one.oldest == other.oldest
 
 

@@ -58,15 +58,15 @@ class Marks:
         return sorted(self._marks.values())
 
     def of(self, event: Event | None) -> Mark | None:
-        """The mark of an event; None where it has none."""
+        """Return the mark of an event; None where it has none."""
         return None if event is None else self._marks.get((event.id, event.at_ns))
 
     def has(self, event: Event | None) -> bool:
-        """Whether an event is marked."""
+        """Return whether an event is marked."""
         return self.of(event) is not None
 
     def comment_of(self, row: Row | None) -> str:
-        """What was written about a row's event."""
+        """Return what was written about a row's event."""
         mark = self.of(row.event) if row is not None else None
         return mark.comment if mark is not None else ""
 
@@ -165,7 +165,9 @@ class Marks:
         return self._watch
 
     def _is_for_marks(self) -> bool:
-        """Whether marks can be kept in the recording itself, as far as can be told in no time."""
+        """Return whether marks can be kept in the recording itself, as far as can be told in no
+        time.
+        """
         try:
             return (
                 inside.may_write(self._real_path())

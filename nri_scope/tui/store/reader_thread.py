@@ -36,7 +36,7 @@ class Stop:
         self._event = Event()
 
     def set(self) -> None:
-        """The work is not wanted any more."""
+        """Note that the work is not wanted any more."""
         self._event.set()
 
     @property

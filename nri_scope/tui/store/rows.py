@@ -108,11 +108,11 @@ class Row:
         return self.event.id if self.event is not None else None
 
     def cell(self, name: str) -> str:
-        """The cell of the column of this name."""
+        """Return the cell of the column of this name."""
         return self.cells[POSITION[name]]
 
     def mark(self, marked: bool) -> Row:
-        """The same row, marked or not."""
+        """Return the same row, marked or not."""
         return self if marked == self.marked else replace(self, marked=marked)
 
 
@@ -125,7 +125,7 @@ _DEPTH = 60
 
 
 def event_row(event: Event, first_ns: int) -> Row:
-    """The row of an event; ``first_ns`` is when the recording's first event was."""
+    """Return the row of an event; ``first_ns`` is when the recording's first event was."""
     changed = changed_in_short(event)
     about = _subject(event)
     status = _status(event)
@@ -167,7 +167,7 @@ def marker_row(one: RowMarker) -> Row:
 
 
 def marker_text(one: RowMarker) -> str:
-    """What its row says."""
+    """Return what its row says."""
     match one:
         case GapMarker(gap=gap):
             whose = f", session {gap.session}" if gap.session is not None else ""
@@ -187,14 +187,14 @@ def marker_text(one: RowMarker) -> str:
 
 
 def damaged_row(event_id: int, words: str) -> Row:
-    """The row of an event that cannot be read."""
+    """Return the row of an event that cannot be read."""
     text = f"event {event_id} cannot be read: {_words(words)}"
     cells = (str(event_id), *_NO_CELLS[1:])
     return Row(RowKind.DAMAGED, Key.of_event(event_id), cells, text, RowStyle.DAMAGED)
 
 
 def gone_row(event_id: int) -> Row:
-    """The row of an event that is not there any more."""
+    """Return the row of an event that is not there any more."""
     text = f"event {event_id} was removed from the recording"
     cells = (str(event_id), *_NO_CELLS[1:])
     return Row(RowKind.GONE, Key.of_event(event_id), cells, text, RowStyle.GONE)
@@ -210,7 +210,7 @@ def changed_in_short(event: Event) -> str:
 
 
 def path_in_short(path: str) -> str:
-    """An OCI path as a few words: ``env FOO``, ``mount /data``, ``memory limit``."""
+    """Return an OCI path as a few words: ``env FOO``, ``mount /data``, ``memory limit``."""
     keys = split(path[: 4 * _WIDTH])
     for known, word in _PATHS:
         if keys[: len(known)] == known:

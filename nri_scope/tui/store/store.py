@@ -153,7 +153,7 @@ class Store:
         *,
         about: Pod | Container | None = None,
     ) -> View:
-        """The rows that pass a filter, of one pod or container where ``about`` is given.
+        """Return the rows that pass a filter, of one pod or container where ``about`` is given.
 
         Returns when all events have been looked at; ``on_progress`` has the growing view
         meanwhile, from the oldest match on, to be shown already. Gaps before a match
@@ -189,8 +189,9 @@ class Store:
         forwards: bool = True,
         on_progress: Callable[[float], None] | None = None,
     ) -> int | None:
-        """The position of the next row from ``start`` on (included) with ``text`` in its names,
-        ids, changes or words, in upper or lower case; None where there is none until the end.
+        """Return the position of the next row from ``start`` on (included) with ``text`` in its
+        names, ids, changes or words, in upper or lower case; None where there is none until the
+        end.
 
         ``on_progress`` has the part (0 to 1) of what is to be searched.
         """

@@ -67,7 +67,7 @@ class View:
     # -- asked while drawing ----------------------------------------------------------------
 
     def key_at(self, position: int) -> Key:
-        """The key of the row there. Raises IndexError."""
+        """Return the key of the row there. Raises IndexError."""
         entry = self.entry(position)
         return Key.of_event(entry) if isinstance(entry, int) else entry.key
 
@@ -86,23 +86,23 @@ class View:
         return max(0, min(self.before(Key.of_event(event_id)), self.length - 1))
 
     def shows(self, event_id: int) -> bool:
-        """Whether that event is in the view."""
+        """Return whether that event is in the view."""
         return self._numbers.rank(event_id + 1) > self._numbers.rank(event_id)
 
     def entry(self, position: int) -> ViewEntry:
-        """What is there. Raises IndexError."""
+        """Return what is there. Raises IndexError."""
         at = bisect_left(self._places, position)
         if at < len(self._places) and self._places[at] == position:
             return self._between[at]
         return self._numbers.at(position - at)
 
     def entries(self, start: int, count: int) -> list[ViewEntry]:
-        """What is at these positions; fewer where the view ends."""
+        """Return what is at these positions; fewer where the view ends."""
         start = max(0, start)
         return [self.entry(position) for position in range(start, min(start + count, self.length))]
 
     def numbers_between(self, start: int, stop: int) -> Sequence[int]:
-        """The events at the positions from ``start`` up to ``stop``."""
+        """Return the events at the positions from ``start`` up to ``stop``."""
         first = start - bisect_left(self._places, start)
         return self._numbers.slice(first, stop - bisect_left(self._places, stop))
 
@@ -114,7 +114,7 @@ class View:
     # -- told by the store ------------------------------------------------------------------
 
     def settle(self, between: tuple[RowMarker, ...], *, moved: bool = False) -> None:
-        """The numbers have changed, or what lies between them: find the places again.
+        """Find the places again: the numbers have changed, or what lies between them.
 
         ``between``: all that the recording has, by their keys; the same object where it is the same
         as before. ``moved``: some of the numbers have other positions now.

@@ -21,7 +21,7 @@ _STYLES = {
 
 
 def lines_of(painted: Iterable[str]) -> Iterator[StyledLine]:
-    """A line for each; colours that are not known are left out."""
+    """Return a line for each; colours that are not known are left out."""
     for text in painted:
         style = Style.PLAIN
         parts: list[Span] = []

@@ -96,7 +96,7 @@ def _word_start(text: str, cursor: int) -> int:
 
 
 def narrowed(text: str, added: str, *, out: bool = False) -> str:
-    """The filter ``text`` and also ``added``, or also not it (``out``). Raises FilterError."""
+    """Return the filter ``text`` with ``added``, or without it (``out``). Raises FilterError."""
     more = added
     if out:
         more = f"-({added})" if " " in added else f"-{added}"
@@ -123,14 +123,14 @@ class History:
         self._at = len(self._texts)
 
     def older(self, current: str) -> str:
-        """What was typed before; ``current`` is kept for coming back."""
+        """Return what was typed before; ``current`` is kept for coming back."""
         if self._at == len(self._texts):
             self._draft = current
         self._at = max(0, self._at - 1)
         return self._texts[self._at] if self._texts else current
 
     def newer(self, current: str) -> str:
-        """What was typed after it, in the end what was being typed."""
+        """Return what was typed after it, in the end what was being typed."""
         if self._at >= len(self._texts):
             return current
         self._at += 1

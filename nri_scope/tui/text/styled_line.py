@@ -47,7 +47,7 @@ class Source(Protocol):
 
 
 def line(text: str = "", style: Style = Style.PLAIN) -> StyledLine:
-    """A line of one piece."""
+    """Return a line of one piece."""
     return (Span(text, style),) if text else ()
 
 

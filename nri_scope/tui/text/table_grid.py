@@ -86,12 +86,12 @@ class Grid:
         return tuple(parts)
 
     def head(self) -> StyledLine:
-        """The titles."""
+        """Return the titles."""
         return self.line([Span(field.title, Style.STRONG) for field in self.fields])
 
 
 def cut(parts: StyledLine, width: int) -> StyledLine:
-    """A line of at most ``width`` columns, escaped; where it is cut, one sees that."""
+    """Return a line of at most ``width`` columns, escaped; where it is cut, one sees that."""
     # Each is looked at only as far as it can be seen: it may have millions of characters.
     whole = [Span(safe(part.text[: 4 * width + 1]), part.style) for part in parts]
     if sum(columns(part.text) for part in whole) <= width:

@@ -18,7 +18,9 @@ MAX_CHARACTERS = 4_000
 
 
 def shown(parts: StyledLine) -> StyledLine:
-    """What is shown of a line: its beginning, made safe, and its length where that is not all."""
+    """Return what is shown of a line: its beginning, made safe, and its length where that is not
+    all.
+    """
     room = MAX_CHARACTERS
     found: list[Span] = []
     for part in parts:
@@ -39,7 +41,7 @@ _NATURAL = frozenset(" ,;:/=")
 
 @lru_cache(maxsize=8)
 def pattern(text: str) -> re.Pattern[str] | None:
-    """Finds `text` as it is, in upper or lower case; None for no text."""
+    """Return what finds `text` as it is, in upper or lower case; None for no text."""
     return re.compile(re.escape(text), re.IGNORECASE) if text else None
 
 
@@ -56,15 +58,17 @@ def hanging(text: str, room: int) -> int:
 
 @lru_cache(maxsize=256)
 def breaks(text: str, room: int) -> tuple[int, ...]:
-    """The columns at which the rows of a line begin, each with its indentation at most `room`
-    columns wide. A character wider than that has a row of its own.
+    """Return the columns at which the rows of a line begin, each with its indentation at most
+    `room` columns wide. A character wider than that has a row of its own.
     """
     cuts = _cuts(text, room, room - hanging(text, room))
     return tuple(cuts if text.isascii() else (cell_len(text[:cut]) for cut in cuts))
 
 
 def folded(parts: StyledLine, room: int, indent: int) -> Iterator[StyledLine]:
-    """What is shown of a line, in several where it is too long; all but the first are indented."""
+    """Return what is shown of a line, in several where it is too long; all but the first are
+    indented.
+    """
     parts = shown(parts)
     text = text_of(parts)
     indent = min(indent, room // 2)

@@ -26,7 +26,7 @@ _KEY = re.compile(r"([ -]*)([^\s'\"-][^:]*:|'[^']*':|\"(?:[^\"\\]|\\.)*\":)( .*)
 
 
 def yaml_lines(value: dict[str, Plain], stop: Stop) -> Iterator[StyledLine]:
-    """A document; keys keep their order. Raises CancelledError once it is not waited for."""
+    """Return a document; keys keep their order. Raises CancelledError once it is not waited for."""
     for count, text in enumerate(_texts(value, stop, _APART)):
         if count == MAX_LINES:
             yield (Span(f"… more than {MAX_LINES:,} lines: the rest is left out", Style.WARN),)
@@ -35,7 +35,9 @@ def yaml_lines(value: dict[str, Plain], stop: Stop) -> Iterator[StyledLine]:
 
 
 def clipped(value: Plain) -> Plain:
-    """The same with long texts cut, saying how long they are, and long lists and mappings too."""
+    """Return the same with long texts cut, saying how long they are, and long lists and mappings
+    too.
+    """
     if isinstance(value, str):
         return clipped_text(value)
     if isinstance(value, list):

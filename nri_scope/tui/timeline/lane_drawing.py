@@ -49,15 +49,15 @@ class Window:
         return self.to_ns - self.from_ns
 
     def column(self, at_ns: int, width: int) -> int:
-        """The column of a moment; negative, or ``width`` and more, where it is not in it."""
+        """Return the column of a moment; negative, or ``width`` and more, where it is not in it."""
         return (at_ns - self.from_ns) * width // self.span
 
     def start(self, column: int, width: int) -> int:
-        """The first moment of a column."""
+        """Return the first moment of a column."""
         return self.from_ns - (-column * self.span // width)
 
     def middle(self, column: int, width: int) -> int:
-        """The moment in the middle of a column."""
+        """Return the moment in the middle of a column."""
         return (self.start(column, width) + self.start(column + 1, width)) // 2
 
     def zoomed(self, whole: Window, around_ns: int, *, closer: bool) -> Window:
@@ -73,13 +73,13 @@ class Window:
         return Window(self.from_ns + by_ns, self.to_ns + by_ns).within(whole)
 
     def within(self, whole: Window) -> Window:
-        """Moved into ``whole``, and cut to it where it is larger."""
+        """Return it moved into ``whole``, and cut to it where it is larger."""
         span = min(self.span, whole.span)
         from_ns = min(max(self.from_ns, whole.from_ns), whole.to_ns - span)
         return Window(from_ns, from_ns + span)
 
     def shows(self, at_ns: int) -> bool:
-        """Whether a moment is in it."""
+        """Return whether a moment is in it."""
         return self.from_ns <= at_ns < self.to_ns
 
 
@@ -137,7 +137,7 @@ def _label(at_ns: int, step: int) -> str:
 
 
 def axis(window: Window, width: int) -> str:
-    """The ticks in one line: ``╵`` at the moment, its name to the right."""
+    """Return the ticks in one line: ``╵`` at the moment, its name to the right."""
     line = [" "] * width
     for column, label in ticks(window, width):
         text = f"╵{label}"
@@ -196,7 +196,7 @@ class Point(NamedTuple):
 
 
 def kind_of(stage: Stage | None, *, ok: bool, changed: bool) -> PointKind:
-    """What an event is drawn as; ``stage`` is what it leads to, if anything."""
+    """Return what an event is drawn as; ``stage`` is what it leads to, if anything."""
     if not ok:
         return PointKind.PROBLEM
     match stage:
@@ -249,7 +249,7 @@ def lane_cells(
     until_ns: int,
     blind: Sequence[Interval] = (),
 ) -> list[Span]:
-    """The cells of a lane, ``width`` of them. Several events in one cell are drawn strong."""
+    """Return the ``width`` cells of a lane. Several events in one cell are drawn strong."""
     blank = Span(" ")
     cells = [blank] * width
     for stage, from_ns, to_ns in phases(life, until_ns):
@@ -289,7 +289,7 @@ def joined_cells(cells: Iterable[Span]) -> StyledLine:
 
 
 def lanes_within(lanes: Iterable[tuple[int, int, int, int]], window: Window) -> array[int]:
-    """The numbers of the lanes that have something in the window.
+    """Return the numbers of the lanes that have something in the window.
 
     ``lanes``: in order, each with its pod, its container (0: a pod's own), and when it begins and
     ends. A pod has a lane where one of its containers has.
@@ -309,7 +309,9 @@ def lanes_within(lanes: Iterable[tuple[int, int, int, int]], window: Window) -> 
 
 
 def nearest(points: Sequence[Point], at_ns: int) -> Point | None:
-    """The point with the least distance; of two, the earlier. ``points`` are in order of time."""
+    """Return the point with the least distance; of two, the earlier. ``points`` are in order of
+    time.
+    """
     at = bisect_left(points, at_ns, key=lambda point: point.at_ns)
     near = points[max(0, at - 1) : at + 1]
     return min(near, key=lambda point: abs(point.at_ns - at_ns), default=None)

@@ -35,7 +35,7 @@ def read_points(
     width: int,
     where: Filter | None,
 ) -> dict[Node, Points]:
-    """The events in ``window``, which is ``width`` columns wide. Raises RecordingError."""
+    """Return the events in ``window``, which is ``width`` columns wide. Raises RecordingError."""
     span = census.between(window.from_ns, window.to_ns - 1)
     return {lane: _of_lane(recording, census, lane, window, span, width, where) for lane in lanes}
 

@@ -66,18 +66,18 @@ class Lanes:
         return zip(self.pods, self.containers, self.first_ns, self.end_ns, strict=True)
 
     def node(self, number: int) -> Node:
-        """The lane of this number."""
+        """Return the lane of this number."""
         return Node(self.pods[number], self.containers[number])
 
     def number_of(self, node: Node) -> int | None:
-        """The lane of a pod or container; None: it has none."""
+        """Return the lane of a pod or container; None: it has none."""
         for number, (pod, container) in enumerate(zip(self.pods, self.containers, strict=True)):
             if pod == node.pod and container == node.container:
                 return number
         return None
 
     def whole(self, until_ns: int) -> Window | None:
-        """The time from the first beginning to the last end; None where nothing began."""
+        """Return the time from the first beginning to the last end; None where nothing began."""
         first = min(filter(None, self.first_ns), default=0)
         if not first:
             return None
@@ -90,7 +90,7 @@ class Lanes:
 
 
 def label(node: Node, subject: Subject, width: int) -> Span:
-    """What a lane is called, in exactly so many columns."""
+    """Return what a lane is called, in exactly so many columns."""
     text = f"  {subject.name}" if node.container else subject.name
     style = Style.PLAIN if node.container else Style.STRONG
     return Span(fitted(safe(text[: 4 * width]), width), style)
@@ -104,7 +104,7 @@ def ruled(cells: list[Span], column: int) -> list[Span]:
 
 
 def axis_line(window: Window, width: int, column: int, margin: int) -> StyledLine:
-    """The axis, ``margin`` columns from the left, with the cursor's column."""
+    """Return the axis, ``margin`` columns from the left, with the cursor's column."""
     text = axis(window, width)
     if not 0 <= column < width:
         return (Span(" " * margin + text),)
@@ -117,7 +117,7 @@ def axis_line(window: Window, width: int, column: int, margin: int) -> StyledLin
 
 
 def point_line(points: Points, point: Point | None, window: Window, width: int) -> StyledLine:
-    """The event that the cursor is nearest to, and what shares its cell."""
+    """Return the event that the cursor is nearest to, and what shares its cell."""
     if point is None:
         return (Span("no event of it in this window", Style.DIM),)
     sign, style = SIGNS[point.kind]
@@ -137,12 +137,12 @@ def point_line(points: Points, point: Point | None, window: Window, width: int) 
 
 
 def life_line(subject: Subject, life: Life, until_ns: int) -> StyledLine:
-    """The lane's life in words."""
+    """Return the lane's life in words."""
     return Span(subject.full_name, Style.STRONG), Span(f"  {life_words(life, until_ns)}")
 
 
 def legend() -> StyledLine:
-    """What signs and lines mean."""
+    """Return what signs and lines mean."""
     meant = (
         (*SIGNS[PointKind.CREATED], "created"),
         (*SIGNS[PointKind.STARTED], "started"),
@@ -160,7 +160,7 @@ def legend() -> StyledLine:
 
 
 def near(points: Points | None, at_ns: int, event: int) -> Point | None:
-    """The event of this number, if it is there; else the one nearest to a moment."""
+    """Return the event of this number, if it is there; else the one nearest to a moment."""
     if points is None:
         return None
     for point in points.points if event else ():

@@ -59,7 +59,7 @@ class TimelineLines(BoardLines, inherit_bindings=False):
     on_column: Callable[[int], None] = lambda _: None
 
     def on_click(self, event: events.Click) -> None:
-        """The cursor goes there, in time too."""
+        """Put the cursor there, in time too."""
         super().on_click(event)
         self.on_column(event.x - GUTTER)
 
@@ -158,7 +158,7 @@ class TimelineBoard(CensusBoard):
         return [self._lanes.node(self.packed[index]) for index in self.body.seen]
 
     def needs_look(self) -> bool:
-        """Whether names are missing, or events of this window."""
+        """Return whether names are missing, or events of this window."""
         return any(node not in self.subjects or node not in self._current for node in self._seen())
 
     async def look(self) -> bool:
@@ -211,7 +211,7 @@ class TimelineBoard(CensusBoard):
         return self._lanes.node(self.packed[index]) if 0 <= index < len(self.packed) else None
 
     def line_at(self, index: int) -> StyledLine | None:
-        """A lane; None until its name is read."""
+        """Return a lane; None until its name is read."""
         if index >= len(self.packed):
             return ()
         node = self._lanes.node(self.packed[index])
@@ -244,7 +244,7 @@ class TimelineBoard(CensusBoard):
         self.refresh_words()
 
     def words(self) -> Sequence[StyledLine]:
-        """The event that the cursor is nearest to, the lane's life, and the signs."""
+        """Return the event that the cursor is nearest to, the lane's life, and the signs."""
         node = self.node
         subject = self.subjects.get(node) if node is not None else None
         if node is None or subject is None:
@@ -283,18 +283,18 @@ class TimelineBoard(CensusBoard):
             self.post_message(OpenEvent(number))
 
     def _go_to_column(self, column: int) -> None:
-        """The cursor to a column that is on the screen, counted from where names begin."""
+        """Put the cursor into a column that is on the screen, counted from where names begin."""
         if 0 <= column - self.margin < self.width:
             self._go(self.window.middle(column - self.margin, self.width))
 
     def _move(self, by: int) -> None:
-        """The cursor so many columns later."""
+        """Move the cursor so many columns later."""
         at_ns = self.window.middle(self.column + by, self.width)
         if self.whole.shows(at_ns):
             self._go(at_ns)
 
     def _go(self, at_ns: int, event: int = 0) -> None:
-        """The cursor to a moment, with the window around it where it is not in it."""
+        """Put the cursor to a moment, with the window around it where it is not in it."""
         window = self.window
         if not window.shows(at_ns):
             # Some columns stay, so that one sees where one came from.
@@ -329,7 +329,7 @@ class TimelineBoard(CensusBoard):
             self._show(window)
 
     def action_zoom_all(self) -> None:
-        """The whole time."""
+        """Show the whole time."""
         self._is_whole = True
         self._show(self.whole)
 

@@ -155,7 +155,7 @@ class Board(Widget, can_focus=False):
         return False
 
     def needs_look(self) -> bool:
-        """Whether something is not known of the lines on the screen."""
+        """Return whether something is not known of the lines on the screen."""
         return False
 
     def open_line(self) -> None:
@@ -176,7 +176,7 @@ class Board(Widget, can_focus=False):
         return None
 
     async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
-        """The next line with ``text`` from ``start`` on (included); None: none to the end.
+        """Return the next line with ``text`` from ``start`` on (included); None: none to the end.
 
         Raises NriScopeError.
         """
@@ -216,7 +216,7 @@ class Board(Widget, can_focus=False):
         self.body.show(_LinesOf(self))
 
     def focus(self, scroll_visible: bool = True) -> Self:
-        """The lines take the keys."""
+        """Give the keys to the lines."""
         self.body.focus(scroll_visible)
         return self
 
@@ -344,7 +344,7 @@ class Board(Widget, can_focus=False):
         self.foot.show(shown, keep_position=True)
 
     def on_descendant_focus(self) -> None:
-        """It is used again: the details are of its line."""
+        """Have the details follow again."""
         self._told_event = -1
         self.tell_row()
 
@@ -358,7 +358,7 @@ class Board(Widget, can_focus=False):
         self.refresh_words()
 
     def on_lines_moved(self, message: Lines.Moved) -> None:
-        """The cursor is on another line."""
+        """Follow the cursor to another line."""
         message.stop()
         if message.lines is self.body:
             self.cursor_moved()

@@ -76,7 +76,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         accepted: Callable[[Purpose, str], None],
         closed: Callable[[], None],
     ) -> None:
-        """``accepted`` is told what was typed and is to be used, a filter only where it is right;
+        """Call ``accepted`` with what was typed and is to be used, a filter only where it is right;
         ``closed``, after that, that the line is away again.
 
         Not by messages: the next key may be waiting already, and is not for this line.
@@ -98,7 +98,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         self.display = False
 
     def compose(self) -> ComposeResult:
-        """The line, and the one below it."""
+        """Compose the line, and the one below it."""
         with Vertical(id="line"):
             yield Label("", id="purpose", markup=False)
             yield TextLine(self.action_accept, highlighter=self._problem, select_on_focus=False)
@@ -246,11 +246,11 @@ class FilterBar(Vertical, inherit_bindings=False):
             self._options, self._option = (), -1
 
     def action_older(self) -> None:
-        """What was typed before."""
+        """Show what was typed before."""
         self._from_history(older=True)
 
     def action_newer(self) -> None:
-        """What was typed after it."""
+        """Show what was typed after it."""
         self._from_history(older=False)
 
     def _from_history(self, *, older: bool) -> None:

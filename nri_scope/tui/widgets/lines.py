@@ -166,7 +166,8 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self._reveal(index)
 
     async def find(self, text: str, start: int, *, forwards: bool = True) -> int | None:
-        """The next line from `start` on, in that direction, that shows `text`; None: no line does.
+        """Return the next line from `start` on, in that direction, that shows `text`; None: no line
+        does.
 
         In upper or lower case. Lines that are still to come are passed over.
         """
@@ -261,7 +262,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             self._scroll(y=last - height + 1)
 
     def on_click(self, event: events.Click) -> None:
-        """The cursor goes there; a second click opens."""
+        """Put the cursor there; a second click opens."""
         index = self._at(self.scroll_offset.y + event.y)[0]
         if self.has_cursor and index < len(self._source):
             self.cursor = index
@@ -294,7 +295,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self._laid_out.clear()
 
     def on_resize(self) -> None:
-        """What is wrapped is wrapped elsewhere."""
+        """Wrap lines elsewhere."""
         self._fit()
 
     # -- which row is which line ------------------------------------------------------------
@@ -336,14 +337,14 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         return starts
 
     def _at(self, row: int) -> tuple[int, int]:
-        """The line in a row, and which of its rows it is."""
+        """Return the line in a row, and which of its rows it is."""
         if not self._starts:
             return row, 0
         index = bisect_right(self._starts, row) - 1
         return index, row - self._starts[index]
 
     def _rows_of(self, index: int) -> tuple[int, int]:
-        """The first and the last row of a line."""
+        """Return the first and the last row of a line."""
         if index + 1 >= len(self._starts):
             return index, index
         return self._starts[index], self._starts[index + 1] - 1
@@ -393,7 +394,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             self.virtual_size = Size(self._widest, self._rows)
 
     def _strip(self, index: int) -> Strip:
-        """A line without the cursor."""
+        """Return a line without the cursor."""
         strip = self._laid_out.get(index)
         if strip is None:
             found = self._source[index] if len(self._source) else line(self.empty, Style.DIM)

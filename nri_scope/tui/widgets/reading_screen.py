@@ -60,7 +60,7 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
         self._wrap = wrap
 
     def compose(self) -> ComposeResult:
-        """The lines."""
+        """Compose the lines."""
         lines = Lines(self._lines, wrap=self._wrap)
         lines.border_title = self._title
         lines.border_subtitle = "Esc closes"

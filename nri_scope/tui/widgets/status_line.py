@@ -52,7 +52,7 @@ class StatusLine(Widget):
         self.remove_class("-problem")
 
     def render(self) -> Text:
-        """What was said, or one line, cut visibly."""
+        """Return what was said, or one line, cut visibly."""
         return Text("\n".join(self._lines(max(1, self.size.width))), no_wrap=True, end="")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:

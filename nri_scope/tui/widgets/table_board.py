@@ -29,7 +29,7 @@ class TableBoard(Board, Generic[E]):
         raise NotImplementedError
 
     def key_of(self, entry: E) -> Hashable:
-        """What stays the same while an entry changes: the cursor stays with it."""
+        """Return what stays the same while an entry changes: the cursor stays with it."""
         raise NotImplementedError
 
     @property

@@ -39,6 +39,6 @@ class TextLine(ShownInput):
         self._submit()
 
     def shown_value(self) -> Text:
-        """The value, with what must not reach a terminal replaced."""
+        """Return the value, with what must not reach a terminal replaced."""
         text = Text(shown(self.value), no_wrap=True, overflow="ignore", end="")
         return text if self.highlighter is None else self.highlighter(text)
