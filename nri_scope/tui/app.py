@@ -96,6 +96,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self._marks = Marks(path)
         self.context = Context(where, marked=self._marks.filter)
         self.frame = Frame(keymap, self.context, badge)
+        self._can_act = False
+        """Whether there are commands."""
         self._typed_in_detail = False
         """Whether the details had the focus before the line for text was opened."""
 
@@ -202,6 +204,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         for name, action in actions.items():
             # Where Textual looks for what a key is bound to.
             setattr(self, f"action_{name}", action)
+        self._can_act = True
         begin(self, marker.load, MARKS_GROUP)
 
     def follows(self) -> bool:
@@ -210,10 +213,12 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
 
     async def on_unmount(self) -> None:
         """End what is at work, keep the last marks, and close the recording."""
-        if self._store is not None:
+        if self._can_act:
             await self.jobs.close()
             await self.marker.close()
+        if self._store is not None:
             await self._store.close()
+        if self._can_act:
             await self.marker.release()
         self._signals.restore()
 
