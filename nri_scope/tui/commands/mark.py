@@ -219,13 +219,13 @@ class Marker:
     async def _compare(self) -> None:
         selected = self.views.current.selected_event_id
         about: Container | None = None
+        found = await self.marked()
         if selected is not None:
             at = selected
             about = await self.store.run(lambda recording: container_of_event(recording, at))
-        found = await self.marked()
-        if selected is not None and len(found) == 1 and found[0].id != selected:
-            other = await self.store.run(lambda recording: recording.event(at))
-            found += [other] if other is not None else []
+            if len(found) == 1 and found[0].id != at:
+                other = await self.store.run(lambda recording: recording.event(at))
+                found += [other] if other is not None else []
         found = self._pair(found, about)
         if len(found) != 2:
             key = self.keymap.first("mark")

@@ -321,6 +321,14 @@ class TimelineBoard(CensusBoard):
         self.at_ns, self._event = window.middle(column, self.width), 0
         self._show(window)
 
+    def action_page_left(self) -> None:
+        """Show half a screen earlier."""
+        self._pan(-1)
+
+    def action_page_right(self) -> None:
+        """Show half a screen later."""
+        self._pan(1)
+
     def _zoom(self, *, closer: bool) -> None:
         """Half or twice as much time around the cursor."""
         window = self.window.zoomed(self.whole, self.at_ns, closer=closer)
@@ -355,8 +363,6 @@ class TimelineBoard(CensusBoard):
 
     action_pan_left = partialmethod(_move, -1)
     action_pan_right = partialmethod(_move, 1)
-    action_page_left = partialmethod(_pan, -1)
-    action_page_right = partialmethod(_pan, 1)
     action_zoom_in = partialmethod(_zoom, closer=True)
     action_zoom_out = partialmethod(_zoom, closer=False)
     action_next_of_container = partialmethod(_go_on, forwards=True)
