@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from nri_scope.recorder.event_pages import Value, sql_of
@@ -19,17 +19,8 @@ _OWN_CALLS = "SELECT id FROM name WHERE text IN ('RegisterPlugin', 'UpdateContai
 T = TypeVar("T")
 
 
-class SubjectEvent(NamedTuple):
-    """An event, by the keys of what it is about."""
-
-    number: int
-    at_ns: int
-    name: int
-    """The key of its name."""
-    pod: int | None
-    container: int | None
-    ok: bool
-    changed: bool
+SubjectEvent = tuple[int, int, int, int | None, int | None, bool, bool]
+"""An event by its keys: number, time, name, pod and container, whether it is ok and changed."""
 
 
 class Call(NamedTuple):
@@ -41,7 +32,7 @@ class Call(NamedTuple):
     deadline_ns: int
     """0 for none."""
     ok: bool
-    owners: list[str]
+    owners: Sequence[str]
     own: bool
     """Called by the plugin."""
 
@@ -159,15 +150,9 @@ def _subject_event(row: Row) -> SubjectEvent:
     number, at_ns, name, pod, container, code, changed = row
     if not (isinstance(number, int) and isinstance(at_ns, int) and isinstance(name, int)):
         raise RowError("an event has values of a wrong type")
-    return SubjectEvent(
-        number,
-        at_ns,
-        name,
-        pod if isinstance(pod, int) else None,
-        container if isinstance(container, int) else None,
-        not code,
-        bool(changed),
-    )
+    pod = pod if isinstance(pod, int) else None
+    container = container if isinstance(container, int) else None
+    return number, at_ns, name, pod, container, not code, bool(changed)
 
 
 def _call(row: Row) -> Call:
@@ -175,7 +160,8 @@ def _call(row: Row) -> Call:
     if type(session) is not int or type(took_ns) is not int:
         raise RowError("an event has values of a wrong type")
     deadline = deadline_ns if type(deadline_ns) is int else 0
-    return Call(number, session, took_ns, deadline, not code, texts(owners), bool(own))
+    changed_by = texts(owners) if owners is not None else ()
+    return Call(number, session, took_ns, deadline, not code, changed_by, bool(own))
 
 
 def subjects_of_matches(

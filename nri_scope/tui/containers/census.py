@@ -77,7 +77,7 @@ class Census:
             elif told_pod is not None:
                 self.pods.tell(told_pod, thing, at_ns)
         events = self._scan.subject_events(recording, STEP)
-        for name in {event.name for event in events} - self._stages.keys():
+        for name in {event[2] for event in events} - self._stages.keys():
             self._stages[name] = STAGES.get(name_of(recording, name), (None, True))
         for event in events:
             self._add(event)
@@ -91,7 +91,8 @@ class Census:
             self._blocks.append((number, at_ns, at_ns))
         else:
             first, earliest, latest = self._blocks[-1]
-            self._blocks[-1] = (first, min(earliest, at_ns), max(latest, at_ns))
+            if not earliest <= at_ns <= latest:
+                self._blocks[-1] = (first, min(earliest, at_ns), max(latest, at_ns))
         self._in_block = (self._in_block + 1) % _BLOCK
         stage, of_container = self._stages[name]
         if pod is not None:

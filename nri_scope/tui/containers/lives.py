@@ -95,6 +95,11 @@ class Lives:
         self.keys = array("q")
         self._columns = {name: array("q") for name in Life._fields}
         """Of each field the numbers, in the order of the keys."""
+        self._counted = tuple(self._columns[name] for name in Life._fields[5:12])
+        """From ``first_ns`` to ``changed``."""
+        self._reached = {
+            stage: self._columns[f"{stage.name.lower()}_ns"] for stage in Stage if stage
+        }
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -139,20 +144,23 @@ class Lives:
         self, key: int, event: int, at_ns: int, stage: Stage | None, *, ok: bool, changed: bool
     ) -> None:
         """Count an event about it. Of what several connections saw, the first one counts."""
-        slot, columns = self._find(key), self._columns
+        slot = self._find(key)
         if slot is None:
             return
-        if not columns["events"][slot]:
-            columns["first_event"][slot] = event
-            columns["first_ns"][slot] = columns["first_ns"][slot] or at_ns
-        columns["events"][slot] += 1
-        columns["last_event"][slot] = event
-        columns["last_ns"][slot] = max(at_ns, columns["last_ns"][slot])
-        columns["problems"][slot] += not ok
-        columns["changed"][slot] += changed
-        if stage is not None:
-            reached = columns[f"{stage.name.lower()}_ns"]
-            reached[slot] = reached[slot] or at_ns
+        first_ns, last_ns, first_event, last_event, events, problems, changes = self._counted
+        if not events[slot]:
+            first_event[slot] = event
+            first_ns[slot] = first_ns[slot] or at_ns
+        events[slot] += 1
+        last_event[slot] = event
+        if at_ns > last_ns[slot]:
+            last_ns[slot] = at_ns
+        if not ok:
+            problems[slot] += 1
+        if changed:
+            changes[slot] += 1
+        if stage and not self._reached[stage][slot]:
+            self._reached[stage][slot] = at_ns
 
     def _find(self, key: int) -> int | None:
         keys = self.keys

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -59,14 +59,14 @@ class _Lines:
 
     def __getitem__(self, at: int) -> Node:
         pod, container, event = (column[at] for column in self._columns)
-        return Node(NO_POD if pod == _LAST else pod, container, event)
+        return Node(NO_POD if pod == LAST else pod, container, event)
 
     def __iter__(self) -> Iterator[Node]:
         return (self[at] for at in range(len(self)))
 
     def find(self, node: Node) -> int:
         """Return where a node is, or would be."""
-        key, (pods, containers, events) = sorted_key(node), self._columns
+        key, (pods, containers, events) = _sorted_key(node), self._columns
         if not pods or key > (pods[-1], containers[-1], events[-1]):
             return len(self)
         return bisect_left(
@@ -75,7 +75,7 @@ class _Lines:
 
     def insert(self, at: int, nodes: Iterable[Node]) -> None:
         """Add nodes that belong there."""
-        keys = [sorted_key(node) for node in nodes]
+        keys = [_sorted_key(node) for node in nodes]
         for number, column in enumerate(self._columns):
             column[at:at] = array("q", [key[number] for key in keys])
 
@@ -88,14 +88,14 @@ class _Lines:
         return taken
 
 
-_LAST = (1 << 63) - 1
+LAST = (1 << 63) - 1
 """Behind all keys of a recording."""
 
 
-def sorted_key(node: Node) -> tuple[int, int, int]:
+def _sorted_key(node: Node) -> tuple[int, int, int]:
     """Return what nodes are sorted by."""
     pod, container, event = node
-    return (_LAST if pod == NO_POD else pod), container, event
+    return (LAST if pod == NO_POD else pod), container, event
 
 
 class Outline:
@@ -113,24 +113,17 @@ class Outline:
 
     # -- what there is --------------------------------------------------------------------
 
-    def add(self, node: Node) -> None:
-        """Add a pod or a container; the pod of a container comes along if need be."""
-        # Mostly they come in order.
-        has_pod = len(self) and self._lines[-1].pod == node.pod
-        for one in (node,) if has_pod else (Node(node.pod), node):
-            lines = self._lines_with(one)
-            at = lines.find(one)
-            if at == len(lines) or lines[at] != one:
-                lines.insert(at, [one])
-
-    def subjects(self) -> Iterator[Node]:
-        """All pods and containers in order, whatever is folded."""
-        for at in range(len(self._lines)):
-            node = self._lines[at]
-            if node.level is not Level.EVENT:
-                yield node
-            inside = self._folded.get(node.pod, ()) if node.level is Level.POD else ()
-            yield from (one for one in inside if one.level is Level.CONTAINER)
+    def add(self, subjects: Sequence[tuple[int, int]]) -> None:
+        """Add pods (each with 0) and containers, which ascend."""
+        nodes = [Node(pod, container) for pod, container in subjects]
+        if nodes and self._lines.find(nodes[0]) == len(self._lines) and not self._folded:
+            self._lines.insert(len(self._lines), nodes)
+            return
+        for node in nodes:
+            lines = self._lines_with(node)
+            at = lines.find(node)
+            if at == len(lines) or lines[at] != node:
+                lines.insert(at, [node])
 
     # -- folding --------------------------------------------------------------------------
 
@@ -142,7 +135,7 @@ class Outline:
         """Fold or unfold a pod; what was unfolded in it stays so."""
         first = self._lines.find(Node(pod, 1))
         if folded and pod not in self._folded:
-            self._folded[pod] = self._lines.cut(first, self._lines.find(Node(pod, _LAST)))
+            self._folded[pod] = self._lines.cut(first, self._lines.find(Node(pod, LAST)))
         elif not folded and pod in self._folded:
             self._lines.insert(first, self._folded.pop(pod))
 
@@ -157,21 +150,21 @@ class Outline:
         if node in self._opened:
             self._opened.remove(node)
             lines = self._lines_with(node)
-            lines.cut(lines.find(node) + 1, lines.find(node._replace(event=_LAST)))
+            lines.cut(lines.find(node) + 1, lines.find(node._replace(event=LAST)))
 
     def extend(self, node: Node, events: Iterable[int]) -> None:
         """Add new events of an unfolded container."""
         if node in self._opened:
             lines = self._lines_with(node)
-            at = lines.find(node._replace(event=_LAST))
+            at = lines.find(node._replace(event=LAST))
             lines.insert(at, [node._replace(event=number) for number in events])
 
     def opened(self) -> list[tuple[Node, int]]:
         """Return the containers that are unfolded, each with its newest event, or 0."""
         found = []
-        for node in sorted(self._opened, key=sorted_key):
+        for node in sorted(self._opened, key=_sorted_key):
             lines = self._lines_with(node)
-            found.append((node, lines[lines.find(node._replace(event=_LAST)) - 1].event))
+            found.append((node, lines[lines.find(node._replace(event=LAST)) - 1].event))
         return found
 
     def folded(self) -> list[int]:

@@ -8,7 +8,7 @@ from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.containers.census import Census
-from nri_scope.tui.containers.outline import NO_POD, Node, Outline, sorted_key
+from nri_scope.tui.containers.outline import LAST, NO_POD, Outline
 
 STEP = 20_000
 """Events that one step looks at."""
@@ -27,8 +27,8 @@ class SubjectFilter:
         """The number of the newest event that was looked at."""
         self._pods: set[int] = set()
         self._containers: set[int] = set()
-        self._pods_read = 0
-        self._containers_read = 0
+        self._read = 0, 0
+        """How many pods and containers are in the tree."""
 
     def step(self, recording: Recording, newest: int) -> bool:
         """Look at more events, up to the number ``newest``; False where nothing is left.
@@ -46,38 +46,43 @@ class SubjectFilter:
         self.newest = last
         return last < newest
 
+    def subjects(
+        self, census: Census, pods_from: int = 0, containers_from: int = 0
+    ) -> list[tuple[int, int]]:
+        """Return the keys of what is to be seen, each pod (with 0) before its containers; of those
+        that appeared from some places on.
+        """
+        about = self.about
+        one_pod = about.key if isinstance(about, Pod) else None
+        one = about.key if isinstance(about, Container) else None
+        found = {
+            (pod, 0)
+            for pod in census.pods.keys[pods_from:]
+            if one is None and one_pod in (None, pod) and self._lets(self._pods, pod)
+        }
+        # The pod of what came while this is read is not known yet.
+        count = min(len(census.containers), len(census.pod_of))
+        for at in range(containers_from, count):
+            key, pod = census.containers.keys[at], census.pod_of[at]
+            if one_pod in (None, pod) and one in (None, key) and self._lets(self._containers, key):
+                found.add((pod or LAST, 0))
+                found.add((pod or LAST, key))
+        return [(0 if pod == LAST else pod, container) for pod, container in sorted(found)]
+
     def outline(self, census: Census) -> Outline:
         """Make the tree of what is to be seen."""
+        self._read = len(census.pods), min(len(census.containers), len(census.pod_of))
         outline = Outline()
-        self._pods_read = self._containers_read = 0
-        self._add_to(outline, census)
+        outline.add(self.subjects(census))
         return outline
 
     def grow(self, census: Census, outline: Outline) -> bool:
         """Add what came meanwhile; False where the tree has to be made anew."""
         if self.where is None:
-            self._add_to(outline, census)
+            before = self._read
+            self._read = len(census.pods), min(len(census.containers), len(census.pod_of))
+            outline.add(self.subjects(census, *before))
         return self.where is None
-
-    def _add_to(self, outline: Outline, census: Census) -> None:
-        about = self.about
-        one_pod = about.key if isinstance(about, Pod) else None
-        one = about.key if isinstance(about, Container) else None
-        # The numbers of what came while this is read stay for the next time.
-        pods, count = len(census.pods), min(len(census.containers), len(census.pod_of))
-        nodes = [
-            Node(pod)
-            for pod in census.pods.keys[self._pods_read : pods]
-            if one is None and one_pod in (None, pod) and self._lets(self._pods, pod)
-        ]
-        for at in range(self._containers_read, count):
-            key, pod = census.containers.keys[at], census.pod_of[at]
-            if one_pod in (None, pod) and one in (None, key) and self._lets(self._containers, key):
-                nodes.append(Node(pod, key))
-        # In order, most of them go behind all others, where adding takes no time.
-        for node in sorted(nodes, key=sorted_key):
-            outline.add(node)
-        self._pods_read, self._containers_read = pods, count
 
     def _lets(self, chosen: set[int], key: int) -> bool:
         return self.where is None or key in chosen

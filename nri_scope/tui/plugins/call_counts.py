@@ -47,16 +47,19 @@ class SessionCounts:
 
     def add(self, call: Call) -> None:
         """Count one more call."""
+        _, _, took_ns, deadline_ns, ok, owners, own = call
         self.calls += 1
-        self.problems += not call.ok
-        self.changes.update(call.owners)
-        if call.own:
+        self.problems += not ok
+        if owners:
+            self.changes.update(owners)
+        if own:
             # What a plugin calls takes the runtime's time.
             return
-        self.times.append(call.took_ns)
-        if call.deadline_ns > 0:
-            self.deadline_ns = min(call.deadline_ns, self.deadline_ns or call.deadline_ns)
-            self.over_half += 2 * call.took_ns > call.deadline_ns
+        self.times.append(took_ns)
+        if deadline_ns > 0:
+            if deadline_ns < self.deadline_ns or not self.deadline_ns:
+                self.deadline_ns = deadline_ns
+            self.over_half += 2 * took_ns > deadline_ns
 
 
 class CallCounts:
@@ -97,7 +100,10 @@ class CallCounts:
         self.sessions = tuple(recording.sessions())
         calls, more = self._scan.calls(recording, STEP, self.where, self.about)
         for call in calls:
-            self.counts.setdefault(call.session, SessionCounts(first_event=call.number)).add(call)
+            counts = self.counts.get(call.session)
+            if counts is None:
+                counts = self.counts[call.session] = SessionCounts(first_event=call.number)
+            counts.add(call)
         return more
 
     def finish(self) -> None:

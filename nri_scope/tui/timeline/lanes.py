@@ -48,8 +48,7 @@ class Lanes:
     def of(cls, census: Census, chosen: SubjectFilter) -> Lanes:
         """Those of a census that are to be seen."""
         lanes = cls()
-        outline = chosen.outline(census)
-        for pod, container, _ in outline.subjects():
+        for pod, container in chosen.subjects(census):
             lanes.pods.append(pod)
             lanes.containers.append(container)
             lives, key = (census.containers, container) if container else (census.pods, pod)

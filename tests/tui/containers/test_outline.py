@@ -37,12 +37,12 @@ def test_every_line_is_found_where_it_is(steps: list[Step]) -> None:
     next_key = next_event = 1
     for what, pod, number in steps:
         if what in ("pod", "container"):
-            outline.add(Node(pod))
+            outline.add([(pod, 0)])
             pods.setdefault(pod, [])
         elif pod not in pods:
             continue
         if what == "container":
-            outline.add(Node(pod, next_key))
+            outline.add([(pod, next_key)])
             pods[pod].append(next_key)
             next_key += 1
         elif what in ("fold", "unfold"):
@@ -75,8 +75,7 @@ def test_every_line_is_found_where_it_is(steps: list[Step]) -> None:
 
 def test_what_is_folded_into_a_pod_is_found_at_the_pod() -> None:
     outline = Outline()
-    outline.add(Node(1, 1))
-    outline.add(Node(2, 2))
+    outline.add([(1, 0), (1, 1), (2, 0), (2, 2)])
     outline.set_folded(2, True)
     assert outline.position_of(Node(2, 2)) == outline.position_of(Node(2)) == 2
     assert outline.position_of(Node(3)) is None and outline.position_of(Node(1, 2)) is None
@@ -85,8 +84,7 @@ def test_what_is_folded_into_a_pod_is_found_at_the_pod() -> None:
 def test_a_hundred_thousand_containers_take_few_steps_each() -> None:
     outline = Outline()
     for pod in range(1, 50_001):
-        outline.add(Node(pod, 2 * pod))
-        outline.add(Node(pod, 2 * pod + 1))
+        outline.add([(pod, 0), (pod, 2 * pod), (pod, 2 * pod + 1)])
     assert len(outline) == 150_000
     for position in (0, 1, 75_000, 149_999):
         assert outline.position_of(outline.node_at(position)) == position
