@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found in free text by its form: credentials, addresses, names of hosts and users."""
+"""What is found in free text by its form: credentials in URLs, addresses, names of hosts, users."""
 
 from __future__ import annotations
 
@@ -24,20 +24,6 @@ from nri_scope.recorder.redaction.tokens import (
 if TYPE_CHECKING:
     from nri_scope.recorder.redaction.engine import Engine
 
-_FORMATS = Pattern(
-    r"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
-    r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|$)"
-    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*"
-    r"|\b(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA)[A-Z0-9]{16}\b"
-    r"|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}"
-    r"|\bxox[a-z]-[A-Za-z0-9-]{10,}|\bAIza[A-Za-z0-9_-]{30,}|\bya29\.[A-Za-z0-9_-]{20,}"
-    r"|\b[sr]k_(?:live|test)_[A-Za-z0-9]{16,}|\bsk-[A-Za-z0-9_-]{20,}"
-    r"|\bhv[sbr]\.[A-Za-z0-9_-]{16,}|\bdckr_[a-z]{3}_[A-Za-z0-9_-]{16,}|\bnpm_[A-Za-z0-9]{30,}"
-    r"|\bpypi-[A-Za-z0-9_-]{16,}|\bhf_[A-Za-z0-9]{20,}"
-    r"|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
-    r"|\b[a-z0-9]{6}\.[a-z0-9]{16}\b"
-    r"|\$(?:2[abxy]|5|6|y|argon2id?)\$[^\s\"']{8,}"
-)
 _URL = Pattern(
     r"://((?:([^\s\"'<>:@/?#]*):([^\s\"'<>]*[^\s\"'<>@]@?)|[^\s\"'<>@/?#:]+))@[A-Za-z0-9.\[_-]"
 )
@@ -69,19 +55,6 @@ def sub(pattern: Pattern, text: str, group: int, put: Callable[[str], str]) -> s
             pieces += text[at : match.start(group)], put(found)
             at = match.end(group)
     return "".join((*pieces, text[at:])) if pieces else text
-
-
-def formats(engine: Engine, text: str, place: str, depth: int) -> str:
-    """What has the form of a credential."""
-    if len(text) < 16 or not engine.is_on("credential-formats"):
-        return text
-
-    def put(found: str) -> str:
-        if len(found) == 23 and found[6] == "." and not any(c.isdigit() for c in found):
-            return found  # two words, no bootstrap token
-        return engine.put("credential-formats", found, Strength.SECRET, place)
-
-    return sub(_FORMATS, text, 0, put)
 
 
 def urls(engine: Engine, text: str, place: str, depth: int) -> str:

@@ -19,6 +19,7 @@ from nri_scope.recorder.container_status import asked_about
 from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.redaction import documents, finders, messages, values
 from nri_scope.recorder.redaction.assignments import assignments
+from nri_scope.recorder.redaction.credential_formats import credential_formats
 from nri_scope.recorder.redaction.engine import Engine
 from nri_scope.recorder.redaction.kind import Kind
 from nri_scope.recorder.redaction.known import Original, Strength
@@ -29,7 +30,7 @@ from nri_scope.recorder.redaction.tokens import is_token
 
 _FINDERS = (
     documents.document,
-    finders.formats,
+    credential_formats,
     finders.urls,
     finders.headers,
     assignments,
@@ -42,7 +43,7 @@ _FINDERS = (
 )
 _ROUNDS = 4
 _ALL = Memory()
-_KEY_FINDERS = (finders.formats, finders.mails)
+_KEY_FINDERS = (credential_formats, finders.mails)
 _WORD = re.compile(r"[A-Za-z]{1,40}|[0-9]{1,9}")
 _NUMBERED = re.compile(r"(.*?)((?:#[0-9]{1,9})?)", re.DOTALL)
 _PLUGIN = re.compile(r"([0-9]{2}-)(.*)", re.DOTALL)
