@@ -19,8 +19,7 @@ from nri_scope.recorder.redaction.rules import Rules
 NOTE = "what is secret was replaced by tokens while this was recorded (--redact)"
 """A note that every recording of this kind has."""
 
-
-_MEMORY = Memory(values=20_000, shown=128 << 10, cached=4 << 20)
+MEMORY = Memory(values=20_000, shown=128 << 10, cached=4 << 20)
 """A recorder runs for weeks, and pauses of Python's garbage collector, in which the runtime waits
 for an answer, grow with what it keeps."""
 
@@ -35,7 +34,7 @@ class AtSource:
     def to(cls, path: Path, rules: Rules) -> AtSource:
         """For the recording at ``path``, with this machine's key. Raises UsageError."""
         key = derive(local_key(), b"record\0" + bytes(path.absolute()))
-        return cls(Redactor(rules, key, memory=_MEMORY))
+        return cls(Redactor(rules, key, memory=MEMORY))
 
     def captured(self, item: Captured) -> Captured:
         """An event as it may be written."""

@@ -34,7 +34,13 @@ OWN = (
         "private-key", "-----BEGIN", rf"(?s)-----BEGIN {_KEY_BLOCK}.*?(?:-----END {_KEY_BLOCK}|$)"
     ),
     # Signed ones have three parts, encrypted ones five of which the second may be empty.
-    _own("json-web-token", "eyJ", r"eyJ[\w-]{8,}\.[\w-]*\.[\w-]*(?:\.[\w-]+){0,2}"),
+    _own("json-web-token", "eyJ", r"eyJ[\w=-]{8,}\.[\w=-]*\.[\w=-]*(?:\.[\w=-]+){0,2}"),
+    _own(
+        "paseto",
+        r"[kv][1-4]\.(?:local|public|secret)",
+        r"\bv[1-4]\.(?:local|public)\.[\w-]{15,}(?:\.[\w-]*)?",
+        r"\bk[1-4]\.(?:local|secret)(?:-pw|-wrap)?\.[\w.-]{15,}",
+    ),
     _own(
         "password-hash",
         r"\$ \*[0-9A-F]{8} md5[0-9a-f]{8} \{S?(?:SHA|MD5)",
@@ -66,7 +72,22 @@ OWN = (
     _own(
         "gitlab",
         "gl[a-z]{2,5}-",
-        r"\bgl(?:agent|soat|ffct|p[at]t|oas|cbt|imt|rtr|[dfrw]t)-[\w-]{20,}(?:\.[0-9a-z]{2,16}){0,2}",
+        r"\bgl(?:agent|soat|ffct|p[at]t|oas|cbt|imt|rtr|[dfrw]t)-[\w-]{20,}(?:\.[\w-]{2,16}){0,2}",
+    ),
+    _own(
+        "digitalocean and others",
+        "do[oprs]_v1_ sbp_ sq[apu]_ tskey-",
+        r"\bdo[oprs]_v1_[0-9a-f]{64}",
+        r"\bsbp_(?:v0_)?[0-9a-f]{40}",
+        r"\bsq[apu]_[0-9a-f]{40}",
+        r"\btskey-[a-z]+-[\w-]{20,}",
+    ),
+    # What public rules want the service's name beside.
+    _own(
+        "form enough",
+        r"pat[a-z0-9]{14}\.[0-9a-f] [0-9a-f]{8}-us[0-9]",
+        r"\bpat[A-Za-z0-9]{14}\.[0-9a-f]{64}",
+        r"\b[0-9a-f]{32}-us[0-9]{1,2}\b",
     ),
     _own("google-oauth", r"ya29\. GOCSPX-", r"\bya29\.[\w-]{20,}", r"\bGOCSPX-[\w-]{20,}"),
     _own(
@@ -82,13 +103,24 @@ OWN = (
         r"\b[0-9a-z]{5,6}[0-9a-f]{30,31}NRAL\b",
     ),
     _own("pypi", "pypi-", r"\bpypi-[\w-]{16,}"),
-    # Anthropic's, OpenAI's, OpenRouter's and others' who have followed them.
-    _own("sk", "sk-", r"\bsk-[\w-]{20,}"),
+    # Anthropic's, OpenAI's, OpenRouter's and those of others who have followed them.
+    _own(
+        "sk",
+        "sk-",
+        r"\bsk-(?:(?:admin|ant|or|proj|svcacct)-[\w-]{20,}|\w{20,})",
+        needs_digit=True,
+    ),
     _own("shopify", "shp[a-z]{2,3}_", r"\bshp[a-z]{2,3}_[0-9a-fA-F]{32}"),
-    _own("slack", "xox[a-z]-", r"\bxox[a-z]-[A-Za-z0-9-]{10,}"),
+    _own("slack", "xox[a-z]-", r"\bxox[a-z]-[A-Za-z0-9-]{10,}", needs_digit=True),
     _own("vault", r"hv[brs]\.", r"\bhv[brs]\.[\w-]{16,}"),
+    _own(
+        "vault-legacy",
+        r"\bs\.[A-Za-z0-9]{24}\b",
+        r"\bs\.[A-Za-z0-9]{24}\b",
+        needs_digit=True,
+    ),
 )
-"""What is special here, what is newer than the public rules, and what these find in company only."""
+"""What is special here, what public rules lack, and what they find beside a name only."""
 
 
 @lru_cache(maxsize=1)

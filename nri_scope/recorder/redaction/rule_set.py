@@ -8,8 +8,6 @@ The public rules are those of gitleaks, as data (``gitleaks/rules.json``);
 from __future__ import annotations
 
 import json
-import math
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -23,14 +21,14 @@ from nri_scope.recorder.redaction.patterns import Match, compiled
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_PUBLIC = Path(__file__).with_name("gitleaks") / "rules.json"
+PUBLIC = Path(__file__).with_name("gitleaks") / "rules.json"
 _AFTER_NAME = r"(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)"
 """What stands between a name and a value in those rules that need a name."""
 _BEFORE_NAME = r"[\w.-]{0,50}?"
 """With which they begin; it takes time and changes nothing of what the group has."""
 _END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 """What has to follow a credential in source code. A URL or a sentence goes on in other ways."""
-_NO_LETTER = r"(?:[^A-Za-z0-9_-]|$)"
+_NO_LETTER, _NO_WORD = r"(?:[^A-Za-z0-9]|$)", r"(?:[^A-Za-z0-9_-]|$)"
 
 
 @dataclass(frozen=True)
@@ -43,8 +41,6 @@ class FormatRule:
     """One of them, as expressions, is in every text that has a match; capitals or not."""
     group: int | None = None
     """What is secret of a match; None for the first group that took part, or else all of it."""
-    entropy: float = 0.0
-    """Bits by character that a secret has more of."""
     needs_digit: bool = False
     """Whether words have the same form."""
 
@@ -55,13 +51,13 @@ class FormatRule:
         assert isinstance(keywords, list)
         needs_name = _AFTER_NAME in expression
         if expression.endswith(_END):
-            expression = expression.removesuffix(_END) + _NO_LETTER * needs_name
+            end = _NO_WORD if needs_name else _NO_LETTER
+            expression = expression.removesuffix(_END) + end
         return cls(
             name=str(rule["id"]),
             expression=expression.replace(_BEFORE_NAME, "", 1),
             keywords=tuple(re2.escape(keyword) for keyword in keywords),
             group=int(str(rule["secretGroup"])) if "secretGroup" in rule else None,
-            entropy=float(str(rule.get("entropy", 0))),
             needs_digit=needs_name,
         )
 
@@ -79,18 +75,16 @@ class FormatRule:
         """From where to where the secrets are that it finds."""
         for match in self.pattern.finditer(text):
             start, end = self._secret(match)
-            found = text[start:end]
-            if self.needs_digit and not any(c.isdigit() for c in found):
-                continue
-            if not self.entropy or entropy(found) > self.entropy:
+            if not self.needs_digit or any(c.isdigit() for c in text[start:end]):
                 yield start, end
 
     def _secret(self, match: Match) -> tuple[int, int]:
         group = self.group
         if group is None:
             groups = self.pattern.groups
-            # Several groups without a name before them are parts of one credential.
-            of = range(1, groups + 1) if self.needs_name or groups == 1 else ()
+            is_first = self.needs_name or self.expression.endswith(_NO_LETTER)
+            # Other groups are parts of one credential.
+            of = range(1, groups + 1) if is_first or groups == 1 else ()
             group = next((number for number in of if match[number]), 0)
         return match.start(group), match.end(group)
 
@@ -107,16 +101,17 @@ class RuleSet:
     """Rules that a text is asked together."""
 
     def __init__(self, rules: Iterable[FormatRule]) -> None:
-        self._by_keyword: dict[str, list[FormatRule]] = {}
-        for rule in rules:
+        self._rules = tuple(rules)
+        by_keyword: dict[str, list[int]] = {}
+        for number, rule in enumerate(self._rules):
             for keyword in rule.keywords:
-                self._by_keyword.setdefault(keyword, []).append(rule)
-        self._rules = list(self._by_keyword.values())
+                by_keyword.setdefault(keyword, []).append(number)
+        self._asked = list(by_keyword.values())
         options = re2.Options()
         options.case_sensitive = False
         options.log_errors = False
         self._keywords = re2.Set.SearchSet(options)
-        for keyword in self._by_keyword:
+        for keyword in by_keyword:
             self._keywords.Add(keyword)
         self._keywords.Compile()
 
@@ -125,11 +120,11 @@ class RuleSet:
         hits = self._keywords.Match(text)
         if not hits:
             return []
-        asked = {rule.name: rule for hit in hits for rule in self._rules[hit]}
+        asked = {number for hit in hits for number in self._asked[hit]}
         found = sorted(
-            Found(start, end, rule.needs_name)
-            for rule in asked.values()
-            for start, end in rule.spans(text)
+            Found(start, end, self._rules[number].needs_name)
+            for number in asked
+            for start, end in self._rules[number].spans(text)
         )
         merged: list[Found] = []
         for one in found:
@@ -143,11 +138,5 @@ class RuleSet:
 @lru_cache(maxsize=1)
 def public_rules() -> tuple[FormatRule, ...]:
     """Those of gitleaks that we use."""
-    document = json.loads(_PUBLIC.read_text("utf-8"))
+    document = json.loads(PUBLIC.read_text("utf-8"))
     return tuple(FormatRule.public(rule) for rule in document["rules"])
-
-
-def entropy(text: str) -> float:
-    """Bits by character, after Shannon."""
-    length = len(text)
-    return -sum(n / length * math.log2(n / length) for n in Counter(text).values())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nri_scope.recorder.redaction import Redactor, Rules
 from nri_scope.recorder.redaction.builtin import ON
-from nri_scope.recorder.redaction.rule_set import public_rules
+from nri_scope.recorder.redaction.rule_set import FormatRule, RuleSet, public_rules
 
 KEY = bytes(range(32))
 # No other rule helps here.
@@ -45,6 +45,11 @@ TOKENS = {
     "mailgun key": "key-" + _of(_HEX, 32),
     "mailgun sending key": f"{_of(_HEX, 32)}-{_of(_HEX, 8)}-{_of(_HEX, 8)}",
     "databricks": "dapi" + _of(_HEX, 32) + "-2",
+    "mailchimp": _of(_HEX, 32) + "-us14",
+    "airtable": "pat" + _of(_ALNUM, 14) + "." + _of(_HEX, 64),
+    "paseto": "v4.local." + _of(_ALNUM, 60),
+    "tailscale": "tskey-auth-" + _of(_ALNUM, 16) + "-" + _of(_ALNUM, 32),
+    "sonarqube": "squ_" + _of(_HEX, 40),
     "shopify access": "shpat_" + _of(_HEX, 32),
     "shopify secret": "shpss_" + _of(_HEX, 32),
     "shopify customer": "shptka_" + _of(_HEX, 32),
@@ -194,6 +199,15 @@ def test_every_public_rule_can_be_used() -> None:
     assert len(rules) > 150
     assert all(rule.keywords and rule.pattern is not None for rule in rules)
     assert len({rule.name for rule in rules}) == len(rules)
+
+
+def test_every_rule_that_may_find_something_is_asked() -> None:
+    # Of equal names, and both with the keyword of the text.
+    rules = RuleSet(
+        FormatRule("one", expression, ("ab",)) for expression in ("ab[0-9]", "ab[0-9]{3}", "ab!")
+    )
+
+    assert [(one.start, one.end) for one in rules.find("ab123 AB ab!")] == [(0, 5), (9, 12)]
 
 
 def test_rules_are_not_read_before_they_are_needed() -> None:
