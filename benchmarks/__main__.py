@@ -167,7 +167,7 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
         say("redaction: a labelled corpus")
         findings += redaction.measure(
             samples=scale.secrets,
-            places=scale.secret_places,
+            in_places=scale.secret_places,
             megabytes=scale.redacted_megabytes,
             containers=scale.redacted_containers,
         )

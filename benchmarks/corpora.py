@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import yaml
 
@@ -35,6 +36,14 @@ _NO_FORM = re.compile(
     r"Tencent WeChat|JSON Web Key|NKEY Seed|AWS Client ID|(?:Basic|Bearer) Authorization|"
     r"BASE64 (?:encoded PEM )?Private Key"
 )
+
+
+class Sample(NamedTuple):
+    """A credential in a text."""
+
+    name: str
+    text: str
+    secret: str
 
 
 class Missing(Exception):
@@ -60,7 +69,7 @@ def _wheel(requirement: str, inside: str) -> Path:
     return folder
 
 
-def credsweeper(samples: int) -> Iterator[tuple[str, str]]:
+def credsweeper(samples: int) -> Iterator[Sample]:
     """Names of rules, each with credentials that it finds by their form."""
     folder = _wheel(_CREDSWEEPER, "credsweeper/rules/config.yaml")
     rules = yaml.safe_load((folder / "credsweeper" / "rules" / "config.yaml").read_text())
@@ -68,11 +77,11 @@ def credsweeper(samples: int) -> Iterator[tuple[str, str]]:
         of_form = rule["type"] == "pattern" and not rule.get("use_ml") and "code" in rule["target"]
         if of_form and not _NO_FORM.match(rule["name"]):
             for expression in rule["values"]:
-                for text in _made(rule["name"], expression, "value", samples):
-                    yield rule["name"], text
+                for _, groups in _made(expression, samples):
+                    yield Sample(rule["name"], groups["value"], groups["value"])
 
 
-def detect_secrets(samples: int) -> Iterator[tuple[str, str]]:
+def detect_secrets(samples: int) -> Iterator[Sample]:
     """The same of detect-secrets, for those of its expressions that are written down as such."""
     folder = _wheel(_DETECT_SECRETS, "detect_secrets/plugins/")
     for path in sorted(folder.glob("detect_secrets/plugins/*.py")):
@@ -80,27 +89,31 @@ def detect_secrets(samples: int) -> Iterator[tuple[str, str]]:
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile":
                 match node.args[0]:
                     case ast.Constant(value=str() as expression):
-                        for text in _made(path.stem, expression, "", samples):
-                            yield path.stem, text
+                        for text, _ in _made(expression, samples):
+                            yield Sample(path.stem, text, text)
                     case _:
                         pass
 
 
-def gitleaks(samples: int) -> Iterator[tuple[str, str]]:
+def gitleaks(samples: int) -> Iterator[Sample]:
     """The same of gitleaks, whose rules we use: whether they hold in our places."""
     for rule in json.loads(PUBLIC.read_text("utf-8"))["rules"]:
-        for text in _made(rule["id"], rule["regex"], "", samples):
-            yield rule["id"], text
+        for text, groups in _made(rule["regex"], samples):
+            longest = max(groups.values(), key=len, default=text)
+            if not any(keyword in text.lower() for keyword in rule["keywords"]):
+                text = f"{rule['keywords'][0]} {text}"
+            yield Sample(rule["id"], text, longest)
 
 
-def _made(name: str, expression: str, group: str, samples: int) -> Iterator[str]:
+def _made(expression: str, samples: int) -> Iterator[tuple[str, dict[str | int, str]]]:
     try:
         # One credential is the same whatever others there are.
-        sampler = Sampler(expression, Random(name + expression))
+        sampler = Sampler(expression, Random(expression))
     except (re.error, ValueError):
         return
     for _ in range(samples):
-        yield sampler.sample(group).strip("\"'` ;")
+        text, groups = sampler.sample()
+        yield text.strip("\"'` ;"), groups
 
 
 _LIST = re.compile(r"\bfps\s*:?=\s*\[\]string\{")

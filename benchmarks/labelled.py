@@ -7,7 +7,7 @@ import base64
 import gzip
 import json
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import cycle, islice
 from random import Random
@@ -15,11 +15,13 @@ from typing import NamedTuple
 
 from google.protobuf.message import Message
 
+from benchmarks.corpora import Sample
 from benchmarks.traffic import CAPTURES, captured
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.recorder.model import Captured
 from tests.interop.messages import parse
 
+OWN = "own"
 _LETTERS = string.ascii_letters + string.digits
 
 
@@ -263,7 +265,8 @@ def planted(samples: int) -> Iterator[Case]:
             for number in range(samples):
                 secret = _SECRETS[number % len(_SECRETS)](chance)
                 text = template.format(secret)
-                yield Case(f"own: {group}", template, place(text), (secret,))
+                name = template.format("…").replace("\n", "⏎")
+                yield Case(f"{OWN}: {group}", name, place(text), (secret,))
     # Separate words, with the option's name in the one before.
     for words in (
         ["app", "--password", "{}"],
@@ -277,12 +280,12 @@ def planted(samples: int) -> Iterator[Case]:
         for number in range(samples):
             secret = _SECRETS[number % len(_SECRETS)](chance)
             event = _words([word.format(secret) for word in words])
-            yield Case("own: arguments", " ".join(words), event, (secret,))
+            yield Case(f"{OWN}: arguments", " ".join(words).format("…"), event, (secret,))
     for number in range(samples):
         secret = _SECRETS[number % len(_SECRETS)](chance)
         content = json.dumps({"auths": {"registry": {"auth": secret}}}).encode()
         packed = base64.b64encode(content).decode()
-        yield Case("own: annotations", "JSON in base64", _annotation(packed), (secret,))
+        yield Case(f"{OWN}: annotations", "JSON in base64", _annotation(packed), (secret,))
 
 
 # -- what has to stay ------------------------------------------------------------------------
@@ -388,16 +391,15 @@ def staying() -> Iterator[Case]:
     """What people need for debugging, and what looks a little like a secret."""
     for group, (place, texts) in _STAYING.items():
         for text in texts:
-            kept = text.split(",") if place is _options else [text]
-            yield Case(f"stays: {group}", text, place(text), kept=kept[0])
+            yield Case(f"stays: {group}", text.replace("\n", "⏎"), place(text), kept=text)
 
 
-def of_tokens(group: str, tokens: Iterator[tuple[str, str]], places: int) -> Iterator[Case]:
+def of_samples(group: str, samples: Iterable[Sample], places: int) -> Iterator[Case]:
     """Credentials of a corpus, each in so many places, which take turns."""
     turns = cycle(TOKEN_PLACES.items())
-    for name, token in tokens:
+    for name, text, secret in samples:
         for place, plant in islice(turns, places):
-            yield Case(group, f"{name} ({place})", plant(token), (token,))
+            yield Case(group, f"{name} ({place})", plant(text), (secret,))
 
 
 def real() -> Iterator[Captured]:

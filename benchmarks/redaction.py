@@ -67,12 +67,12 @@ class Score:
         return self.right / self.total if self.total else 1.0
 
 
-def measure(*, samples: int, places: int, megabytes: float, containers: int) -> list[Finding]:
-    """Recall and precision of ``samples`` credentials by rule, in ``places`` each, and speed."""
+def measure(*, samples: int, in_places: int, megabytes: float, containers: int) -> list[Finding]:
+    """Recall and precision of ``samples`` credentials by rule, in ``in_places`` each, and speed."""
     found: defaultdict[str, Score] = defaultdict(Score)
     stayed: defaultdict[str, Score] = defaultdict(Score)
     missing: list[str] = []
-    for case in _cases(samples, places, missing):
+    for case in _cases(samples, in_places, missing):
         score = (found if case.secrets else stayed)[case.group]
         if _is_right(case):
             score.right += 1
@@ -82,21 +82,30 @@ def measure(*, samples: int, places: int, megabytes: float, containers: int) -> 
     stayed["stays: real traffic"] = _real()
     if not stayed["stays: gitleaks' false positives"].total:
         del stayed["stays: gitleaks' false positives"]
-    recall, precision = _figures(found.values(), stayed.values())
+    counted = {name: score for name, score in found.items() if _USED not in name}
+    places = [score for name, score in counted.items() if name.startswith(labelled.OWN)]
+    forms = [score for name, score in counted.items() if not name.startswith(labelled.OWN)]
+    right = sum(score.right for score in counted.values())
+    alarms = sum(score.wrong.total() for score in stayed.values())
     lines = [f"not fetched, so left out: {', '.join(missing)}"] if missing else []
     lines += ["", _scores(found, "found"), "", _scores(stayed, "left alone")]
     return [
-        Finding(name="redaction: recall", value=recall, detail="\n".join(lines)),
-        Finding(name="redaction: precision", value=precision),
+        Finding(name="redaction: recall by place", value=_share(places)),
+        Finding(name="redaction: recall by form", value=_share(forms), detail="\n".join(lines)),
+        Finding(name="redaction: precision", value=right / (right + alarms)),
+        Finding(name="redaction: left alone", value=_share(stayed.values())),
         Finding(name="redaction: text", value=_by_megabyte(megabytes), unit="s/MB"),
         Finding(
-            name="redaction: a new container",
-            value=_by_container(containers) * 1000,
-            unit="ms",
-            limit=2,
+            name="redaction: a new container", value=_by_container(containers) * 1000, unit="ms"
         ),
         Finding(name="redaction: first text", value=_first() * 1000, unit="ms"),
     ]
+
+
+def _share(of: Iterable[Score]) -> float:
+    scores = list(of)
+    right, total = (sum(getattr(one, name) for one in scores) for name in ("right", "total"))
+    return right / total if total else 1.0
 
 
 def _cases(samples: int, places: int, missing: list[str]) -> Iterator[Case]:
@@ -104,25 +113,34 @@ def _cases(samples: int, places: int, missing: list[str]) -> Iterator[Case]:
     yield from labelled.staying()
     for name, of in _CORPORA.items():
         try:
-            yield from labelled.of_tokens(f"by the rules of {name}", of(samples), places)
+            yield from labelled.of_samples(f"by the rules of {name}", of(samples), places)
         except corpora.Missing as error:
             missing.append(str(error))
 
 
-_CORPORA: dict[str, Callable[[int], Iterator[tuple[str, str]]]] = {
+_USED = "gitleaks (used, not counted above)"
+_CORPORA: dict[str, Callable[[int], Iterator[corpora.Sample]]] = {
     "CredSweeper": corpora.credsweeper,
     "detect-secrets": corpora.detect_secrets,
-    "gitleaks (used)": corpora.gitleaks,
+    _USED: corpora.gitleaks,
 }
 
 
 def _is_right(case: Case) -> bool:
-    written = AtSource(Redactor(Rules.DEFAULT, _KEY)).captured(case.event)
-    texts = list(_texts(written))
-    if not case.secrets:
-        return any(case.kept in text for text in texts)
+    event = AtSource(Redactor(Rules.DEFAULT, _KEY)).captured(case.event)
+    return not leaks(case, event) if case.secrets else stays(case, event)
+
+
+def stays(case: Case, event: Captured) -> bool:
+    """Whether what has to stay can be read in what became of an event."""
+    return any(case.kept in text for text in _texts(event))
+
+
+def leaks(case: Case, event: Captured) -> bool:
+    """Whether a piece of a secret can be read in it."""
+    texts = list(_texts(event))
     read = "\n".join((*texts, *(unpacked for text in texts for unpacked in _unpacked(text))))
-    return not any(_survives(secret, read) for secret in case.secrets)
+    return any(_survives(secret, read) for secret in case.secrets)
 
 
 def _survives(secret: str, read: str) -> bool:
@@ -195,13 +213,6 @@ def _real() -> Score:
     return score
 
 
-def _figures(found: Iterable[Score], stayed: Iterable[Score]) -> tuple[float, float]:
-    right = sum(score.right for score in found)
-    planted = sum(score.total for score in found)
-    alarms = sum(score.wrong.total() for score in stayed)
-    return right / planted, right / (right + alarms)
-
-
 def _scores(scores: dict[str, Score], done: str) -> str:
     rows: list[tuple[str, ...]] = [("", done, "of", "share")]
     rows += [
@@ -231,7 +242,7 @@ def _worst(wrong: Counter[str]) -> list[tuple[str, int]]:
 
 
 def _by_megabyte(megabytes: float) -> float:
-    """Seconds for a megabyte of different lines, as plugins print them."""
+    """Seconds of a processor for a megabyte of different lines, as plugins print them."""
     stream = captured(CAPTURES / "containerd-2.1.9.jsonl.gz", "00-probe-a")
     lines: list[str] = []
     size = 0
@@ -242,10 +253,10 @@ def _by_megabyte(megabytes: float) -> float:
         if size >= megabytes * 1e6:
             break
     redactor = Redactor(Rules.DEFAULT, _KEY, memory=MEMORY)
-    begin = time.perf_counter()
+    begin = time.process_time()
     for line in lines:
         redactor.text(line)
-    return (time.perf_counter() - begin) * 1e6 / size
+    return (time.process_time() - begin) * 1e6 / size
 
 
 def _by_container(containers: int) -> float:
@@ -256,9 +267,9 @@ def _by_container(containers: int) -> float:
     events = [event for event in stream if event.method == "CreateContainer"]
     for event in repeated(events, containers):
         item = labelled.captured_event(event.message, event.method)
-        begin = time.perf_counter()
+        begin = time.process_time()
         source.captured(item)
-        times.append(time.perf_counter() - begin)
+        times.append(time.process_time() - begin)
     return median(times[len(times) // 10 :])
 
 
@@ -266,8 +277,8 @@ def _first() -> float:
     """Seconds for the first text of a process, which reads the rules."""
     code = (
         "import time; from nri_scope.recorder.redaction import Redactor, Rules\n"
-        "redactor = Redactor(Rules.DEFAULT, bytes(32)); begin = time.perf_counter()\n"
-        "redactor.text('container app-1 was not found'); print(time.perf_counter() - begin)"
+        "redactor = Redactor(Rules.DEFAULT, bytes(32)); begin = time.process_time()\n"
+        "redactor.text('container app-1 was not found'); print(time.process_time() - begin)"
     )
     runs = [
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)

@@ -36,13 +36,13 @@ class Sampler:
         self._names = {number: name for name, number in self._tree.state.groupdict.items()}
         self._chance = chance
         self._text = ""
-        self._groups: dict[str, str] = {}
+        self._groups: dict[str | int, str] = {}
 
-    def sample(self, group: str = "") -> str:
-        """One text, or that part of it which a group of this name has, if there is one."""
+    def sample(self) -> tuple[str, dict[str | int, str]]:
+        """One text, and what its groups have, by number and by name."""
         self._text, self._groups = "", {}
         self._add(self._tree)
-        return self._groups[group] if group in self._groups else self._text
+        return self._text, self._groups
 
     def _add(self, sequence: Any) -> None:
         for operation, argument in sequence:
@@ -52,7 +52,7 @@ class Sampler:
                 case "NOT_LITERAL":
                     self._text += self._chance.choice([c for c in _VISIBLE if c != chr(argument)])
                 case "ANY":
-                    self._text += self._chance.choice("abcdefghijkmnpqrstuvwxyz23456789")
+                    self._text += "."  # meant as such more often than not
                 case "IN":
                     self._text += self._chance.choice(_members(argument))
                 case "BRANCH":
@@ -60,8 +60,10 @@ class Sampler:
                 case "SUBPATTERN":
                     before = len(self._text)
                     self._add(argument[3])
-                    if argument[0] in self._names:
-                        self._groups[self._names[argument[0]]] = self._text[before:]
+                    number = argument[0]
+                    if number is not None:
+                        self._groups[number] = self._text[before:]
+                        self._groups[self._names.get(number, number)] = self._text[before:]
                 case "MAX_REPEAT" | "MIN_REPEAT":
                     least, most, body = argument
                     for _ in range(self._chance.randint(least, min(most, least + _MORE))):

@@ -82,18 +82,19 @@ OWN = (
         r"\bsq[apu]_[0-9a-f]{40}",
         r"\btskey-[a-z]+-[\w-]{20,}",
     ),
-    # What public rules want the service's name beside.
+    # What public rules want the service's name beside, or letters of base32 alone.
     _own(
         "form enough",
-        r"pat[a-z0-9]{14}\.[0-9a-f] [0-9a-f]{8}-us[0-9]",
+        r"A[BKS]IA[A-Z0-9]{16} pat[a-z0-9]{14}\.[0-9a-f] [0-9a-f]{8}-us[0-9]",
+        r"\bA[BKS]IA[A-Z0-9]{16}\b",
         r"\bpat[A-Za-z0-9]{14}\.[0-9a-f]{64}",
         r"\b[0-9a-f]{32}-us[0-9]{1,2}\b",
     ),
     _own("google-oauth", r"ya29\. GOCSPX-", r"\bya29\.[\w-]{20,}", r"\bGOCSPX-[\w-]{20,}"),
     _own(
         "mailgun",
-        "key-[0-9a-f]{8} [0-9a-f]{8}-[0-9a-f]{8}",
-        r"\bkey-[0-9a-f]{32}\b",
+        "key-[0-9a-z]{32} [0-9a-f]{8}-[0-9a-f]{8}",
+        r"\bkey-[0-9a-z]{32}\b",
         r"\b[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}\b",
     ),
     _own(
