@@ -57,6 +57,9 @@ WHERE changed IS NOT NULL OR text IN ('ValidateContainerAdjustment', 'UpdateCont
 LIMIT 1
 """
 """Gives a row where some event may belong into ``effect``."""
+_WRITE_VERSION = 18
+"""Where the header of a file says whether it is written with a write-ahead log."""
+_WITH_WAL, _WITH_JOURNAL = b"\2", b"\1"
 # (device, inode) of what this process records to. POSIX drops all of a process's locks on a file
 # when it closes any descriptor of it, so a second attempt must not even open it.
 _ours: set[tuple[int, int]] = set()
@@ -98,13 +101,14 @@ class RecordingFile:
                 try:
                     connection.execute(f"PRAGMA busy_timeout = {_OPENING_MS}")
                     if names is not None:
-                        # Deletes no journal, and so gives up no name.
-                        connection.execute("PRAGMA journal_mode = TRUNCATE").fetchall()
+                        _keep_names(connection, lock)
                     elif is_new:
                         lay_out(connection)
                     if not is_new:
-                        _accept(connection, path)
+                        _check_continued(connection, path)
                     _set_up(connection, path)
+                    if not is_new:
+                        _add_tables(connection)
                     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
                     if _identity_of(path) != identity:
                         raise RecordingError(path, "another file is in its place", _OTHER_NAME)
@@ -155,16 +159,25 @@ class RecordingFile:
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             # So that any SQLite opens it, in a folder that cannot be written, too. While somebody
             # reads it this is refused, and the file is as good.
-            # Without a journal where others could exchange it.
-            mode = "DELETE" if self._names is None else "OFF"
-            self.connection.execute(f"PRAGMA journal_mode = {mode}").fetchall()
+            if self._names is None:
+                self.connection.execute("PRAGMA journal_mode = DELETE").fetchall()
         with suppress(sqlite3.Error):
             self.connection.close()
         if self._names is not None:
+            with suppress(OSError):
+                self._end_wal_mode()
             self._names.give_back()
         _ours.discard(self._identity)
         with suppress(OSError):
             os.close(self._lock)
+
+    def _end_wal_mode(self) -> None:
+        """Do what SQLite does for journal_mode = DELETE, where others can add files.
+
+        SQLite would look for companions again after it has deleted its own.
+        """
+        if _identity_of(wal_of(self.path)) != self._wal_identity:
+            os.pwrite(self._lock, _WITH_JOURNAL * 2, _WRITE_VERSION)
 
 
 @contextmanager
@@ -246,6 +259,12 @@ def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
             names.remove()
             raise
     return names
+
+
+def _keep_names(connection: sqlite3.Connection, lock: int) -> None:
+    # To change to the write-ahead log means to delete a journal, or the log if there is one.
+    if os.pread(lock, 1, _WRITE_VERSION) != _WITH_WAL:
+        connection.execute("PRAGMA journal_mode = OFF").fetchall()
 
 
 def _empty_recording(folder: Path) -> bytes:
@@ -342,7 +361,7 @@ def lay_out(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _accept(connection: sqlite3.Connection, path: Path) -> None:
+def _check_continued(connection: sqlite3.Connection, path: Path) -> None:
     try:
         version = check(connection, path)
         if version < VERSION:
@@ -350,7 +369,6 @@ def _accept(connection: sqlite3.Connection, path: Path) -> None:
                 path, f"it is a recording of the older version {version}", _OTHER_NAME
             )
         check_schema(connection, path)
-        _add_tables(connection)
     except RecordingError as error:
         hint = error.hint or _OTHER_NAME
         raise RecordingError(path, f"{error.problem}; nothing was written", hint) from error

@@ -126,7 +126,10 @@ def _make(path: Path) -> int:
 
 def _adopt(path: Path, suffix: str) -> int:
     beside = companion(path, suffix)
-    status = os.lstat(beside)
+    try:
+        status = os.lstat(beside)
+    except FileNotFoundError:
+        raise refused(path, suffix, "was there a moment ago") from None
     if not stat.S_ISREG(status.st_mode):
         raise refused(path, suffix, "is not a regular file")
     if status.st_uid != os.geteuid():

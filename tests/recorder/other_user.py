@@ -78,7 +78,7 @@ def make_other_kind(path: Path, kind: str, target: Path) -> None:
 
 
 @contextmanager
-def acting(folder: Path, program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+def acting(folder: Path, program: str, *arguments: object) -> Iterator[None]:
     """Run a Python program as the other user, in ``folder``, until the block ends.
 
     It has ``arguments``, and ``attempt(function, ...)``, which takes an OSError for an answer.
@@ -89,6 +89,7 @@ def acting(folder: Path, program: str, *arguments: object) -> Iterator[subproces
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         try:
-            yield process
+            yield
+            assert process.poll() is None, "the other user gave up"
         finally:
             process.kill()
