@@ -156,6 +156,15 @@ def opening_by_name(path: Path, *, immutable: bool) -> Iterator[bool]:
             yield held and _are_trusted(path, access)
 
 
+def is_private(path: Path) -> bool:
+    """Return whether SQLite may write to the recording ``path``: no other user can be in its way.
+
+    ``path`` is absolute and without symbolic links. Raises OSError.
+    """
+    access = folder_access(path.parent).access
+    return access is FolderAccess.PRIVATE and _are_trusted(path, access)
+
+
 def _are_trusted(path: Path, access: FolderAccess) -> bool:
     if os.lstat(path).st_uid not in trusted_users():
         return False

@@ -9,15 +9,19 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.private_copy import private_copy
 from nri_scope.recorder.reader import Recording
+from tests.recorder.companions import Scene, impatient, one_scene
 from tests.recorder.marks.recordings import SAMPLE, a_copy, events_of
 from tests.recorder.other_user import (
     acting,
@@ -27,6 +31,7 @@ from tests.recorder.other_user import (
     needs_root,
     public,
 )
+from tests.recorder.traffic import MEMORY
 
 __all__ = ["public"]
 
@@ -247,3 +252,10 @@ class TestInOurOwnFolder:
         with Recording.open(path) as recording:
             assert list(recording.events()) == events_of()
             assert recording.is_copy == (mode in (0o777, 0o775))
+
+
+@settings(max_examples=150)
+@given(data=st.binary(min_size=16, max_size=16))
+def test_anything_beside_a_recording_does_no_harm(data: bytes) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder, impatient():
+        one_scene(Path(folder), Scene.of(data))
