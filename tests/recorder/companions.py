@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -94,7 +94,7 @@ def _rollback(_: Path, victim: Path) -> bytes:
     return head.ljust(512, b"\0")
 
 
-_CONTENTS = {
+_CONTENTS: dict[str, Callable[[Path, Path], bytes]] = {
     "empty": lambda _folder, _victim: b"",
     "zeros": lambda _folder, _victim: bytes(4096),
     "noise": lambda _folder, _victim: bytes(range(256)) * 40,
@@ -164,7 +164,7 @@ def _put(path: Path, companion: Companion, private: Path, victim: Path, root: bo
 
 
 def _state(folder: Path) -> dict[str, tuple[int, ...]]:
-    found = {}
+    found: dict[str, tuple[int, ...]] = {}
     for each in folder.iterdir():
         status = each.lstat()
         kept = status.st_ino, status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns

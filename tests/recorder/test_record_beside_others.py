@@ -198,7 +198,7 @@ class TestBesideOurRecording:
         tmp_path.chmod(mode)
         path = tmp_path / "r.db"
         file = RecordingFile.open(path)
-        read = [sys.executable, "-c", _READ, path]
+        read = [sys.executable, "-c", _READ, str(path)]
         found = subprocess.run(read, capture_output=True, text=True, check=True).stdout
         assert found == "not a copy\n"
         file.close()
