@@ -231,7 +231,7 @@ def _checked_place(path: Path) -> Path:
     if found.access is FolderAccess.SHARED:
         raise RecordingError(
             path,
-            f"cannot record: {found.problem}, and so read or exchange what is recorded",
+            f"cannot record: {found.problem}, so what is recorded could be read or exchanged",
             "choose a folder of your own",
         )
     return place
