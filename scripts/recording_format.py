@@ -148,6 +148,33 @@ there before.
 """
 
 _FUNCTIONS = """\
+## Files of other users
+
+SQLite finds `-wal`, `-shm` and `-journal` by their names, writes to them, and deletes what a \
+`-journal` names. So nri-scope lets it open a recording by its name only where no other user can \
+put a file there: recording, companions and all folders above them belong to you, to root, or \
+(for root) to the user who called `sudo`, and others cannot write to them. A group counts as \
+others, unless it is your own of the same name. Users that a container does not map are others.
+
+| where | reading | marks | recording |
+|---|---|---|---|
+| only those can write | directly | in the recording | yes; a new one only where none of the \
+three files is there, and never with a `-journal` |
+| sticky folder, as `/tmp` | directly while nothing is beside it, or while a recorder of yours \
+holds the names; else a copy | beside it | yes, a recorder holds all three names with files of \
+its own |
+| others can replace files | a copy | beside it | refused |
+
+The copy is made in `TMPDIR` (mode 0700) and is gone when the command ends; it needs the room of \
+the recording. It does not grow: `log --follow` is refused, and `tui` shows what was there. In it \
+a `-wal` is read and an interrupted write undone, unless its `-journal` names another file, or \
+companion and recording belong to different users: that is refused. Only your own recording is \
+continued. Whatever is no regular file (a pipe, a device, a link) is refused without waiting for \
+it.
+
+New files that can hold values (recordings, bundles, reports, goldens, JUnit results, tests that \
+`shrink` writes) have mode 0600; a golden or JUnit file that is there keeps its mode.
+
 ## SQL functions
 
 `nri-scope sql` has these, besides what SQLite has:

@@ -86,7 +86,8 @@ class Recording:
         """Open for reading, whether it is being written or not. Raises RecordingError.
 
         Nothing is written, neither into the file nor, unless it is being written, beside it; but
-        what somebody who was killed left half written is undone, as by every SQLite.
+        what somebody who was killed left half written is undone, as by every SQLite. Where other
+        users can write, what was there when it was opened is read (``is_copy``).
         """
         return cls(Path(path))
 
@@ -391,11 +392,13 @@ class Recording:
         # Looked at before: somebody may begin to write at any moment.
         self._fingerprint = fingerprint(self._real_path)
         try:
-            self._connection, self.version = connect(
+            self._connection, self.version, self.is_copy = connect(
                 self._real_path, settled=self._fingerprint is not None
             )
         except RecordingError as error:
             raise RecordingError(self.path, error.problem, error.hint) from error
+        if self.is_copy:
+            self._fingerprint = None
         self._objects = Objects(self._connection)
         self._patience = Patience(self._connection, _size(self._connection))
         register(self._connection, self)
