@@ -15,7 +15,9 @@ _PLAIN_VALUE = re.compile(
     | ([0-9]{1,6}(h|ms|m|s)){1,4}
     | [0-9]{1,4}([-,][0-9]{1,4}){1,64}                   # lists of processors
     | 0[xX][0-9a-fA-F]{1,8}
-    | v?[0-9]{1,4}(\.[0-9]{1,5}){1,2}                    # versions
+    | v?[0-9]{1,4}(\.[0-9]{1,5}){1,3}([-+~.]?            # versions
+        (alpha|beta|rc|dev|post|pre|final|ga|release|build|snapshot|r|p)?[-.]?[0-9]{1,4}){0,3}
+    | [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](,[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]){0,24}
     | ([a-z]{2}_[A-Z]{2}|C|POSIX)(\.(?i:                 # locales, with an encoding
         utf-?8|us-ascii|ascii|iso-?8859-?[0-9]{1,2}|cp-?[0-9]{3,4}|windows-?125[0-9]|koi8-?[rtu]
         |gb-?2312|gbk|gb-?18030|big5|euc-?(jp|kr|tw|cn)|shift-?jis|sjis|tis-?620))?
@@ -28,7 +30,13 @@ _PLAIN_WORDS = words(
     "always never debug info warn warning error fatal trace notice critical all json text plain "
     "production development staging test prod dev stage linux amd64 arm64 x86_64 aarch64 "
     "utf-8 utc gmt oci systemd containerd docker podman cri-o compute utility graphics video "
-    "compute,utility ipv4 ipv6 tcp udp http https noninteractive xterm xterm-256color dumb"
+    "compute,utility ipv4 ipv6 tcp udp http https noninteractive xterm xterm-256color dumb "
+    # How something is proven, and what became of it.
+    "basic bearer digest negotiate ldap ldaps oidc oauth oauth2 saml kerberos gssapi x509 mtls tls "
+    "ssl cert certificate token tokens webhook rbac abac node alwaysallow alwaysdeny iam anonymous "
+    "plain scram-sha-256 scram-sha-512 sha1 sha256 sha512 md5 bcrypt argon2 optional required "
+    "require prefer allow deny strict permissive verify-full verify-ca file env vault external "
+    "internal expired invalid missing unauthorized forbidden denied failed unknown"
 )
 _ROOTS = (
     "app bin boot config data dev etc go home host lib lib64 media mnt opt proc root run sbin srv "

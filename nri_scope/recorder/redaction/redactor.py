@@ -17,9 +17,12 @@ from nri_scope.recorder.container_status import METHOD as CONTAINER_STATUS
 from nri_scope.recorder.container_status import SERVICE as CRI_SERVICE
 from nri_scope.recorder.container_status import asked_about
 from nri_scope.recorder.plain import Plain
-from nri_scope.recorder.redaction import documents, finders, messages, values
+from nri_scope.recorder.redaction import commands, documents, finders, messages, values
 from nri_scope.recorder.redaction.assignments import assignments
+from nri_scope.recorder.redaction.connections import connections
 from nri_scope.recorder.redaction.engine import Engine
+from nri_scope.recorder.redaction.headers import headers
+from nri_scope.recorder.redaction.keyed import keyed
 from nri_scope.recorder.redaction.kind import Kind
 from nri_scope.recorder.redaction.known import Original, Strength
 from nri_scope.recorder.redaction.memory import Memory
@@ -29,10 +32,12 @@ from nri_scope.recorder.redaction.tokens import is_token
 
 _FINDERS = (
     documents.document,
-    finders.formats,
-    finders.urls,
-    finders.headers,
+    headers,
+    commands.commands,
+    keyed,
     assignments,
+    finders.formats,
+    connections,
     finders.mails,
     finders.addresses,
     finders.users,

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from nri_scope.recorder.redaction.credentials import REFERENCE, credential
 from nri_scope.recorder.redaction.engine import LONGEST
 from nri_scope.recorder.redaction.finders import address
 from nri_scope.recorder.redaction.harmless import (
@@ -18,9 +19,9 @@ from nri_scope.recorder.redaction.harmless import (
     is_plain,
     is_plain_path,
 )
-from nri_scope.recorder.redaction.keys import names_credential, names_node, names_person
+from nri_scope.recorder.redaction.keys import Certainty, names_node, names_person
 from nri_scope.recorder.redaction.kind import Kind
-from nri_scope.recorder.redaction.known import SECRET_MIN, Strength
+from nri_scope.recorder.redaction.known import Strength
 from nri_scope.recorder.redaction.patterns import compiled, glob
 from nri_scope.recorder.redaction.tokens import address_of, is_token
 
@@ -34,18 +35,8 @@ _CONSTANT = re.compile(r"[A-Z_][A-Z0-9_]{0,60}")
 # tcp://10.0.0.1:443, [::1]:80, 10.0.0.0/16
 _ENDPOINT = re.compile(r"(?:[a-z]{2,5}://)?\[?([0-9A-Fa-f.:]+?)\]?(?::[0-9]{1,5})?(?:/[0-9]{1,3})?")
 _ID = re.compile(r"[0-9a-f-]{8,128}")
-_REFERENCE = re.compile(r"\$\([A-Za-z0-9_.-]+\)|\$\{[^}\s]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
-_OPTION = re.compile(r"(--?[A-Za-z][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
-_FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
-_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
 # user:password@host/repository, but no repository with a digest.
 _USERINFO = re.compile(r"([^\s/:@]+):(\S+)@([A-Za-z0-9.\[_-][^\s/@]*/\S*)")
-_LOGIN = re.compile(r"([^\s:/]+):(\S+)")
-# Programs that take a password right after -p.
-_SHORT_P = frozenset({"mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "sshpass"})
-# Options whose name does not tell, of some programs.
-_PASSWORD_NEXT = {"sshpass": "-p", "redis-cli": "-a"}
-_LOGINS = frozenset({"-u", "--user", "--proxy-user"})
 _MANIFESTS = frozenset(
     {
         "kubectl.kubernetes.io/last-applied-configuration",
@@ -130,10 +121,9 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
         return engine.text(value, place)
     if engine.is_on("nodes") and names_node(name):
         return node(engine, value, place)
-    if engine.is_on("credential-keys") and names_credential(name):
-        if value.lower() in {"true", "false"} or _REFERENCE.fullmatch(value):
-            return value
-        return engine.whole("credential-keys", value, Strength.SECRET, place)
+    secret = credential(engine, name, value, place)
+    if secret is not None:
+        return secret
     if not engine.is_on("env-values") or is_harmless(engine, name, value):
         return engine.text(value, place)
     return engine.whole("env-values", value, Strength.PRIVATE, place)
@@ -149,6 +139,7 @@ def _is_plain(name: str, value: str) -> bool:
     return (
         is_plain(value)
         or is_plain_path(value)
+        or REFERENCE.fullmatch(value) is not None
         or _endpoint(value)
         or any(pattern.fullmatch(name) for pattern in _globs(ENV_NAMES))
     )
@@ -164,84 +155,23 @@ def _globs(patterns: tuple[str, ...]) -> tuple[re2._Regexp[str], ...]:
     return tuple(compiled(glob(pattern)) for pattern in patterns)
 
 
-# -- arguments ------------------------------------------------------------------------------
+# -- options ----------------------------------------------------------------------------------
 
 
-def arguments(engine: Engine, args: Iterable[str], place: str) -> list[str]:
-    """A command line, by word."""
-    given: list[str] = []
-    program = flag = ""
-    for number, arg in enumerate(args):
-        if not number:
-            program = arg.rpartition("/")[2]
-        given.append(_argument(engine, arg, flag, program, place))
-        flag = arg if _FLAG.fullmatch(arg) else ""
-    return given
-
-
-def _argument(engine: Engine, arg: str, flag: str, program: str, place: str) -> str:
-    if not arg or is_token(arg):
-        return arg
-    if flag and (not _FLAG.fullmatch(arg) or _is_no_option(flag, arg)):
-        given = keyed_text(engine, flag.lstrip("-"), arg, place)
-        if given is None and flag in _LOGINS:
-            given = _logged_in(engine, arg, place)
-        if given is None and flag == _PASSWORD_NEXT.get(program):
-            given = keyed_text(engine, "password", arg, place)
-        if given is not None:
-            return given
-    for pattern in (_OPTION, _ASSIGNED):
-        option = pattern.fullmatch(arg)
-        if option is not None:
-            given = keyed_text(engine, option[1].lstrip("-"), option[2], place)
-            if given is None and option[1] in _LOGINS:
-                given = _logged_in(engine, option[2], place)
-            if given is not None:
-                return f"{option[1]}={given}"
-    if program in _SHORT_P and arg.startswith("-p") and arg[2:3].isalnum():
-        return "-p" + engine.put("credential-keys", arg[2:], Strength.SECRET, place)
-    return engine.text(arg, place)
-
-
-def _is_no_option(flag: str, arg: str) -> bool:
-    """Whether ``arg`` rather is the credential that ``flag`` names than the next option."""
-    return (
-        names_credential(flag.lstrip("-"))
-        and len(arg) >= SECRET_MIN
-        and any(c.isdigit() for c in arg)
-        and not arg.startswith("--")
-    )
-
-
-def _logged_in(engine: Engine, arg: str, place: str) -> str | None:
-    """``user:password``; None where it is no such thing."""
-    login = _LOGIN.fullmatch(arg)
-    if login is None or login[2].isdigit() or not engine.is_on("credential-keys"):
-        return None
-    if is_token(login[2]):
-        return arg
-    user = engine.put("credential-keys", login[1], Strength.PRIVATE, place)
-    return f"{user}:{engine.put('credential-keys', login[2], Strength.SECRET, place)}"
-
-
-def keyed_text(engine: Engine, key: str, value: str, place: str) -> str | None:
+def keyed_text(
+    engine: Engine,
+    key: str,
+    value: str,
+    place: str,
+    above: Certainty = Certainty.NONE,
+) -> str | None:
     """The value of an option; None where its key says nothing about it."""
     given = by_user(engine, value, place, key)
     if given is not None:
         return given
     if engine.is_on("nodes") and names_node(key):
         return node(engine, value, place)
-    if not engine.is_on("credential-keys") or not names_credential(key):
-        return None
-    harmless = (
-        not value
-        or is_token(value)
-        or value.lower() in {"true", "false"}
-        or (value.isdigit() and len(value) < 4)
-        or (value.count("/") > 1 and is_plain_path(value))
-        or _REFERENCE.fullmatch(value)
-    )
-    return None if harmless else engine.whole("credential-keys", value, Strength.SECRET, place)
+    return credential(engine, key, value, place, above)
 
 
 def by_user(engine: Engine, value: str, place: str, key: str) -> str | None:
@@ -329,7 +259,7 @@ def name(engine: Engine, kind: Kind, value: str, place: str) -> str:
 
 def node(engine: Engine, value: str, place: str) -> str:
     """A node's name, where these are replaced."""
-    if _REFERENCE.fullmatch(value) or is_plain(value):
+    if REFERENCE.fullmatch(value) or is_plain(value):
         return value
     return engine.put("nodes", value, Strength.NAME, place)
 
