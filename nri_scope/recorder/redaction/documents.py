@@ -176,6 +176,8 @@ def _array(
             return [values.variable(engine, text, place) for text in texts]
         if kind in _ARGS:
             return list(commands.arguments(engine, texts, place))
+        if kind == "options":
+            return [values.mount_option(engine, text, place) for text in texts]
     return [walk(engine, member, place, key, depth, level + 1, above) for member in value]
 
 

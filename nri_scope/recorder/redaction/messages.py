@@ -68,6 +68,7 @@ _TREATED: dict[str, Text] = {
     "Container.env": values.variable,
     "Hook.env": values.variable,
     "Mount.destination": _PATH,
+    "Mount.options": values.mount_option,
     "LinuxDevice.path": _PATH,
     "LinuxNamespace.type": _PATH,
     "CDIDevice.name": _key,

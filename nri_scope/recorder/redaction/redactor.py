@@ -176,6 +176,19 @@ class Redactor:
         """
         return self._engine.text(text, place)
 
+    def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
+        """A key with its value, as what comes along with a request (``authorization: …``)."""
+        shown = self._engine.key(key, place)
+        return shown, values.keyed_value(self._engine, key, value, place)
+
+    def learn_keyed(self, key: str, value: str) -> None:
+        """See such a pair before anything is changed. Counts nothing."""
+        self._engine.is_counting = False
+        try:
+            self.keyed(key, value, "")
+        finally:
+            self._engine.is_counting = True
+
     def name(self, kind: Kind, text: str) -> str:
         """A name as tables have it; equal to what became of it in the messages."""
         place = f"{kind}.name"

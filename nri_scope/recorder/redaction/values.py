@@ -35,8 +35,9 @@ _CONSTANT = re.compile(r"[A-Z_][A-Z0-9_]{0,60}")
 # tcp://10.0.0.1:443, [::1]:80, 10.0.0.0/16
 _ENDPOINT = re.compile(r"(?:[a-z]{2,5}://)?\[?([0-9A-Fa-f.:]+?)\]?(?::[0-9]{1,5})?(?:/[0-9]{1,3})?")
 _ID = re.compile(r"[0-9a-f-]{8,128}")
-# user:password@host/repository, but no repository with a digest.
-_USERINFO = re.compile(r"([^\s/:@]+):(\S+)@([A-Za-z0-9.\[_-][^\s/@]*/\S*)")
+_DIGEST = re.compile(r"@[a-z0-9+._-]{3,20}:[0-9a-fA-F]{32,}$")
+_MOUNT_OPTION = re.compile(r"(?:^|,)([A-Za-z_][A-Za-z0-9_.-]*)=")
+_PORT = re.compile(r"[0-9]{1,5}")
 _MANIFESTS = frozenset(
     {
         "kubectl.kubernetes.io/last-applied-configuration",
@@ -155,7 +156,7 @@ def _globs(patterns: tuple[str, ...]) -> tuple[re2._Regexp[str], ...]:
     return tuple(compiled(glob(pattern)) for pattern in patterns)
 
 
-# -- options ----------------------------------------------------------------------------------
+# -- options --------------------------------------------------------------------------------
 
 
 def keyed_text(
@@ -172,6 +173,22 @@ def keyed_text(
     if engine.is_on("nodes") and names_node(key):
         return node(engine, value, place)
     return credential(engine, key, value, place, above)
+
+
+def mount_option(engine: Engine, option: str, place: str) -> str:
+    """An option of a mount: ``key=value``, or several with commas between."""
+    pieces: list[str] = []
+    at = 0
+    for match in _MOUNT_OPTION.finditer(option):
+        if match.start() < at:
+            continue
+        following = _MOUNT_OPTION.search(option, match.end())
+        end = following.start() if following is not None else len(option)
+        given = keyed_text(engine, match[1], option[match.end() : end], place)
+        if given is not None:
+            pieces += option[at : match.end()], given
+            at = end
+    return engine.text("".join((*pieces, option[at:])), place)
 
 
 def by_user(engine: Engine, value: str, place: str, key: str) -> str | None:
@@ -295,20 +312,31 @@ def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
 
 def image(engine: Engine, reference: str, place: str) -> str:
     """An image's reference, without the host of a registry that is not everybody's."""
-    login = _USERINFO.fullmatch(reference)
-    if login is not None and engine.is_on("url-passwords"):
+    login, rest = _login(reference)
+    if login and engine.is_on("url-passwords"):
         # Nobody can pull with it, but it may be written so.
-        user = engine.put("url-passwords", login[1], Strength.PRIVATE, place)
-        password = engine.put("url-passwords", login[2], Strength.SECRET, place)
-        return f"{user}:{password}@{image(engine, login[3], place)}"
+        user, colon, password = login.partition(":")
+        if not colon:
+            user, password = "", user
+        elif not is_token(user):
+            user = engine.put("url-passwords", user, Strength.PRIVATE, place)
+        if not is_token(password):
+            password = engine.put("url-passwords", password, Strength.SECRET, place)
+        return f"{user}{colon}{password}@{image(engine, rest, place)}"
     registry, rest = _registry(reference)
     if not registry or is_token(registry) or not engine.is_on("registries"):
         return engine.key(reference, place)
     host, colon, port = registry.partition(":")
+    if colon and not _PORT.fullmatch(port):
+        # No port at all: user and password perhaps.
+        if not is_token(port):
+            port = engine.put("registries", port, Strength.SECRET, place)
+        if is_token(host):
+            return f"{host}:{port}/{engine.key(rest, place)}"
     if host == "localhost" or any(
         pattern.fullmatch(host) for pattern in _globs((*REGISTRIES, *engine.rules.registries))
     ):
-        return engine.key(reference, place)
+        return engine.key(f"{host}{colon}{port}/{rest}", place)
     if address_of(host) is not None:
         host = address(engine, host, place)
     else:
@@ -316,10 +344,17 @@ def image(engine: Engine, reference: str, place: str) -> str:
     return f"{host}{colon}{port}/{engine.key(rest, place)}"
 
 
+def _login(reference: str) -> tuple[str, str]:
+    """What is before the host, if that is no part of a digest; and the rest."""
+    digest = _DIGEST.search(reference)
+    end = digest.start() if digest is not None else len(reference)
+    at = reference.rfind("@", 0, end)
+    return (reference[:at], reference[at + 1 :]) if at > 0 else ("", reference)
+
+
 def show_image(engine: Engine, reference: str) -> None:
     """Repository and tag stay visible."""
-    login = _USERINFO.fullmatch(reference)
-    rest = _registry(login[3] if login is not None else reference)[1]
+    rest = _registry(_login(reference)[1])[1]
     if len(rest) <= 300:
         engine.known.show(rest)
 
