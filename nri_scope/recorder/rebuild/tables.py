@@ -348,9 +348,7 @@ class Tables:
                 (
                     one.event,
                     one.held_ns,
-                    metadata_json(
-                        tuple(self._keyed(key, value) for key, value in one.metadata)
-                    ),
+                    metadata_json(tuple(self._keyed(key, value) for key, value in one.metadata)),
                 )
                 for one in tapped(self._source, events)
             ),

@@ -81,7 +81,9 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
         if is_option and (_WORDS.fullmatch(secret) or _OPTION.fullmatch(secret)):
             continue
         if is_node:
-            token = secret if is_token(secret) else engine.put("nodes", secret, Strength.NAME, place)
+            token = (
+                secret if is_token(secret) else engine.put("nodes", secret, Strength.NAME, place)
+            )
         elif hides(key, secret, certainty):
             token = _put(engine, key, secret, place, is_query=is_query)
         else:
@@ -169,9 +171,7 @@ class _Reader:
         text = self._text
         for found in _MARKS.finditer(text, self._at, start):
             mark = found[0]
-            if mark == "\n":
-                self._mark = ""
-            elif self._mark == mark:
+            if mark == "\n" or self._mark == mark:
                 self._mark = ""
             elif not self._mark and not (
                 mark == "'" and found.start() and text[found.start() - 1].isalnum()

@@ -122,9 +122,7 @@ def _read() -> dict[str, Client]:
                         for one in after.split()
                     }
     return {
-        name: Client(
-            options.get(name, {}), within.get(name, frozenset()), positions.get(name, {})
-        )
+        name: Client(options.get(name, {}), within.get(name, frozenset()), positions.get(name, {}))
         for name in options.keys() | positions.keys() | ORACLE
     }
 

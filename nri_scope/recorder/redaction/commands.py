@@ -52,9 +52,12 @@ def arguments(engine: Engine, args: Iterable[str], place: str) -> list[str]:
 
 def commands(engine: Engine, text: str, place: str, depth: int) -> str:
     """A finder: credentials that are given to well-known programs."""
-    if " " not in text or _KNOWN.isdisjoint(_NAMES.findall(text)):
-        return text
-    return script(engine, text, place, depth)
+    return script(engine, text, place, depth) if " " in text and names_client(text) else text
+
+
+def names_client(text: str) -> bool:
+    """Whether the name of a program that takes credentials is in ``text``."""
+    return not _KNOWN.isdisjoint(_NAMES.findall(text))
 
 
 def script(engine: Engine, text: str, place: str, depth: int) -> str:
@@ -237,7 +240,9 @@ def header(engine: Engine, text: str, place: str) -> str | None:
     if found is None or certainty_at(found[1]) is Certainty.NONE:
         return None
     value = found[3]
-    return None if is_token(value) else found[1] + found[2] + put_for(engine, found[1], value, place)
+    return (
+        None if is_token(value) else found[1] + found[2] + put_for(engine, found[1], value, place)
+    )
 
 
 def _login(engine: Engine, text: str, place: str, between: str) -> str | None:

@@ -48,11 +48,10 @@ def connections(engine: Engine, text: str, place: str, depth: int) -> str:
     def put_password(found: str) -> str:
         return found if _is_shown(found) else put(engine, found, place, "url-passwords")
 
-    if "@" in text:
-        if "/" in text:
-            text = _urls(engine, text, place)
-            text = sub(_GO_MYSQL, text, 1, put_password)
-            text = sub(_ORACLE, text, 1, put_password)
+    if "@" in text and "/" in text:
+        text = _urls(engine, text, place)
+        text = sub(_GO_MYSQL, text, 1, put_password)
+        text = sub(_ORACLE, text, 1, put_password)
     if text.count(":") > 3:
         text = sub(_PGPASS, text, 1, put_password)
     if "password" in text:

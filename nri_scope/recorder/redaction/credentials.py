@@ -8,7 +8,12 @@ import re
 from typing import TYPE_CHECKING
 
 from nri_scope.recorder.redaction.harmless import is_plain, is_plain_path
-from nri_scope.recorder.redaction.keys import Certainty, certainty_at, tells_a_number, tells_an_amount
+from nri_scope.recorder.redaction.keys import (
+    Certainty,
+    certainty_at,
+    tells_a_number,
+    tells_an_amount,
+)
 from nri_scope.recorder.redaction.known import Strength
 from nri_scope.recorder.redaction.tokens import is_token
 from nri_scope.recorder.redaction.words import words

@@ -9,9 +9,9 @@ import re
 from typing import TYPE_CHECKING, cast
 
 from nri_scope.recorder.redaction import commands, values
-from nri_scope.recorder.redaction.harmless import is_plain
 from nri_scope.recorder.redaction.credentials import credential, put_encoded
-from nri_scope.recorder.redaction.keyed import VALUES
+from nri_scope.recorder.redaction.harmless import is_plain
+from nri_scope.recorder.redaction.keyed import ARGUMENTS, VALUES
 from nri_scope.recorder.redaction.keys import (
     Certainty,
     certainty_inside,
@@ -32,7 +32,6 @@ MAX_NESTING = 100
 MAX_LENGTH = 1 << 20
 """Characters of a text that is read as JSON; reading keeps all other threads waiting."""
 _ENV = frozenset({"env", "envs", "environment"})
-_ARGS = frozenset({"args", "command", "cmd", "entrypoint", "argv"})
 _KEYED = frozenset({"annotations", "labels", "podannotations", "matchlabels"})
 _IMAGES = frozenset({"image", "imageref", "image_ref", "imagename", "user_specified_image"})
 _HOSTS = frozenset({"hostname", "host_name"})
@@ -174,16 +173,14 @@ def _array(
     if texts and len(texts) == len(value) and above is not Certainty.FORCED:
         if kind in _ENV:
             return [values.variable(engine, text, place) for text in texts]
-        if kind in _ARGS:
+        if kind in ARGUMENTS:
             return list(commands.arguments(engine, texts, place))
         if kind == "options":
             return [values.mount_option(engine, text, place) for text in texts]
     return [walk(engine, member, place, key, depth, level + 1, above) for member in value]
 
 
-def _string(
-    engine: Engine, value: str, place: str, key: str, depth: int, above: Certainty
-) -> str:
+def _string(engine: Engine, value: str, place: str, key: str, depth: int, above: Certainty) -> str:
     kind = key.lower()
     if above is Certainty.FORCED:
         return value if is_token(value.strip()) else put_encoded(engine, value, place)

@@ -19,7 +19,9 @@ _LINE = re.compile(
     r"[ \t]{0,40}(?P<sign>:(?=[\s\"'\[{]|\Z)|=>|:=|=)(?P<space>[ \t]*)"
 )
 _ITEM = re.compile(r"(?P<indent>[ \t]*)(?P<dashes>(?:-[ \t]+){1,8})(?=[^\s])")
-_SECTION = re.compile(r"[ \t]*\[{1,2}[ \t]*([A-Za-z0-9_.\"'/: -]{1,200}?)[ \t]*\]{1,2}[ \t]*(?:[#;][^\n]*)?(?=\n|\Z)")
+_SECTION = re.compile(
+    r"[ \t]*\[{1,2}[ \t]*([A-Za-z0-9_.\"'/: -]{1,200}?)[ \t]*\]{1,2}[ \t]*(?:[#;][^\n]*)?(?=\n|\Z)"
+)
 _BLOCK = re.compile(r"(?:[!&][^\s,\[\]{}]*[ \t]+){0,3}[|>][0-9+-]{0,2}[ \t]*(?:#[^\n]*)?(?=\n|\Z)")
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _SINGLE = re.compile(r"'((?:[^']|'')*)'")

@@ -62,6 +62,8 @@ ENV_NAMES = (
     "NVIDIA_VISIBLE_DEVICES",
     "NVIDIA_DRIVER_CAPABILITIES",
     "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_REQUIRE_*",
+    "ETCD_INITIAL_CLUSTER_TOKEN",
 )
 """Variables whose values stay, but for what is a credential, an address and so on in them."""
 
@@ -147,3 +149,29 @@ def is_plain(value: str) -> bool:
 def is_plain_path(value: str) -> bool:
     """Whether a value is a path as any system has it. What is in it is for others to look at."""
     return len(value) <= 400 and _PLAIN_PATH.fullmatch(value) is not None
+
+
+# What a variable's name says of its value, and then the value's form.
+_BY_NAME = (
+    (
+        re.compile(
+            r"(?i)(?:.*_)?(?:commit|revision|sha|sha1|sha256|sha512|digest|checksum|gpg_key)"
+        ),
+        re.compile(r"(?i)(?:sha(?:1|256|512):)?[0-9a-f]{7,128}"),
+    ),
+    (
+        re.compile(r"(?i)(?:.*_)?(?:version|ver|release|tag|major|minor)"),
+        re.compile(
+            r"(?i)(?:[a-z]{1,10}-?)?[0-9]{1,8}(?:\.[0-9]{1,8}){0,4}(?:[-+~._](?:[a-z]{1,12}|"
+            r"[a-z]{0,8}[0-9]{1,8}|g?[0-9a-f]{7,12})){0,6}"
+        ),
+    ),
+)
+
+
+def is_plain_for(name: str, value: str) -> bool:
+    """Whether a variable's value is what its name says: a version, or the hash of sources."""
+    return any(
+        of.fullmatch(name) is not None and form.fullmatch(value) is not None
+        for of, form in _BY_NAME
+    )

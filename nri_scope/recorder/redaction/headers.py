@@ -33,7 +33,7 @@ def headers(engine: Engine, text: str, place: str, depth: int) -> str:
         text = _named(engine, text, place)
 
     def put_scheme(found: str) -> str:
-        if found.isalpha() and (found.islower() or found.istitle()) or is_token(found):
+        if (found.isalpha() and (found.islower() or found.istitle())) or is_token(found):
             return found  # "basic authentication"
         return put_header(engine, found, place, "auth-headers")
 

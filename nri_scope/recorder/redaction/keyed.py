@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from html import unescape
 from typing import TYPE_CHECKING
 
+from nri_scope.recorder.redaction import commands
 from nri_scope.recorder.redaction.credentials import hides, put_encoded, put_for
 from nri_scope.recorder.redaction.entries import Entries
 from nri_scope.recorder.redaction.flow import Entry
@@ -24,6 +25,8 @@ from nri_scope.recorder.redaction.words import words
 if TYPE_CHECKING:
     from nri_scope.recorder.redaction.engine import Engine
 
+ARGUMENTS = words("args command cmd entrypoint argv")
+"""Members that are command lines by word."""
 NAMING = words("name key")
 """Members that say what another one is the value of."""
 VALUES = words("value val data content text plaintext default")
@@ -33,7 +36,9 @@ _STRUCTURED = re.compile(r"[:=]\s|[{\[\n]|\A[^\s=]+=")
 
 def keyed(engine: Engine, text: str, place: str, depth: int) -> str:
     """A finder: values whose keys, or the keys that these are in, name credentials."""
-    if not engine.is_on("credential-keys") or not may_name_credential(text):
+    if not engine.is_on("credential-keys") or not (
+        may_name_credential(text) or commands.names_client(text)
+    ):
         return text
     if "</" in text or "/>" in text:
         text = _replaced(engine, text, place, elements(text))
@@ -45,11 +50,8 @@ def keyed(engine: Engine, text: str, place: str, depth: int) -> str:
 def _replaced(engine: Engine, text: str, place: str, entries: list[Entry]) -> str:
     pieces: list[str] = []
     at = 0
-    for entry, key, certainty in sorted(
-        _credentials(entries, text), key=lambda found: found[0].start
-    ):
-        if entry.start < at:
-            continue
+    changes = {start: (end, given) for start, end, given in _words(engine, text, place, entries)}
+    for entry, key, certainty in _credentials(entries, text):
         written = text[entry.start : entry.end]
         value = _plain(written, entry.style)
         if certainty is Certainty.FORCED:
@@ -61,9 +63,40 @@ def _replaced(engine: Engine, text: str, place: str, entries: list[Entry]) -> st
         if not entry.style and " #" in value:
             # What follows may be a comment.
             put_for(engine, key, value[: value.index(" #")], place)
-        pieces += text[at : entry.start], token
-        at = entry.end
+        changes[entry.start] = entry.end, token
+    for start, (end, given) in sorted(changes.items()):
+        if start >= at:
+            pieces += text[at:start], given
+            at = end
     return "".join((*pieces, text[at:]))
+
+
+def _words(
+    engine: Engine, text: str, place: str, entries: list[Entry]
+) -> Iterator[tuple[int, int, str]]:
+    """What becomes of words of command lines that are lists: from where to where, and what."""
+    lines: dict[int, list[Entry]] = {}
+    for entry in entries:
+        if not entry.key and entry.start >= 0 and entry.above >= 0:
+            if entries[entry.above].key.lower() in ARGUMENTS:
+                lines.setdefault(entry.above, []).append(entry)
+    for line in lines.values():
+        words = [_plain(text[word.start : word.end], word.style) for word in line]
+        given = commands.credentials(engine, words, place)
+        for entry, word, changed in zip(line, words, given, strict=True):
+            if changed is not None and changed != word:
+                yield entry.start, entry.end, _written(changed, entry.style)
+
+
+def _written(value: str, style: str) -> str:
+    """The opposite of `_plain`."""
+    match style:
+        case '"':
+            return json.dumps(value, ensure_ascii=False)[1:-1]
+        case "'":
+            return value.replace("'", "''")
+        case _:
+            return value
 
 
 def _credentials(entries: list[Entry], text: str) -> Iterator[tuple[Entry, str, Certainty]]:

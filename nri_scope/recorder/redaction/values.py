@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from nri_scope.recorder.redaction import options
 from nri_scope.recorder.redaction.credentials import REFERENCE, credential
 from nri_scope.recorder.redaction.engine import LONGEST
 from nri_scope.recorder.redaction.finders import address
@@ -17,6 +18,7 @@ from nri_scope.recorder.redaction.harmless import (
     REGISTRIES,
     SHOWN_LABELS,
     is_plain,
+    is_plain_for,
     is_plain_path,
 )
 from nri_scope.recorder.redaction.keys import Certainty, names_node, names_person
@@ -127,6 +129,9 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
         return secret
     if not engine.is_on("env-values") or is_harmless(engine, name, value):
         return engine.text(value, place)
+    given = options.variable(engine, name, value, place)
+    if given is not None:
+        return given
     return engine.whole("env-values", value, Strength.PRIVATE, place)
 
 
@@ -142,6 +147,7 @@ def _is_plain(name: str, value: str) -> bool:
         or is_plain_path(value)
         or REFERENCE.fullmatch(value) is not None
         or _endpoint(value)
+        or is_plain_for(name, value)
         or any(pattern.fullmatch(name) for pattern in _globs(ENV_NAMES))
     )
 
