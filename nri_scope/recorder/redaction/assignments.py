@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_plus
 
+from nri_scope.recorder.redaction import shell
 from nri_scope.recorder.redaction.credentials import hides, put, put_for, strength_of
 from nri_scope.recorder.redaction.keys import (
     Certainty,
@@ -78,8 +79,12 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
         is_option = not found.rstrip("\\ \t\r\n").endswith(("=", ":", ">"))
         begin, stop = reader.value(start, end, is_query=is_query)
         secret = text[begin:stop]
+        if not secret:
+            continue
         if is_option and (_WORDS.fullmatch(secret) or _OPTION.fullmatch(secret)):
             continue
+        if text[begin] in "\"'":
+            secret = shell.word(secret, 0).text
         if is_node:
             token = (
                 secret if is_token(secret) else engine.put("nodes", secret, Strength.NAME, place)
@@ -130,7 +135,8 @@ class _Reader:
                 stop = quoted.end()
                 if stop < len(text) and _WORD_GOES_ON.match(text, stop):
                     # 'it'\''s' and the like.
-                    return end, self._bare(stop, mark)
+                    word = shell.word(text, end)
+                    return end, self._cut(stop, word.end, mark)
                 return quoted.span(quoted.lastgroup or 0)
             self._unclosed = min(self._unclosed, end)
             opened = _OPENED.match(text, end)
@@ -157,6 +163,9 @@ class _Reader:
                 break
             stop += 1
         stop = self._cut(begin, stop, mark)
+        if text.count("(", begin, stop) == text.count(")", begin, stop) > 0:
+            # $(NAME)
+            return stop
         while stop > begin + 1 and text[stop - 1] in _CLOSING:
             stop -= 1
         return stop

@@ -75,6 +75,7 @@ etcdctl: --user=l
 useradd usermod: -p=s
 doctl: -t=s
 vault: -token=s
+aws gcloud git npm pulumi:
 restic borg rclone gpg gpg2: --passphrase=s
 xfreerdp rdesktop: -p=s
 """

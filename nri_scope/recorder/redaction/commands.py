@@ -70,20 +70,24 @@ def script(engine: Engine, text: str, place: str, depth: int) -> str:
     for command in shell.commands(text):
         words = [word.text for word in command]
         told = credentials(engine, words, place)
-        changes: list[tuple[shell.Word, str]] = []
+        changes: list[tuple[shell.Word | shell.Quoted, str, str]] = []
         if before and not STDIN.isdisjoint(words) and before[0].text in {"echo", "printf"}:
             given = _piped(engine, before[-1].text, words, place)
             if given is not None and before[-1].start >= at:
-                changes.append((before[-1], given))
+                changes.append((before[-1], given, before[-1].quote))
         for word, credential in zip(command, told, strict=True):
-            if credential is None and word.quote and len(word.text) > SECRET_MIN:
-                credential = engine.text(word.text, place, depth + 1)
-            if credential is not None and credential != word.text:
-                changes.append((word, credential))
-        for word, given in changes:
-            pieces += text[at : word.start], shell.quoted(given, word.quote)
-            at = word.end
-        before = command[: len(command) if not changes else 0] or command[-1:]
+            if credential is not None:
+                if credential != word.text:
+                    changes.append((word, credential, word.quote))
+                continue
+            for part in word.parts:
+                given = engine.text(part.text, place, depth + 1) if len(part.text) > 7 else part.text
+                if given != part.text:
+                    changes.append((part, given, part.mark))
+        for changed, given, mark in changes:
+            pieces += text[at : changed.start], shell.quoted(given, mark)
+            at = changed.end
+        before = command
     return "".join((*pieces, text[at:]))
 
 
@@ -199,6 +203,8 @@ def _glued(engine: Engine, options: dict[str, Takes], word: str, place: str) -> 
         takes = options.get(word[:length])
         rest = word[length:]
         if takes is not None and rest and rest[0] not in "=-" and not word.startswith("--"):
+            if length > 2 and takes is not Takes.GLUED:
+                return None
             if takes is Takes.SECRET and (rest.isdigit() or word in options):
                 return None
             given = _taken(engine, takes, rest, place)

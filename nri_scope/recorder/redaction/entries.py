@@ -91,6 +91,17 @@ class Entries:
 
     def _key(self, match: re.Match[str], at: int, end: int) -> int:
         indent = len(match["indent"])
+        is_colon = match["sign"] == ":"
+        if match["dashes"] and not is_colon:
+            # An item that is a text, as variables of containers are.
+            item = _ITEM.match(self._text, at, end)
+            assert item is not None
+            return self._value(self._items(item), item.end(), end, indent)
+        if not is_colon and self._is_word(match):
+            brace = self._text.find("{", match.end(), end)
+            if brace >= 0:
+                return self._all_braces(brace, end, self._root)
+            return self._continued(at, end)
         if match["dashes"]:
             self._items(match)
             column: float = indent + len(match["dashes"])
@@ -100,18 +111,19 @@ class Entries:
         key = match["double"] or match["single"] or match["plain"]
         number = self._add(Entry(key, self._open[-1][1] if self._open else self._root))
         self._open.append((column, number))
-        if (
+        return self._value(number, match.end(), end, indent)
+
+    def _is_word(self, match: re.Match[str]) -> bool:
+        """Whether ``key=value`` may be a word of a command: that is for those who read words."""
+        text = self._text
+        return (
             match["sign"] == "="
             and not match["space"]
-            and self._text[match.start("sign") - 1] not in " \t"
+            and text[match.start("sign") - 1] not in " \t"
             and not self._has_properties
-            and not self._text.startswith(('"""', "'''", "{", "["), match.end())
-            and not (self._text[match.end() : match.end() + 1] in {'"', "'"} and "\n" in self._text)
-        ):
-            # It may be the first word of a command: for those that read words.
-            brace = self._text.find("{", match.end(), end)
-            return self._all_braces(brace, end, self._root) if brace >= 0 else end + 1
-        return self._value(number, match.end(), end, indent)
+            and not text.startswith(('"""', "'''", "{", "["), match.end())
+            and not (text[match.end() : match.end() + 1] in {'"', "'"} and "\n" in text)
+        )
 
     def _items(self, match: re.Match[str]) -> int:
         """Open the items that a line's dashes begin; returns the last one's number."""

@@ -36,7 +36,7 @@ _PLAIN_WORDS = words(
     "ssl cert certificate token tokens webhook rbac abac node alwaysallow alwaysdeny iam anonymous "
     "plain scram-sha-256 scram-sha-512 sha1 sha256 sha512 md5 bcrypt argon2 optional required "
     "require prefer allow deny strict permissive verify-full verify-ca file env vault external "
-    "internal expired invalid missing unauthorized forbidden denied failed unknown"
+    "internal simple expired invalid missing unauthorized forbidden denied failed unknown"
 )
 _ROOTS = (
     "app bin boot config data dev etc go home host lib lib64 media mnt opt proc root run sbin srv "

@@ -6,15 +6,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 _BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n)+")
 _OPERATOR = re.compile(r"[;&|()\n`<>]+")
-_PLAIN = re.compile(r"[^\s;&|()`<>\"'\\]+")
+# Kubernetes replaces $(NAME) before a shell sees it.
+_PLAIN = re.compile(
+    r"(?:[^\s;&|()`<>\"'\\$]|\$\([A-Za-z_.-][A-Za-z0-9_.-]*\)|\$(?!\())+|\$"
+)
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _SINGLE = re.compile(r"'([^']*)'")
 _ESCAPED = re.compile(r"\\([$`\"\\\n])")
 _ENDS = re.compile(r"[;&|\n()`]")
 _SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./{}\[\]~^*?!#-]*")
+
+
+class Quoted(NamedTuple):
+    """What is between quotation marks."""
+
+    text: str
+    start: int
+    end: int
+    mark: str
 
 
 @dataclass(slots=True)
@@ -27,6 +40,7 @@ class Word:
     end: int
     quote: str = ""
     """The quotation mark that all of it is in."""
+    parts: tuple[Quoted, ...] = ()
 
 
 def commands(text: str) -> Iterator[list[Word]]:
@@ -46,16 +60,17 @@ def commands(text: str) -> Iterator[list[Word]]:
                 yield command
                 command = []
             continue
-        word = _word(text, at, unclosed)
-        command.append(word)
-        at = word.end
+        command.append(word(text, at, unclosed))
+        at = command[-1].end
     if command:
         yield command
 
 
-def _word(text: str, start: int, unclosed: dict[str, bool]) -> Word:
+def word(text: str, start: int, unclosed: dict[str, bool] | None = None) -> Word:
+    """The word that begins at ``start``; ``unclosed`` tells what has no end any more."""
+    unclosed = unclosed if unclosed is not None else {'"': False, "'": False}
     pieces: list[str] = []
-    quote = ""
+    parts: list[Quoted] = []
     at = start
     while at < len(text):
         plain = _PLAIN.match(text, at)
@@ -81,15 +96,12 @@ def _word(text: str, start: int, unclosed: dict[str, bool]) -> Word:
                 continue
             content = quoted[1]
             pieces.append(_ESCAPED.sub(_unescaped, content) if mark == '"' else content)
-            if at == start:
-                quote = mark
+            parts.append(Quoted(pieces[-1], at, quoted.end(), mark))
             at = quoted.end()
         else:
             break
-    word = Word("".join(pieces), start, max(at, start + 1))
-    if quote and len(pieces) == 1:
-        word.quote = quote
-    return word
+    quote = parts[0].mark if len(pieces) == len(parts) == 1 else ""
+    return Word("".join(pieces), start, max(at, start + 1), quote, tuple(parts))
 
 
 def _unescaped(match: re.Match[str]) -> str:
