@@ -50,7 +50,7 @@ ab: -A=l -P=l -C=k -H=h
 wrk hey vegeta: -H=h -a=l -header=h
 grpcurl: -H=h -rpc-header=h -reflect-header=h
 mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlcheck mysqlslap mysqlpump mysqlbinlog mysqlsh
-  mariadb mariadb-dump mariadb-admin mariadb-import mariadb-check mariabackup xtrabackup mydumper: -p=g
+  mariadb mariadb-dump mariadb-admin mariadb-import mariadb-check mariabackup mydumper: -p=g
 mongo mongosh mongodump mongorestore mongoexport mongoimport mongostat mongotop mongofiles: -p=s
 cqlsh beeline cypher-shell rabbitmqadmin pgcli xpack twine ncftp influx: -p=s
 redis-cli valkey-cli keydb-cli: -a=s --pass=s

@@ -81,7 +81,9 @@ def script(engine: Engine, text: str, place: str, depth: int) -> str:
                     changes.append((word, credential, word.quote))
                 continue
             for part in word.parts:
-                given = engine.text(part.text, place, depth + 1) if len(part.text) > 7 else part.text
+                given = (
+                    engine.text(part.text, place, depth + 1) if len(part.text) > 7 else part.text
+                )
                 if given != part.text:
                     changes.append((part, given, part.mark))
         for changed, given, mark in changes:

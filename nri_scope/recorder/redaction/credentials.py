@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the value of a key is a credential: asked by all that know keys, whatever their syntax."""
+"""Whether the value of a key is a credential: one answer for every syntax and place."""
 
 from __future__ import annotations
 

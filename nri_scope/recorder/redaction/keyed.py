@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials by their keys in YAML, TOML, INI, properties and XML, whole files or parts of them."""
+"""Credentials by their keys in YAML, TOML, INI, properties and XML, or parts of these."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def _words(
     """What becomes of words of command lines that are lists: from where to where, and what."""
     lines: dict[int, list[Entry]] = {}
     for entry in entries:
-        if not entry.key and entry.start >= 0 and entry.above >= 0:
-            if entries[entry.above].key.lower() in ARGUMENTS:
-                lines.setdefault(entry.above, []).append(entry)
+        is_item = not entry.key and entry.start >= 0 and entry.above >= 0
+        if is_item and entries[entry.above].key.lower() in ARGUMENTS:
+            lines.setdefault(entry.above, []).append(entry)
     for line in lines.values():
         words = [_plain(text[word.start : word.end], word.style) for word in line]
         given = commands.credentials(engine, words, place)

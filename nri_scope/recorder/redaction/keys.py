@@ -45,16 +45,14 @@ _ABOUT = words(
     "file files filename path dir directory name names ttl expiry expiration expires timeout "
     "length size type count enabled disabled enable disable required policy mode provider issuer "
     "audience endpoint version format algorithm alg max min ref refs kind class method methods "
-    "scope scopes url uri namespace reviewer ports port host hosts mount mounts domain realm scheme "
-    "header headers rotation interval lifetime duration limit limits budget usage strategy driver "
-    "backend level selector role roles status state encoding charset"
+    "scope scopes url uri namespace reviewer ports port host hosts mount mounts domain realm "
+    "scheme header headers rotation interval lifetime duration limit limits budget usage strategy "
+    "driver backend level selector role roles status state encoding charset"
 )
 # What comes first says that it is about how many there may be.
 _AMOUNTS = words("max min num total limit count maximum minimum")
 _NO_CREDENTIALS = frozenset(
     {
-        ("pwd",),
-        ("oldpwd",),
         # Tells clusters apart, and protects nothing.
         ("initial", "cluster", "token"),
         ("etcd", "initial", "cluster", "token"),
@@ -64,11 +62,15 @@ _GROUPS = words("credentials creds secrets tokens cookies")
 _SURE_GROUPS = words("passwords passwds passphrases pwds passcodes")
 _PINS = words("pin otp totp")
 _HINTS = (
-    *("pass", "secret", "token", "key", "auth", "cred", "pwd", "pw", "cookie", "pin", "otp", "psk"),
-    *("jwt", "bearer", "sig", "dsn", "dockerc", "kubeconfig", "webhook", "conn", "session", "pat"),
-    *("salt", "hmac"),
+    *("pass", "secret", "token", "key", "auth", "cred", "pwd", "cookie", "bearer", "signature"),
+    *("dockerc", "kubeconfig", "webhook", "conn", "session"),
+    *("salt", "hmac", "totp"),
 )
-"""One of these is in any key that tells of a credential."""
+"""One of these is in any key that tells of a credential, or one of the short words."""
+_SHORT_HINT = re.compile(
+    r"(?:(?:^|[^A-Za-z])(?:pin|otp|psk|pat|jwt|sig|dsn)|Pin|Otp|Psk|Pat|Jwt|Sig|Dsn"
+    r"|PIN|OTP|PSK|PAT|JWT|SIG|DSN|pw|Pw|PW)(?:[^a-z]|$)"
+)
 _PERSONS = words(
     "owner owners contact contacts email emails mail phone author authors maintainer maintainers "
     "user username customer requester oncall assignee approver creator"
@@ -111,7 +113,7 @@ def _bare_parts(key: str) -> tuple[str, ...]:
 def certainty_of(key: str) -> Certainty:
     """What a key says of its own value."""
     parts = _bare_parts(key)
-    if not parts or parts in _NO_CREDENTIALS or parts[-1] in _ABOUT:
+    if key in {"PWD", "OLDPWD"} or parts in _NO_CREDENTIALS or not parts or parts[-1] in _ABOUT:
         return Certainty.NONE
     found = max(map(_of_part, parts))
     if found is Certainty.NONE and any(
@@ -187,8 +189,8 @@ def certainty_inside(key: str, above: Certainty = Certainty.NONE) -> Certainty:
 
 def may_name_credential(text: str) -> bool:
     """Whether there may be a key in ``text`` that `certainty_of` something is said by."""
-    text = text.lower()
-    return any(hint in text for hint in _HINTS)
+    lower = text.lower()
+    return any(hint in lower for hint in _HINTS) or _SHORT_HINT.search(text) is not None
 
 
 @lru_cache(maxsize=4096)

@@ -23,7 +23,7 @@ _OPTION = re.compile(
     r"-XX:[+-]?[A-Za-z0-9]{1,60}|-{1,2}[A-Za-z][A-Za-z.+-]{0,60}(?:[0-9]{1,10}[A-Za-z]?)?"
 )
 # -javaagent:/opt/agent.jar
-_COLON = re.compile(r"(-[A-Za-z]{1,30}:)(/.*)", re.DOTALL)
+_COLON = re.compile(r"(-[A-Za-z]{1,30}:|-[A-Z])(/.*)", re.DOTALL)
 _PAIR = re.compile(r"([^=]{1,200})=(.*)", re.DOTALL)
 _NAME = re.compile(
     r"[A-Za-z_*][A-Za-z_]{0,30}[0-9]{0,2}(?:(?:::|[._:/@*-])[A-Za-z_*][A-Za-z_]{0,30}[0-9]{0,2}){0,12}"

@@ -11,9 +11,7 @@ from typing import NamedTuple
 _BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n)+")
 _OPERATOR = re.compile(r"[;&|()\n`<>]+")
 # Kubernetes replaces $(NAME) before a shell sees it.
-_PLAIN = re.compile(
-    r"(?:[^\s;&|()`<>\"'\\$]|\$\([A-Za-z_.-][A-Za-z0-9_.-]*\)|\$(?!\())+|\$"
-)
+_PLAIN = re.compile(r"(?:[^\s;&|()`<>\"'\\$]|\$\([A-Za-z_.-][A-Za-z0-9_.-]*\)|\$(?!\())+|\$")
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _SINGLE = re.compile(r"'([^']*)'")
 _ESCAPED = re.compile(r"\\([$`\"\\\n])")

@@ -99,7 +99,9 @@ def shown_arguments(args: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS.strip().split("\n"))
-@pytest.mark.parametrize("before", BEFORE, ids=["alone", "tini", "dumb-init", "env", "exec", "nice"])
+@pytest.mark.parametrize(
+    "before", BEFORE, ids=["alone", "tini", "dumb-init", "env", "exec", "nice"]
+)
 def test_credentials_go_and_the_rest_of_the_command_stays(command: str, before: list[str]) -> None:
     words = before + [word.format(SECRET) for word in shlex.split(command.replace("{{", "{{{{"))]
     words = [word.replace("{{", "{") for word in words]
@@ -136,7 +138,7 @@ def test_the_same_in_a_script(command: str, program: str) -> None:
         "echo x1y2z3w4 | docker login -u jane --password-stdin",
         "echo jane:x1y2z3w4 | chpasswd",
         "printf x1y2z3w4 | sudo -S id",
-        "bash -c \"mysql -px1y2z3w4 shop\"",
+        'bash -c "mysql -px1y2z3w4 shop"',
         "mysql \\\n  -px1y2z3w4 \\\n  shop",
         "mysqladmin --password \\\n  x1y2z3w4",
         "run=$(mysql -px1y2z3w4 shop)",

@@ -13,7 +13,6 @@ import shlex
 import string
 import urllib.parse
 from collections.abc import Callable
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -22,18 +21,23 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.recorder.bundle.needles import Needles
 from nri_scope.recorder.container_status import METHOD, SERVICE
 from nri_scope.recorder.redaction import Redactor, Rules
+from nri_scope.recorder.redaction.entries import Entries
+from nri_scope.recorder.redaction.keys import Certainty, certainty_at, may_name_credential
+from nri_scope.recorder.redaction.words import words
 
 KEY = bytes(range(32))
 _WINDOW = 6
 """Characters in a row that must not be left of a value."""
 
-KEYS = """
-password DB_PASSWORD dbpass bindpw authtoken accountkey PASS1 TOKEN2 apiKey api-key client_secret
-spring.datasource.password rootPwd passphrase access_key private-key credentials.main secrets.db
-PGPASSWORD smtpPassword2 session_secret webhook jwt sasl.jaas.credential encryption_key dbPassword
-""".split()
+KEYS = words(
+    "password DB_PASSWORD dbpass bindpw authtoken accountkey PASS1 TOKEN2 apiKey api-key "
+    "client_secret spring.datasource.password rootPwd passphrase access_key private-key "
+    "credentials.main secrets.db PGPASSWORD smtpPassword2 session_secret webhook jwt "
+    "sasl.jaas.credential encryption_key dbPassword"
+)
 
 _ALPHABET = string.ascii_letters + string.digits + "'\"$ :é世#&;,|<>()[]{}=@!%*+-_~^?/\\"
 # Not plain: a letter and a digit at each end.
@@ -99,9 +103,7 @@ def _yaml_below(group: str) -> Syntax:
 
 
 def _yaml_pair(key: str, value: str) -> str:
-    return yaml.safe_dump(
-        {"env": [{"name": key, "value": value}]}, allow_unicode=True, width=1000
-    )
+    return yaml.safe_dump({"env": [{"name": key, "value": value}]}, allow_unicode=True, width=1000)
 
 
 def _yaml_secret(key: str, value: str) -> str:
@@ -276,13 +278,151 @@ def left_of(value: str, shown: str) -> list[str]:
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_no_part_of_a_credential_is_left_in_any_syntax(syntax: str, data: st.DataObject) -> None:
     write, values = SYNTAXES[syntax]
-    key, value = data.draw(st.sampled_from(KEYS)), data.draw(values)
+    key, value = data.draw(st.sampled_from(sorted(KEYS))), data.draw(values)
     place = data.draw(st.sampled_from(PLACES))
     text = write(key, value)
 
     assert left_of(value, in_message(place, text)) == []
     assert left_of(value, Redactor(Rules.DEFAULT, KEY).text(text, "note.text")) == []
+
+
+@settings(max_examples=80, deadline=None)
+@given(key=st.sampled_from(sorted(KEYS)), value=VALUES)
+@example(key="password", value="$tr0ngPa55 it's")
+def test_no_part_is_left_where_the_place_has_keys(key: str, value: str) -> None:
+    name = key.replace("-", "_").replace(".", "_")
+    # A comma and a name ends an option.
+    option = value.replace(",", ";")
+    hook = api.Hook(path="/a", args=["a", f"--{key}={value}"], env=[f"{name}={value}"])
+    request = api.CreateContainerRequest(
+        container=api.Container(
+            id="c1",
+            name="app",
+            env=[f"{name}={value}"],
+            args=["/app", f"--{key}={value}", f"--{key}", f"/{value}", f"{name}={value}"],
+            annotations={f"example.com/{key}": value},
+            labels={key: value},
+            mounts=[
+                api.Mount(destination="/a", options=["rw", f"{name}={value.replace(',', ';')}"])
+            ],
+            hooks=api.Hooks(
+                poststop=[
+                    api.Hook(path="/a", args=["a", f"--{key}={value}"], env=[f"{name}={value}"])
+                ]
+            ),
+        )
+    )
+    config = yaml.safe_dump(_nested(key, value), allow_unicode=True)
+    status = {
+        "config": {"envs": [{"key": name, "value": value}], "annotations": {key: value}},
+        "runtimeSpec": {
+            "process": {"env": [f"{name}={value}"], "args": ["/app", f"--{key}={value}"]},
+            "hooks": {"prestart": [{"env": [f"{name}={value}"]}]},
+            "linux": {"sysctl": {key: value}},
+        },
+    }
+    redactor = Redactor(Rules.DEFAULT, KEY)
+    shown = [
+        str(redactor.request("CreateContainer", request.SerializeToString()), "utf-8", "replace"),
+        str(
+            redactor.request("Configure", api.ConfigureRequest(config=config).SerializeToString()),
+            "utf-8",
+            "replace",
+        ),
+        str(redactor.reply(METHOD, json.dumps(status).encode(), service=SERVICE), "utf-8"),
+        *redactor.keyed(f"x-{key}", value, "tapped.metadata"),
+        redactor.text(f"{key}: {value}", "note.text"),
+    ]
+    # Each by itself too: what one place shows must not be needed for another.
+    alone = Redactor(Rules.DEFAULT, KEY)
+    shown.append(str(alone.reply(METHOD, json.dumps(status).encode(), service=SERVICE), "utf-8"))
+    assert left_of(value, "\n".join(shown)) == []
+    assert Needles(redactor.originals()).find("\n".join(shown).encode()) is None
+
+
+_HARMLESS = words(
+    "4096 512Mi 1h30m 0-3,8 1.25.3 true none info enabled /usr/lib/x 0000:3b:00.0 v1.29 production"
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    values=st.lists(st.sampled_from(sorted(_HARMLESS)), min_size=3, max_size=3),
+    keys=st.lists(
+        st.sampled_from(["limit", "log-level", "auth-mode", "max_tokens", "webhook", "token-ttl"]),
+        min_size=2,
+        max_size=2,
+    ),
+    place=st.sampled_from([place for place in PLACES if place not in {_place_env, _place_hook}]),
+    syntax=st.sampled_from([_json, _yaml, _yaml_flow, _toml, _xml, _script_option, _colon]),
+)
+def test_what_is_harmless_stays_in_every_syntax_and_place(
+    values: list[str], keys: list[str], place: Callable[..., None], syntax: Syntax
+) -> None:
+    for key, value in zip(keys, values, strict=False):
+        text = syntax(key, value)
+        request = api.CreateContainerRequest(container=api.Container(id="c1", name="app"))
+        place(request, text)
+
+        assert in_message(place, text) == _unpacked(request)
+
+
+@pytest.mark.parametrize("hint", sorted(KEYS) + ["DSN", "dbPin", "OTP", "vncpw", "SIG", "user_jwt"])
+def test_every_key_that_is_asked_for_is_met_by_the_quick_look(hint: str) -> None:
+    assert certainty_at(hint) is not Certainty.NONE
+    assert may_name_credential(f'a {{"{hint}": 1}}') and may_name_credential(f"{hint}=1")
+
+
+_SCALARS = st.text(string.ascii_letters + string.digits + ":#- ,'\"{[", min_size=1, max_size=12)
+_DOCUMENTS = st.dictionaries(
+    st.sampled_from(["host", "port", "db", "list"]),
+    st.recursive(
+        _SCALARS,
+        lambda inside: (
+            st.lists(inside, min_size=1, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["name", "value", "of", "items"]), inside, min_size=1, max_size=3
+            )
+        ),
+        max_leaves=8,
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(document=_DOCUMENTS, is_flow=st.sampled_from([False, True, None]))
+def test_what_pyyaml_writes_is_read_with_all_keys(
+    document: dict[str, object], is_flow: bool | None
+) -> None:
+    text = yaml.safe_dump(document, default_flow_style=is_flow, width=1000)
+    entries = Entries(text).list
+    ours: list[tuple[tuple[str, ...], str]] = []
+    for entry in entries:
+        if entry.start >= 0:
+            path = [entry.key]
+            above = entry.above
+            while above >= 0:
+                path.append(entries[above].key)
+                above = entries[above].above
+            written = text[entry.start : entry.end]
+            mark = entry.style or ""
+            ours.append((tuple(reversed(path))[1:], yaml.safe_load(f"{mark}{written}{mark}")))
+
+    expected = [(path, yaml.safe_load(yaml.safe_dump(value))) for path, value in _leaves(document)]
+    assert sorted(map(str, ours)) == sorted(map(str, expected)), text
+
+
+def _leaves(value: object, *path: str) -> list[tuple[tuple[str, ...], object]]:
+    match value:
+        case dict():
+            return [found for key, member in value.items() for found in _leaves(member, *path, key)]
+        case list():
+            return [found for member in value for found in _leaves(member, *path, "")]
+        case _:
+            return [(path, value)]
