@@ -25,6 +25,7 @@ _SECTION = re.compile(
 _BLOCK = re.compile(r"(?:[!&][^\s,\[\]{}]*[ \t]+){0,3}[|>][0-9+-]{0,2}[ \t]*(?:#[^\n]*)?(?=\n|\Z)")
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _SINGLE = re.compile(r"'((?:[^']|'')*)'")
+_ASSIGNING = re.compile(r"=[ \t]*\Z")
 _CLOSED = re.compile(r"[ \t]*[,;]?[ \t]*(?:[ \t]#[^\n]*|//[^\n]*)?(?=[\r\n]|\Z)")
 _PROPERTIES = re.compile(
     r"(?:[ \t]*(?:(?:(?:export|set)[ \t]+)?[A-Za-z_][A-Za-z0-9_.-]*[ \t]*=[^\n]*|[#;\[][^\n]*)?"
@@ -166,12 +167,12 @@ class Entries:
             entry.style = "|"
             # The lines of it may have keys of their own.
             return end + 1
-        for marks in '"""', "'''":
-            if text.startswith(marks, at):
-                close = text.find(marks, at + 3)
-                entry.start, entry.end = at + 3, close if close >= 0 else end
-                entry.style = marks[0]
-                return end + 1
+        marks = text[at : at + 3]
+        if marks in {'"""', "'''"} and _ASSIGNING.search(text, max(0, at - 40), at):
+            close = text.find(marks, at + 3)
+            entry.start, entry.end = at + 3, close if close >= 0 else end
+            entry.style = marks[0]
+            return end + 1
         mark = text[at]
         if mark in "\"'" and self._quoted(entry, at, end, indent, mark):
             return end + 1

@@ -7,8 +7,10 @@ What is written is written by others: PyYAML, json, configparser, ElementTree, s
 from __future__ import annotations
 
 import configparser
+import html
 import io
 import json
+import re
 import shlex
 import string
 import urllib.parse
@@ -265,16 +267,17 @@ def _unpacked(message: api.CreateContainerRequest) -> str:
     return "\n".join(texts)
 
 
-def left_of(value: str, shown: str) -> list[str]:
-    """Parts of a value that can be read in what is shown, as it is or in usual encodings."""
-    spellings = [shown, urllib.parse.unquote_plus(shown), shown.replace("''", "'")]
-    spellings += [shown.replace("\\\\", "\\").replace('\\"', '"'), shown.replace("&amp;", "&")]
-    try:
-        spellings.append(shown.encode("latin-1", "replace").decode("unicode_escape", "replace"))
-    except (UnicodeError, DeprecationWarning):
-        pass
+def spellings(shown: str) -> list[str]:
+    """What is shown, as it is and with usual encodings undone."""
+    found = [shown, urllib.parse.unquote_plus(shown), shown.replace("''", "'")]
+    found += [shown.replace("\\\\", "\\").replace('\\"', '"'), html.unescape(shown)]
+    return [*found, re.sub(r"\\u([0-9a-fA-F]{4})", lambda code: chr(int(code[1], 16)), shown)]
+
+
+def left_of(value: str, *texts: str) -> list[str]:
+    """Parts of a value that can be read in texts."""
     parts = [value[at : at + _WINDOW] for at in range(len(value) - _WINDOW + 1)]
-    return [part for part in parts if any(part in text for text in spellings)]
+    return [part for part in parts if any(part in text for text in texts)]
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
@@ -286,8 +289,8 @@ def test_no_part_of_a_credential_is_left_in_any_syntax(syntax: str, data: st.Dat
     place = data.draw(st.sampled_from(PLACES))
     text = write(key, value)
 
-    assert left_of(value, in_message(place, text)) == []
-    assert left_of(value, Redactor(Rules.DEFAULT, KEY).text(text, "note.text")) == []
+    assert left_of(value, *spellings(in_message(place, text))) == []
+    assert left_of(value, *spellings(Redactor(Rules.DEFAULT, KEY).text(text))) == []
 
 
 @settings(max_examples=80, deadline=None)
@@ -306,14 +309,8 @@ def test_no_part_is_left_where_the_place_has_keys(key: str, value: str) -> None:
             args=["/app", f"--{key}={value}", f"--{key}", f"/{value}", f"{name}={value}"],
             annotations={f"example.com/{key}": value},
             labels={key: value},
-            mounts=[
-                api.Mount(destination="/a", options=["rw", f"{name}={value.replace(',', ';')}"])
-            ],
-            hooks=api.Hooks(
-                poststop=[
-                    api.Hook(path="/a", args=["a", f"--{key}={value}"], env=[f"{name}={value}"])
-                ]
-            ),
+            mounts=[api.Mount(destination="/a", options=["rw", f"{name}={option}"])],
+            hooks=api.Hooks(poststop=[hook]),
         )
     )
     config = yaml.safe_dump(_nested(key, value), allow_unicode=True)
@@ -340,7 +337,7 @@ def test_no_part_is_left_where_the_place_has_keys(key: str, value: str) -> None:
     # Each by itself too: what one place shows must not be needed for another.
     alone = Redactor(Rules.DEFAULT, KEY)
     shown.append(str(alone.reply(METHOD, json.dumps(status).encode(), service=SERVICE), "utf-8"))
-    assert left_of(value, "\n".join(shown)) == []
+    assert left_of(value, *spellings("\n".join(shown))) == []
     assert Needles(redactor.originals()).find("\n".join(shown).encode()) is None
 
 
@@ -353,7 +350,7 @@ _HARMLESS = words(
 @given(
     values=st.lists(st.sampled_from(sorted(_HARMLESS)), min_size=3, max_size=3),
     keys=st.lists(
-        st.sampled_from(["limit", "log-level", "auth-mode", "max_tokens", "webhook", "token-ttl"]),
+        st.sampled_from(["limit", "log-level", "auth-mode", "max_tokens", "token-ttl"]),
         min_size=2,
         max_size=2,
     ),
@@ -371,13 +368,18 @@ def test_what_is_harmless_stays_in_every_syntax_and_place(
         assert in_message(place, text) == _unpacked(request)
 
 
-@pytest.mark.parametrize("hint", sorted(KEYS) + ["DSN", "dbPin", "OTP", "vncpw", "SIG", "user_jwt"])
+@pytest.mark.parametrize("hint", [*sorted(KEYS), "DSN", "dbPin", "OTP", "vncpw", "SIG", "user_jwt"])
 def test_every_key_that_is_asked_for_is_met_by_the_quick_look(hint: str) -> None:
     assert certainty_at(hint) is not Certainty.NONE
     assert may_name_credential(f'a {{"{hint}": 1}}') and may_name_credential(f"{hint}=1")
 
 
-_SCALARS = st.text(string.ascii_letters + string.digits + ":#- ,'\"{[", min_size=1, max_size=12)
+_SCALARS = st.text(
+    string.ascii_letters + string.digits + ":#- ,'\"{[", min_size=1, max_size=12
+).filter(
+    # A comma at the end is taken for JSON's.
+    lambda text: not text.rstrip().endswith(",")
+)
 _DOCUMENTS = st.dictionaries(
     st.sampled_from(["host", "port", "db", "list"]),
     st.recursive(
