@@ -20,6 +20,9 @@ class Change(Protocol):
     def learn_name(self, kind: Kind, text: str) -> None:
         """Called for every name of a table, likewise."""
 
+    def learn_keyed(self, key: str, value: str) -> None:
+        """Called for every pair of metadata, likewise."""
+
     def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
         """A request's payload as it is to be written."""
         ...
@@ -30,6 +33,10 @@ class Change(Protocol):
 
     def text(self, text: str, place: str = "text") -> str:
         """Words for people, likewise; ``place`` is table and column."""
+        ...
+
+    def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
+        """A key with its value, likewise."""
         ...
 
     def name(self, kind: Kind, text: str) -> str:

@@ -348,15 +348,7 @@ class Tables:
                 (
                     one.event,
                     one.held_ns,
-                    metadata_json(
-                        tuple(
-                            (
-                                self._words(key, "tapped.metadata"),
-                                self._words(value, "tapped.metadata"),
-                            )
-                            for key, value in one.metadata
-                        )
-                    ),
+                    metadata_json(tuple(self._keyed(key, value) for key, value in one.metadata)),
                 )
                 for one in tapped(self._source, events)
             ),
@@ -377,6 +369,10 @@ class Tables:
                 for line in printed_in(self._source, self._part)
             ),
         )
+
+    def _keyed(self, key: str, value: str) -> tuple[str, str]:
+        key, value = self._change.keyed(key, value, "tapped.metadata")
+        return storable(key), storable(value)
 
     def _words(self, text: str, place: str) -> str:
         return text if text in _OURS or not text else storable(self._change.text(text, place))

@@ -47,8 +47,7 @@ class AtSource:
             status_message=redactor.text(item.status_message, "event.status_message"),
             service=redactor.text(item.service, "event.service"),
             metadata=tuple(
-                (redactor.text(key, "tapped.metadata"), redactor.text(value, "tapped.metadata"))
-                for key, value in item.metadata
+                redactor.keyed(key, value, "tapped.metadata") for key, value in item.metadata
             ),
         )
 

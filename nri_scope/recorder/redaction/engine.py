@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nri_scope.recorder.redaction.harmless import HOSTS
+from nri_scope.recorder.redaction.harmless import HOSTS, REGISTRIES
 from nri_scope.recorder.redaction.known import Known, Strength
 from nri_scope.recorder.redaction.memory import Answer, Answers, Memory
 from nri_scope.recorder.redaction.patterns import compiled, glob
@@ -44,7 +44,7 @@ class Engine:
         self.is_counting = True
         self._finders = finders
         self._key_finders = key_finders
-        self._hosts = [compiled(glob(host.lower())) for host in (*HOSTS, *rules.hosts)]
+        self._hosts = [compiled(glob(host.lower())) for host in (*HOSTS, *REGISTRIES, *rules.hosts)]
         self._values = frozenset(rules.values)
         # Found within a text that will be remembered, with what was found in it.
         self._found: list[str] | None = None

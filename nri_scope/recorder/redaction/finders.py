@@ -14,21 +14,11 @@ from urllib.parse import unquote
 from nri_scope.recorder.redaction.harmless import ENDINGS, NO_HOSTS
 from nri_scope.recorder.redaction.known import Strength
 from nri_scope.recorder.redaction.patterns import Pattern
-from nri_scope.recorder.redaction.tokens import (
-    PLAIN,
-    address_of,
-    is_token,
-    is_token_address,
-)
+from nri_scope.recorder.redaction.tokens import PLAIN, address_of, is_token_address
 
 if TYPE_CHECKING:
     from nri_scope.recorder.redaction.engine import Engine
 
-_URL = Pattern(
-    r"://((?:([^\s\"'<>:@/?#]*):([^\s\"'<>]*[^\s\"'<>@]@?)|[^\s\"'<>@/?#:]+))@[A-Za-z0-9.\[_-]"
-)
-_AUTH = Pattern(r"(?i)\b(?:bearer|basic|digest|negotiate)\s+([A-Za-z0-9._~+/=-]{8,})")
-_COOKIE = Pattern(r"(?i)\bcookie[\"']?\s*:\s*([^\s\"'][^\"'\n]*)")
 _RUN = Pattern(r"[A-Za-z0-9+/_=-]{20,}")
 _MAIL = Pattern(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+")
 _DOTTED4 = Pattern(r"[0-9A-Za-z.]*[0-9]{1,3}(?:\.[0-9]{1,3}){3}[0-9A-Za-z.]*")
@@ -55,50 +45,6 @@ def sub(pattern: Pattern, text: str, group: int, put: Callable[[str], str]) -> s
             pieces += text[at : match.start(group)], put(found)
             at = match.end(group)
     return "".join((*pieces, text[at:])) if pieces else text
-
-
-def urls(engine: Engine, text: str, place: str, depth: int) -> str:
-    """User and password of URLs."""
-    if "@" not in text or "://" not in text or not engine.is_on("url-passwords"):
-        return text
-
-    def put(found: str) -> str:
-        user, colon, password = found.partition(":")
-        plain = unquote(password)
-        if plain != password and not is_token(plain):
-            engine.known.add(plain, "url-passwords", Strength.SECRET)
-        strength = Strength.PRIVATE if colon else Strength.SECRET
-        return (
-            engine.put("url-passwords", user, strength, place)
-            + colon
-            + engine.put("url-passwords", password, Strength.SECRET, place)
-        )
-
-    return sub(_URL, text, 1, put)
-
-
-def headers(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Credentials in headers of HTTP."""
-    if not engine.is_on("auth-headers") or len(text) < 8:
-        return text
-
-    def put(found: str) -> str:
-        if found.isalpha() and (found.islower() or found.istitle()):
-            return found  # "basic authentication"
-        try:
-            decoded = base64.b64decode(found, validate=True).decode()
-        except (ValueError, UnicodeDecodeError):
-            decoded = ""
-        user, colon, password = decoded.partition(":")
-        if colon and password.isprintable():
-            engine.known.add(password, "auth-headers", Strength.SECRET)
-            engine.known.add(user, "auth-headers", Strength.PRIVATE)
-        return engine.put("auth-headers", found, Strength.SECRET, place)
-
-    text = sub(_AUTH, text, 1, put)
-    return sub(
-        _COOKIE, text, 1, lambda found: engine.put("auth-headers", found, Strength.SECRET, place)
-    )
 
 
 def random_looking(engine: Engine, text: str, place: str, depth: int) -> str:

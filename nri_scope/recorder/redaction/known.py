@@ -60,6 +60,8 @@ class Original(NamedTuple):
 class Strength(IntEnum):
     """How sure it is that a value is secret."""
 
+    PLAIN = -1
+    """It is one where it stands; anywhere else it would be an ordinary number or word."""
     PRIVATE = 0
     """It may be anything; nobody said that it can be shown."""
     NAME = 1
@@ -176,6 +178,8 @@ class Known:
             return _Reach.PLACE
         if _ASSIGNING.fullmatch(value):
             # As any variable of that name begins.
+            return _Reach.PLACE
+        if strength is Strength.PLAIN:
             return _Reach.PLACE
         length = len(value)
         if strength is Strength.NAME:

@@ -17,7 +17,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.redaction import values
+from nri_scope.recorder.redaction import commands, values
 from nri_scope.recorder.redaction.kind import Kind
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ _TREATED: dict[str, Text] = {
     "Container.env": values.variable,
     "Hook.env": values.variable,
     "Mount.destination": _PATH,
+    "Mount.options": values.mount_option,
     "LinuxDevice.path": _PATH,
     "LinuxNamespace.type": _PATH,
     "CDIDevice.name": _key,
@@ -85,9 +86,9 @@ _TREATED: dict[str, Text] = {
 }
 """Fields of text that are treated in a way of their own; all others are free text."""
 _LISTS: dict[str, Callable[[Engine, list[str], str], list[str]]] = {
-    "Container.args": values.arguments,
-    "Hook.args": values.arguments,
-    "ContainerAdjustment.args": values.arguments,
+    "Container.args": commands.arguments,
+    "Hook.args": commands.arguments,
+    "ContainerAdjustment.args": commands.arguments,
 }
 _KEYED = frozenset(
     {

@@ -17,10 +17,13 @@ from nri_scope.recorder.container_status import METHOD as CONTAINER_STATUS
 from nri_scope.recorder.container_status import SERVICE as CRI_SERVICE
 from nri_scope.recorder.container_status import asked_about
 from nri_scope.recorder.plain import Plain
-from nri_scope.recorder.redaction import documents, finders, messages, values
+from nri_scope.recorder.redaction import commands, documents, finders, messages, values
 from nri_scope.recorder.redaction.assignments import assignments
+from nri_scope.recorder.redaction.connections import connections
 from nri_scope.recorder.redaction.credential_formats import credential_formats
 from nri_scope.recorder.redaction.engine import Engine
+from nri_scope.recorder.redaction.headers import headers
+from nri_scope.recorder.redaction.keyed import keyed
 from nri_scope.recorder.redaction.kind import Kind
 from nri_scope.recorder.redaction.known import Original, Strength
 from nri_scope.recorder.redaction.memory import Memory
@@ -30,10 +33,12 @@ from nri_scope.recorder.redaction.tokens import is_token
 
 _FINDERS = (
     documents.document,
-    credential_formats,
-    finders.urls,
-    finders.headers,
+    headers,
+    commands.commands,
+    keyed,
     assignments,
+    credential_formats,
+    connections,
     finders.mails,
     finders.addresses,
     finders.users,
@@ -171,6 +176,19 @@ class Redactor:
         ``place`` is for the tally, e.g. ``event.status_message``.
         """
         return self._engine.text(text, place)
+
+    def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
+        """A key with its value, as what comes along with a request (``authorization: …``)."""
+        shown = self._engine.key(key, place)
+        return shown, values.keyed_value(self._engine, key, value, place)
+
+    def learn_keyed(self, key: str, value: str) -> None:
+        """See such a pair before anything is changed. Counts nothing."""
+        self._engine.is_counting = False
+        try:
+            self.keyed(key, value, "")
+        finally:
+            self._engine.is_counting = True
 
     def name(self, kind: Kind, text: str) -> str:
         """A name as tables have it; equal to what became of it in the messages."""

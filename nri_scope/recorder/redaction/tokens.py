@@ -47,7 +47,12 @@ def is_token_address(text: str) -> bool:
 
 def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The IP address that ``text`` is, if it is one and nothing else."""
-    if len(text) > 45 or not text or text[0] not in "0123456789abcdefABCDEF:":
+    if (
+        len(text) > 45
+        or not text
+        or text[0] not in "0123456789abcdefABCDEF:"
+        or ("." not in text and ":" not in text)
+    ):
         return None
     try:
         return ipaddress.ip_address(text)

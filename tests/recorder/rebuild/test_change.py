@@ -45,6 +45,10 @@ class Masking(Unchanged):
         assert not self.began
         self.texts.append(text)
 
+    def learn_keyed(self, key: str, value: str) -> None:
+        assert not self.began
+        self.texts += key, value
+
     def learn_name(self, kind: Kind, text: str) -> None:
         assert not self.began
         self.names.add((kind, text))
