@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, FilePath, Size, redact_option, where_option
+from nri_scope.cli.params import (
+    ANY_PATH,
+    FilePath,
+    Size,
+    redact_option,
+    stable_tokens_option,
+    where_option,
+)
 from nri_scope.cli.timespec import check_interval, since_option, until_option
 from nri_scope.errors import UsageError
 from nri_scope.recorder.formats import FORMATS
@@ -42,6 +49,7 @@ _EPILOG = "\n".join(
 @until_option
 @click.option("--pod", metavar="NS/POD", help="Only events of this pod.")
 @redact_option
+@stable_tokens_option
 @click.option("--note", default="", metavar="TEXT", help="Words for whoever gets the bundle.")
 @click.option(
     "--split", is_flag=True, help="Make several bundles, by time, where one would be too large."
@@ -117,6 +125,8 @@ def _check(options: Options) -> Path:
             if options[name]:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"{option} is for bundles", "leave it or --format out")
+    if options["stable_tokens"] and options["redact"] is None:
+        raise UsageError("--stable-tokens is for --redact", "add it, or leave both out")
     if options["verify"]:
         _check_verify(options)
     elif options["command_line"]:

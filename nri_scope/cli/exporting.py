@@ -47,6 +47,7 @@ class Options(TypedDict):
     until: int | None
     pod: str | None
     redact: Rules | None
+    stable_tokens: bool
     note: str
     split: bool
     max_size: int | None
@@ -176,7 +177,9 @@ class _Raw(io.RawIOBase):
 
 def _redactor(recording: Recording, options: Options) -> Redactor | None:
     rules = options["redact"]
-    return None if rules is None else redactor_for(recording, rules)
+    if rules is None:
+        return None
+    return redactor_for(recording, rules, stable=options["stable_tokens"])
 
 
 def _selection(options: Options) -> Selection:

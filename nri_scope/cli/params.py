@@ -196,3 +196,11 @@ def environment_of(texts: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(f"--env {text!r} is no variable", "write NAME=VALUE")
         environment[name] = value
     return environment
+
+
+stable_tokens_option = click.option(
+    "--stable-tokens",
+    is_flag=True,
+    help="Make tokens with this user's key, so that the same recording has the same ones each "
+    "time. Not for recordings that others made.",
+)

@@ -41,11 +41,15 @@ class AtSource:
         """An event as it may be written."""
         redactor = self._redactor
         known = item.method in METHODS
+        # In this order: what is not in the request itself is of the container that it is about.
+        request = redactor.request(item.method, item.request, service=item.service)
+        reply = redactor.reply(item.method, item.reply, service=item.service)
+        said = redactor.text(item.status_message, "event.status_message", of_event=True)
         return item._replace(
             method=item.method if known else redactor.text(item.method, "event.method"),
-            request=redactor.request(item.method, item.request, service=item.service),
-            reply=redactor.reply(item.method, item.reply, service=item.service),
-            status_message=redactor.text(item.status_message, "event.status_message"),
+            request=request,
+            reply=reply,
+            status_message=said,
             service=redactor.text(item.service, "event.service"),
             metadata=tuple(
                 (redactor.text(key, "tapped.metadata"), redactor.text(value, "tapped.metadata"))

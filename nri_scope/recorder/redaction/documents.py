@@ -155,7 +155,7 @@ def _string(engine: Engine, value: str, place: str, key: str, depth: int) -> str
 
 
 def _hostname(engine: Engine, value: str, place: str) -> str:
-    if engine.known.is_shown(value) or not engine.is_on("host-names"):
+    if engine.known.is_shown(value, engine.scope.pod) or not engine.is_on("host-names"):
         return values.name(engine, Kind.NODE, value, place)
     return engine.put("host-names", value, Strength.PRIVATE, place)
 

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from nri_scope.recorder.redaction.harmless import HOSTS
 from nri_scope.recorder.redaction.known import Known, Strength
 from nri_scope.recorder.redaction.memory import Answer, Answers, Memory
 from nri_scope.recorder.redaction.patterns import compiled, glob
 from nri_scope.recorder.redaction.rules import Action, Rule, Rules
+from nri_scope.recorder.redaction.scope import NAMES, Scope, Scopes
 from nri_scope.recorder.redaction.tally import Tally
 from nri_scope.recorder.redaction.tokens import Tokens, is_token
 
@@ -19,6 +21,8 @@ _ROUNDS = 6
 LONGEST = 65_536
 """Characters of a text that is looked into; a longer one may take seconds."""
 
+_Question = tuple[str, bool, tuple[Rule, ...], Scope | None]
+"""Without a scope: the answer is the same in all, as nothing was replaced."""
 Finder = Callable[["Engine", str, str, int], str]
 """Gives a text with tokens in it: engine, text, place, depth."""
 
@@ -37,9 +41,14 @@ class Engine:
         finders: tuple[Finder, ...],
         key_finders: tuple[Finder, ...],
         memory: Memory,
+        linked: Mapping[str, str] | None = None,
     ) -> None:
         self.rules = rules
-        self.known = Known(Tokens(key), memory)
+        self._tokens = Tokens(key, memory.values)
+        self.known = Known(self._tokens, memory)
+        self.scopes = Scopes(linked)
+        self.scope = NAMES
+        """Whose the text is that is being redacted."""
         self.tally = Tally()
         self.is_counting = True
         self._finders = finders
@@ -49,12 +58,20 @@ class Engine:
         # Found within a text that will be remembered, with what was found in it.
         self._found: list[str] | None = None
         self._unpacked: list[str] = []
-        self._remembered: Answers[tuple[str, bool, tuple[Rule, ...]], str, str] = Answers(
-            memory.cached
-        )
+        self._remembered: Answers[_Question, str, str] = Answers(memory.cached)
         self._parts: Answers[bytes, bytes, tuple[str, str]] = Answers(memory.cached)
         # Rules and places of what is found in such a part.
         self._log: list[tuple[str, str]] | None = None
+
+    @contextmanager
+    def within(self, scope: Scope) -> Iterator[None]:
+        """Redact what is of this scope."""
+        before = self.scope
+        self.scope, self._tokens.scope = scope, scope.name
+        try:
+            yield
+        finally:
+            self.scope, self._tokens.scope = before, before.name
 
     def is_on(self, rule: str) -> bool:
         """Whether a rule of `builtin` is asked."""
@@ -114,7 +131,7 @@ class Engine:
             pattern = rule.pattern
             if rule.action is Action.KEEP:
                 if pattern is None or pattern.search(value) is not None:
-                    self.known.show(value)
+                    self.known.show(value, self.scope.pod)
                     return value
             elif pattern is None and (rule.key or rule.path):
                 return self.whole(rule.name, value, Strength.SECRET, place)
@@ -149,8 +166,10 @@ class Engine:
         if depth:
             self._unpacked.append(text)
         known = self.known
-        question = (text, is_key, self.asked(place, ""))
-        answer = self._remembered.get(question)
+        asked = self.asked(place, "")
+        answer = self._remembered.get((text, is_key, asked, None))
+        if answer is None:
+            answer = self._remembered.get((text, is_key, asked, self.scope))
         if answer is not None and self._is_valid(answer):
             for rule in answer.found:
                 self.hit(rule, place)
@@ -162,7 +181,8 @@ class Engine:
             rules = tuple(self._found)
             looked_at = "\n".join((text, given, *self._unpacked))
             self._remembered.keep(
-                question, Answer(given, rules, looked_at, known.count, known.epoch)
+                (text, is_key, asked, None if given == text else self.scope),
+                Answer(given, rules, looked_at, known.count, known.epoch),
             )
             unpacked += self._unpacked
         finally:

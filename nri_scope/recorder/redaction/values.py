@@ -22,6 +22,7 @@ from nri_scope.recorder.redaction.keys import names_credential, names_node, name
 from nri_scope.recorder.redaction.kind import Kind
 from nri_scope.recorder.redaction.known import SECRET_MIN, Strength
 from nri_scope.recorder.redaction.patterns import compiled, glob
+from nri_scope.recorder.redaction.scope import NAMES
 from nri_scope.recorder.redaction.tokens import address_of, is_token
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
     if given is not None:
         return given
     if any(pattern.fullmatch(name) for pattern in _globs(engine.rules.env)):
-        engine.known.show(value)
+        engine.known.show(value, engine.scope.pod)
         return engine.text(value, place)
     if engine.is_on("nodes") and names_node(name):
         return node(engine, value, place)
@@ -141,7 +142,7 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
 
 def is_harmless(engine: Engine, name: str, value: str) -> bool:
     """Whether a variable's value may be shown, but for what is found in it."""
-    return _is_plain(name, value) or engine.known.is_shown(value)
+    return _is_plain(name, value) or engine.known.is_shown(value, engine.scope.pod)
 
 
 @lru_cache(maxsize=8192)
@@ -283,7 +284,7 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
     if given is not None:
         return given
     if any(pattern.fullmatch(key) for pattern in _globs(engine.rules.keys)):
-        engine.known.show(value)
+        engine.known.show(value, engine.scope.pod)
         return engine.text(value, place)
     match _KNOWN_KEYS.get(key):
         case Kind() as kind:
@@ -309,10 +310,11 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
 
 def identity(engine: Engine, value: str, place: str) -> str:
     """An id. It stays, unless it is none."""
-    if _ID.fullmatch(value):
-        # What identifies pods holds their names where nobody gave them a UID.
-        return engine.known.replace(value)[0] if _renames(engine) else value
-    return engine.key(value, place)
+    with engine.within(NAMES):
+        if _ID.fullmatch(value):
+            # What identifies pods holds their names where nobody gave them a UID.
+            return engine.known.replace(value)[0] if _renames(engine) else value
+        return engine.key(value, place)
 
 
 def name(engine: Engine, kind: Kind, value: str, place: str) -> str:
@@ -322,9 +324,11 @@ def name(engine: Engine, kind: Kind, value: str, place: str) -> str:
     switch = _SWITCHES.get(kind, "")
     if switch and engine.is_on(switch) and not (kind is Kind.NAMESPACE and value in NAMESPACES):
         return engine.put(switch, value, Strength.NAME, place)
-    if kind is Kind.NODE:
-        return node(engine, value, place) if engine.is_on("nodes") else engine.text(value, place)
-    return engine.key(value, place)
+    with engine.within(NAMES):
+        if kind is Kind.NODE:
+            is_on = engine.is_on("nodes")
+            return node(engine, value, place) if is_on else engine.text(value, place)
+        return engine.key(value, place)
 
 
 def node(engine: Engine, value: str, place: str) -> str:
@@ -342,8 +346,9 @@ def show(engine: Engine, kind: Kind | None, value: str) -> None:
     """Take note of a name that stays visible, or of one that does not; None for an id."""
     switch = _SWITCHES.get(kind, "") if kind is not None else ""
     if not switch or not engine.is_on(switch):
-        if not engine.known.shows(value) and engine.keeps(value):
-            engine.known.show(value)
+        pod = engine.scope.pod
+        if not engine.known.shows(value, pod) and engine.keeps(value):
+            engine.known.show(value, pod)
     elif value and not is_token(value) and value not in NAMESPACES:
         engine.known.add(value, switch, Strength.NAME)
 
@@ -357,7 +362,7 @@ def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
         elif kind == "image":
             show_image(engine, value)
         elif kind == "id" or (len(value) <= 63 and SHOWN_LABELS.fullmatch(key)):
-            engine.known.show(value)
+            engine.known.show(value, engine.scope.pod)
 
 
 # -- images ---------------------------------------------------------------------------------
@@ -391,7 +396,7 @@ def show_image(engine: Engine, reference: str) -> None:
     login = _USERINFO.fullmatch(reference)
     rest = _registry(login[3] if login is not None else reference)[1]
     if len(rest) <= 300:
-        engine.known.show(rest)
+        engine.known.show(rest, engine.scope.pod)
 
 
 def _registry(reference: str) -> tuple[str, str]:

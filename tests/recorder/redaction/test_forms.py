@@ -83,17 +83,17 @@ def test_no_form_of_a_searchable_value_is_left(secret: str, data: st.DataObject)
 def test_what_another_value_is_written_as_may_be_a_value_by_itself() -> None:
     redactor = told("hunter2-hunter3")
     written = b"hunter2-hunter3".hex()
-    token = redactor.text("hunter2-hunter3")
+    token = redactor.text("hunter2-hunter3", of_event=True)
 
-    assert redactor.text(f"ff{written}x") == f"ff{token}x"
-    own = redactor.text(f"password={written}").partition("=")[2]
+    assert redactor.text(f"ff{written}x", of_event=True) == f"ff{token}x"
+    own = redactor.text(f"password={written}", of_event=True).partition("=")[2]
     assert own != token
-    assert redactor.text(f"ff{written}x") == f"ff{own}x"
+    assert redactor.text(f"ff{written}x", of_event=True) == f"ff{own}x"
 
 
 @given(value=st.text(st.characters(exclude_categories=["Cs"]), min_size=6, max_size=30))
 def test_whatever_is_replaced_is_what_an_export_is_searched_for(value: str) -> None:
-    needles = Needles([Original(value, "redacted", "rule", is_searchable=True)])
+    needles = Needles([Original(value, "rule", is_searchable=True)])
     assert len(needles) == len(forms(value))
     for form in forms(value):
         assert needles.find(b"\0" + form + b"\0") is not None
