@@ -12,8 +12,9 @@ from nri_scope.cli.params import (
     ANY_PATH,
     FilePath,
     Size,
+    check_tokens,
     redact_option,
-    stable_tokens_option,
+    tokens_options,
     where_option,
 )
 from nri_scope.cli.timespec import check_interval, since_option, until_option
@@ -49,7 +50,7 @@ _EPILOG = "\n".join(
 @until_option
 @click.option("--pod", metavar="NS/POD", help="Only events of this pod.")
 @redact_option
-@stable_tokens_option
+@tokens_options
 @click.option("--note", default="", metavar="TEXT", help="Words for whoever gets the bundle.")
 @click.option(
     "--split", is_flag=True, help="Make several bundles, by time, where one would be too large."
@@ -125,8 +126,9 @@ def _check(options: Options) -> Path:
             if options[name]:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"{option} is for bundles", "leave it or --format out")
-    if options["stable_tokens"] and options["redact"] is None:
-        raise UsageError("--stable-tokens is for --redact", "add it, or leave both out")
+    check_tokens(stable=options["stable_tokens"], unlinked=options["unlinked"])
+    if options["redact"] is None and (options["stable_tokens"] or options["unlinked"]):
+        raise UsageError("--stable-tokens and --unlinked are for --redact", "add it")
     if options["verify"]:
         _check_verify(options)
     elif options["command_line"]:

@@ -48,6 +48,7 @@ class Options(TypedDict):
     pod: str | None
     redact: Rules | None
     stable_tokens: bool
+    unlinked: bool
     note: str
     split: bool
     max_size: int | None
@@ -179,7 +180,8 @@ def _redactor(recording: Recording, options: Options) -> Redactor | None:
     rules = options["redact"]
     if rules is None:
         return None
-    return redactor_for(recording, rules, stable=options["stable_tokens"])
+    stable, unlinked = options["stable_tokens"], options["unlinked"]
+    return redactor_for(recording, rules, stable=stable, unlinked=unlinked)
 
 
 def _selection(options: Options) -> Selection:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, NewRecording, RulesFile, stable_tokens_option
+from nri_scope.cli.params import (
+    ANY_PATH,
+    NewRecording,
+    RulesFile,
+    check_tokens,
+    tokens_options,
+)
 from nri_scope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
     metavar="RULES",
     help="Change the default rules as this file says.",
 )
-@stable_tokens_option
+@tokens_options
 @click.option("--force", is_flag=True, help="Write over a file that is there already.")
 @click.option(
     "--format",
@@ -43,6 +49,7 @@ def command(
     output: Path | None,
     rules: Rules,
     stable_tokens: bool,
+    unlinked: bool,
     force: bool,
     output_format: str | None,
 ) -> None:
@@ -63,14 +70,15 @@ def command(
     if preview:
         if force:
             raise UsageError("--force is for -o", "leave it out")
-        if stable_tokens:
-            raise UsageError("--stable-tokens is for -o", "leave it out")
+        if stable_tokens or unlinked:
+            raise UsageError("--stable-tokens and --unlinked are for -o", "leave them out")
         _preview(file, rules, output_format or "text")
         return
     assert output is not None
     if output_format is not None:
         raise UsageError("--format is for --preview", "leave it out")
-    _write(file, rules, output, stable=stable_tokens, force=force)
+    check_tokens(stable=stable_tokens, unlinked=unlinked)
+    _write(file, rules, output, stable=stable_tokens, unlinked=unlinked, force=force)
 
 
 def _preview(file: Path, rules: Rules, output_format: str) -> None:
@@ -116,7 +124,9 @@ def _tell(output: Output, tally: Tally) -> None:
     output.line(f"{replaced(tally.by_rule())}; nothing was written")
 
 
-def _write(file: Path, rules: Rules, output: Path, *, stable: bool, force: bool) -> None:
+def _write(
+    file: Path, rules: Rules, output: Path, *, stable: bool, unlinked: bool, force: bool
+) -> None:
     from nri_scope.cli.sharing import (
         progress,
         replaced,
@@ -130,7 +140,7 @@ def _write(file: Path, rules: Rules, output: Path, *, stable: bool, force: bool)
     from nri_scope.recorder.reader import Recording
 
     with terminated_kindly(), Recording.open(file) as recording:
-        redactor = redactor_for(recording, rules, stable=stable)
+        redactor = redactor_for(recording, rules, stable=stable, unlinked=unlinked)
         with progress(recording, "redacting") as tell:
             rebuilt = redact(recording, output, redactor, force=force, on_progress=tell)
     found = replaced(redactor.tally.by_rule())

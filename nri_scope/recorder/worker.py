@@ -196,7 +196,7 @@ class Worker:
             entries = [*entries, *waiting]
         lost: dict[int, list[int]] = {}
         # Gaps of what was given up before are kept until they are written.
-        others = [entry for entry in self._own if isinstance(entry, Missed)]
+        others: list[Entry] = [entry for entry in self._own if isinstance(entry, Missed)]
         for entry in entries:
             if type(entry) is tuple:
                 lost.setdefault(entry[0], []).append(entry[1].wall_ns)

@@ -14,17 +14,23 @@ from nri_scope.recorder.redaction.key import KEY_BYTES
 
 
 def redactor_for(
-    recording: Recording, rules: Rules, *, stable: bool = False, key_folder: Path | None = None
+    recording: Recording,
+    rules: Rules,
+    *,
+    stable: bool = False,
+    unlinked: bool = False,
+    key_folder: Path | None = None,
 ) -> Redactor:
     """A redactor for this recording. Raises UsageError and RecordingError.
 
     Its key is made for it and forgotten with it. ``stable``: with the user's key, so that the same
     recording has the same tokens each time on this machine, also when it has grown meanwhile.
+    ``unlinked``: see `Redactor`.
     """
     key = secrets.token_bytes(KEY_BYTES)
     if stable:
         key = derive(local_key(key_folder), purpose(recording))
-    return Redactor(rules, key)
+    return Redactor(rules, key, unlinked=unlinked)
 
 
 def redactor_together(recordings: Sequence[Recording], rules: Rules) -> Redactor:

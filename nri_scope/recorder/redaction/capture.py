@@ -20,9 +20,9 @@ NOTE = "what is secret was replaced by tokens while this was recorded (--redact)
 """A note that every recording of this kind has."""
 
 
-_MEMORY = Memory(values=20_000, shown=128 << 10, cached=4 << 20)
+_MEMORY = Memory(values=20_000, shown=128 << 10, cached=4 << 20, part=512 << 10, message=4 << 20)
 """A recorder runs for weeks, and pauses of Python's garbage collector, in which the runtime waits
-for an answer, grow with what it keeps."""
+for an answer, grow with what it keeps. And while it works on one message, all others wait."""
 
 
 class AtSource:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from nri_scope.recorder.redaction import values
@@ -89,7 +90,11 @@ def _object(
     kind = key.lower()
     pair = _pair(engine, value, place, key)
     given: dict[str, Plain] = {}
-    for name, member in value.items():
+    for number, (name, member) in enumerate(value.items()):
+        if engine.is_spent():
+            rest = engine.rest(islice(value, number, None), place)
+            given[rest] = rest
+            break
         if name in pair:
             given[name] = pair[name]
             continue
@@ -131,12 +136,19 @@ def _array(
 ) -> Plain:
     kind = key.lower()
     texts = [member for member in value if isinstance(member, str)]
-    if texts and len(texts) == len(value):
-        if kind in _ENV:
-            return [values.variable(engine, text, place) for text in texts]
-        if kind in _ARGS:
-            return list(values.arguments(engine, texts, place))
-    return [walk(engine, member, place, key, depth, level + 1) for member in value]
+    if texts and len(texts) == len(value) and kind in _ARGS:
+        return list(values.arguments(engine, texts, place))
+    are_variables = len(texts) == len(value) and kind in _ENV
+    given: list[Plain] = []
+    for number, member in enumerate(value):
+        if engine.is_spent():
+            given.append(engine.rest((dumped(one) for one in value[number:]), place))
+            break
+        if are_variables:
+            given.append(values.variable(engine, str(member), place))
+        else:
+            given.append(walk(engine, member, place, key, depth, level + 1))
+    return given
 
 
 def _string(engine: Engine, value: str, place: str, key: str, depth: int) -> str:

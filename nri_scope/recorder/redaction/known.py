@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from nri_scope.recorder.cache import RecentlyUsed
-from nri_scope.recorder.redaction.forms import texts
+from nri_scope.recorder.redaction.forms import as_words, texts
 from nri_scope.recorder.redaction.memory import Memory
 from nri_scope.recorder.redaction.prefixes import Prefixes
 from nri_scope.recorder.redaction.tokens import HOST, MAIL, MARK, NAMES, PLAIN, Tokens, is_token
@@ -180,9 +180,8 @@ class Known:
         The names of other pods say nothing here: their owners may have chosen them to find out
         whether a value is then shown.
         """
-        if len(value) > 2:
-            return any(value in (self._own.get(of) or "") for of in {pod, ""})
-        return any(f"\n{value}\n" in (self._own.get(of) or "") for of in {pod, ""})
+        own = self._own.get(pod)
+        return own is not None and (value if len(value) > 2 else f"\n{value}\n") in own
 
     def _is_visible(self, value: str) -> bool:
         """The same of any pod."""
@@ -366,15 +365,20 @@ class Known:
             self._forget(value)
         if value in self._plain:
             # It is what another one is written as, and now also one by itself.
-            del self._plain[value]
-            self._unindex(value, _Reach.ANYWHERE)
+            of = self._plain.pop(value)
+            self._unindex(value, self._noted[of])
         self._noted[value] = reach
         self._index(value, reach)
-        if reach is _Reach.ANYWHERE and len(value) <= _WRITTEN:
-            for form in texts(value):
-                if len(form) >= _GRAM and form not in self._noted and form not in self._plain:
-                    self._plain[form] = value
-                    self._index(form, reach)
+        for form in self._forms(value, reach):
+            if len(form) >= _GRAM and form not in self._noted and form not in self._plain:
+                self._plain[form] = value
+                self._index(form, reach)
+
+    def _forms(self, value: str, reach: _Reach) -> set[str]:
+        if reach is _Reach.WORD:
+            is_name = value in self._names or _DIGITS.fullmatch(value) is not None
+            return set() if is_name else as_words(value)
+        return texts(value) if len(value) <= _WRITTEN else set()
 
     def _index(self, value: str, reach: _Reach) -> None:
         self._order.append(value)
@@ -393,11 +397,10 @@ class Known:
     def _forget(self, value: str) -> None:
         reach = self._noted.pop(value)
         self._unindex(value, reach)
-        if reach is _Reach.ANYWHERE and len(value) <= _WRITTEN:
-            for form in texts(value):
-                if self._plain.get(form) == value:
-                    del self._plain[form]
-                    self._unindex(form, reach)
+        for form in self._forms(value, reach):
+            if self._plain.get(form) == value:
+                del self._plain[form]
+                self._unindex(form, reach)
 
     def _unindex(self, value: str, reach: _Reach) -> None:
         gram = value[:_GRAM]

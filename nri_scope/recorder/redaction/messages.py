@@ -131,13 +131,13 @@ def scope_of(engine: Engine, message: Message) -> Scope | None:
         case api.ContainerEviction(container_id=container):
             return scopes.container(container) if container else None
         case _:
-            for pod, container in () if isinstance(message, _LISTING) else _subjects(message):
-                if container is not None:
-                    of = container.pod_sandbox_id or (pod.id if pod is not None else "")
-                    return scopes.container(container.id, of, container.name)
-                if pod is not None:
-                    return scopes.pod(pod.id)
-            return None
+            if isinstance(message, _LISTING):
+                return None
+            pod_of, one = next(_subjects(message), (None, None))
+            if one is not None:
+                of = one.pod_sandbox_id or (pod_of.id if pod_of is not None else "")
+                return scopes.container(one.id, of, one.name)
+            return scopes.pod(pod_of.id) if pod_of is not None else None
 
 
 def _drop_unknown(engine: Engine, message: Message) -> None:
@@ -255,11 +255,15 @@ def _list(engine: Engine, content: MutableSequence[str], full: str, place: str) 
     texts = list(content)
     whole = _LISTS.get(full)
     treat = _TREATED.get(full, _text)
-    given = (
-        [treat(engine, text, place) for text in texts]
-        if whole is None
-        else whole(engine, texts, place)
-    )
+    if whole is not None:
+        given = whole(engine, texts, place)
+    else:
+        given = []
+        for number, text in enumerate(texts):
+            if engine.is_spent():
+                given.append(engine.rest(texts[number:], place))
+                break
+            given.append(treat(engine, text, place))
     if given != texts:
         content[:] = given
 
@@ -274,7 +278,15 @@ def _map(engine: Engine, content: _Map, field: FieldDescriptor, full: str, place
             content.update(given)
         return
     has_text_keys = entry.fields_by_name["key"].type == FieldDescriptor.TYPE_STRING
-    for key in sorted(content):
+    keys = sorted(content)
+    for number, key in enumerate(keys):
+        if has_text_keys and engine.is_spent():
+            rest = engine.rest(map(str, keys[number:]), place)
+            for one in keys[number:]:
+                del content[one]
+            if entry.fields_by_name["value"].type == FieldDescriptor.TYPE_STRING:
+                content[rest] = rest
+            break
         shown = _removal(_key)(engine, str(key), place) if has_text_keys else key
         value = content[key]
         where = f"{place}.{shown}"

@@ -67,12 +67,15 @@ class Redactor:
         *,
         memory: Memory = _ALL,
         linked: Mapping[str, str] | None = None,
+        unlinked: bool = False,
     ) -> None:
         """``key`` has 32 bytes and is written nowhere. ``memory``: what is kept for later; the
         default is for a recording that is redacted as a whole. ``linked``: see `Scopes`.
+        ``unlinked``: equal originals have equal tokens in one event, and nowhere else.
         """
         self.rules = rules
         self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS, memory, linked)
+        self._is_unlinked = unlinked
         # Whose the message is that was given last.
         self._scope = self._engine.scopes.content("", b"")
         if self._engine.is_on("nodes"):
@@ -117,19 +120,29 @@ class Redactor:
         Requests of NRI, and those to the CRI that a recording holds. What is malformed or of an
         unknown method is replaced as a whole by a token, since nobody can know what is in it.
         """
+        if self._is_unlinked:
+            self._engine.unlink()
         scopes = self._engine.scopes
-        self._scope = scopes.content(method, message)
         if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
             # Its bytes are an id and nothing else, or no such question.
             container = asked_about(message)
             if container is None:
+                self._scope = scopes.content(method, message)
                 return self._opaque(message, "request")
             self._scope = scopes.container(container)
             return message
         known = METHODS.get(method)
         if known is None or (service and service != known.service):
+            self._scope = scopes.content(method, message)
             return self._opaque(message, "request")
-        return self._message(known.request, message, "request")
+        try:
+            decoded = known.request.FromString(message)
+        except DecodeError:
+            self._scope = scopes.content(method, message)
+            return self._opaque(message, "request")
+        found = messages.scope_of(self._engine, decoded)
+        self._scope = scopes.content(method, message) if found is None else found
+        return self._redacted(decoded) if message else message
 
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
         """The payload of the answer to the request that was given last, likewise."""
@@ -144,10 +157,12 @@ class Redactor:
         if not content:
             return content
         try:
-            message = kind.FromString(content)
+            return self._redacted(kind.FromString(content))
         except DecodeError:
             return self._opaque(content, place)
-        self._scope = messages.scope_of(self._engine, message) or self._scope
+
+    def _redacted(self, message: Message) -> bytes:
+        self._engine.begin_message()
         messages.redact(self._engine, message, self._scope)
         # Also where nothing was replaced: bytes may hold what a message does not, such as the
         # first of two values of one field.
@@ -161,6 +176,7 @@ class Redactor:
             return self._opaque(content, "reply")
         try:
             given: Plain = read
+            self._engine.begin_message(is_part=True)
             with self._engine.within(self._scope):
                 documents.show(self._engine, read)
                 for _ in range(_ROUNDS):
@@ -190,6 +206,8 @@ class Redactor:
         ``place`` is for the tally, e.g. ``event.status_message``. ``of_event``: it belongs to the
         messages that were given last; otherwise its tokens are of this text alone.
         """
+        if not text:
+            return text
         engine = self._engine
         content = text.encode("utf-8", "surrogatepass")
         scope = self._scope if of_event else engine.scopes.content("text", content)

@@ -172,7 +172,11 @@ def arguments(engine: Engine, args: Iterable[str], place: str) -> list[str]:
     """A command line, by word."""
     given: list[str] = []
     program = flag = ""
-    for number, arg in enumerate(args):
+    words = list(args)
+    for number, arg in enumerate(words):
+        if engine.is_spent():
+            given.append(engine.rest(words[number:], place))
+            break
         if not number:
             program = arg.rpartition("/")[2]
         given.append(_argument(engine, arg, flag, program, place))
@@ -267,7 +271,12 @@ def keyed(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, s
     """Annotations or labels with what became of keys and values; None where nothing did."""
     given: dict[str, str] = {}
     is_changed = False
-    for key, value in mapping.items():
+    pairs = sorted(mapping.items())
+    for number, (key, value) in enumerate(pairs):
+        if engine.is_spent():
+            rest = engine.rest((text for pair in pairs[number:] for text in pair), place)
+            given[rest] = rest
+            return given
         shown = engine.key(key, place)
         text = keyed_value(engine, key, value, f"{place}.{shown}")
         given[shown] = text

@@ -145,6 +145,18 @@ def test_within_one_container_the_same_value_has_one_token_in_every_event() -> N
     assert len(_in_every_event(redactor, items)) == 1
 
 
+def test_unlinked_tokens_are_equal_in_one_event_alone() -> None:
+    items = exchanges(a_request(VICTIM, [(TELLING[0], "hunter2")]), "hunter2")
+    redactor = Redactor(Rules.DEFAULT, KEY, unlinked=True)
+    for item in items:
+        redactor.learn(item.method, item.request, item.reply, service=item.service)
+    seen = [_in_every_event(redactor, [item]) for item in items]
+
+    # What the event is about, and its container and pod where it tells more.
+    assert all(len(found) == 1 for found in seen)
+    assert len(set[str]().union(*seen)) == len(seen)
+
+
 def test_a_container_that_has_no_id_yet_keeps_its_tokens() -> None:
     # So does iSulad: no id at first, and another name afterwards.
     request = a_request(VICTIM, [(TELLING[0], "hunter2")])
