@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 DELETED = "the file was deleted or moved; what was recorded before is not in the new one"
 
+LATE = "recording ended before they could be written"
+
 # Events whose rows are handed to SQLite together.
 _FLUSH = 12
 # After so many events, some 150 µs of work, the thread steps aside for a moment. Python lets a
@@ -46,6 +48,8 @@ class Written:
     recorded: int = 0
     filtered: int = 0
     lost: int = 0
+    late: int = 0
+    """Events for which there was no time left; they are in gaps."""
     gaps: int = 0
     events: list[tuple[Event, Captured]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
@@ -77,6 +81,8 @@ class Writing:
         processes have. Raises RecordingError.
         """
         self.path = file.path
+        self.is_too_late: Callable[[], bool] | None = None
+        """Asked before each event: once it says so, those that are left are told as a gap."""
         self.removed = 0
         """Events that the ring removed."""
         self._ring = ring
@@ -129,7 +135,7 @@ class Writing:
             stored_before = encoder.objects.stored_bytes
             for entry in self._preface:
                 self._apply(connection, encoder, entry, written)
-            for number, entry in enumerate(batch, 1):
+            for number, entry in enumerate(_in_time(batch, self.is_too_late, written), 1):
                 self._apply(connection, encoder, entry, written)
                 if encoder.waiting >= _FLUSH:
                     encoder.flush()
@@ -384,6 +390,31 @@ class Writing:
         self._cutting = cut(connection, self._encoder, set(self._sessions))
         self._cut_off = 0
         return True
+
+
+def _in_time(
+    batch: list[Entry], is_too_late: Callable[[], bool] | None, written: Written
+) -> Iterator[Entry]:
+    """The batch, with gaps in the place of those events that come too late."""
+    late: dict[int, Missed] = {}
+    is_late = False
+    for entry in batch:
+        if type(entry) is tuple:
+            is_late = is_late or (is_too_late is not None and is_too_late())
+            if not is_late:
+                yield entry
+                continue
+            session, item = entry
+            gap = late.get(session) or Missed(session, item.wall_ns, item.wall_ns, LATE, 0)
+            count = gap.ours + 1
+            late[session] = replace(gap, to_ns=item.wall_ns, lost=count, ours=count)
+            written.late += 1
+        else:
+            # The end of a session comes after what was lost of it.
+            yield from late.values()
+            late.clear()
+            yield entry
+    yield from late.values()
 
 
 def _next_ids(connection: sqlite3.Connection) -> tuple[int, int]:

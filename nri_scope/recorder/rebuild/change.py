@@ -28,11 +28,13 @@ class Change(Protocol):
         ...
 
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
-        """A reply's payload, likewise."""
+        """A reply's payload, likewise; of the request that was given last."""
         ...
 
-    def text(self, text: str, place: str = "text") -> str:
-        """Words for people, likewise; ``place`` is table and column."""
+    def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
+        """Words for people, likewise; ``place`` is table and column. ``of_event``: they belong to
+        the messages that were given last.
+        """
         ...
 
     def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
@@ -48,5 +50,5 @@ class Change(Protocol):
         ...
 
     def path(self, pointer: str) -> str:
-        """An OCI path, likewise."""
+        """An OCI path, likewise; of the messages that were given last."""
         ...

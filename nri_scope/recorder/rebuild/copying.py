@@ -28,6 +28,7 @@ from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.store import ObjectStore
 from nri_scope.recorder.text import storable
 
+_STATUS = "event.status_message"
 _STRETCH_BYTES = Ring(None, None).stretch_bytes
 
 
@@ -118,7 +119,7 @@ class Copying:
     def _words(self, event: Event) -> str | None:
         if not event.status_message:
             return None
-        return storable(self._change.text(event.status_message, "event.status_message"))
+        return storable(self._change.text(event.status_message, _STATUS, of_event=True))
 
     def _plugin(self, name: str) -> str:
         return self._change.name(Kind.PLUGIN, name)

@@ -29,7 +29,7 @@ class Unchanged:
         """``message``."""
         return message
 
-    def text(self, text: str, place: str = "text") -> str:
+    def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
         """``text``."""
         return text
 

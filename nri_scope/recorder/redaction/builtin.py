@@ -92,7 +92,9 @@ BUILT_IN = (
     BuiltIn(
         "long-texts",
         "texts of more than 65,536 characters, wherever they are: one token each, as looking into "
-        "them may take long",
+        "them may take long; and while recording what comes after the first half MiB of one "
+        "container in one message, or after the first 4 MiB of the message (a text counts as 32 "
+        "characters more than it has, a replacement as 128): the rest of each list as one token",
     ),
     BuiltIn("namespaces", "names of namespaces, but for `default` and `kube-*`", is_on=False),
     BuiltIn(

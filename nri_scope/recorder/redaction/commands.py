@@ -41,6 +41,9 @@ def arguments(engine: Engine, args: Iterable[str], place: str) -> list[str]:
     for number, (word, credential) in enumerate(
         zip(words, credentials(engine, words, place), strict=True)
     ):
+        if engine.is_spent():
+            given.append(engine.rest(words[number:], place))
+            break
         if credential is not None:
             given.append(credential)
         elif number in scripts:

@@ -139,7 +139,7 @@ def credential_formats(engine: Engine, text: str, place: str, depth: int) -> str
         if start < at:
             continue
         if needs_name:
-            if engine.known.is_shown(text[start:end]):
+            if engine.known.is_shown(text[start:end], engine.scope.pod):
                 continue
         else:
             # Longer than they are today, or than a rule looks: no end of it stays.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from nri_scope.recorder.redaction import commands, values
@@ -112,7 +113,11 @@ def _object(
     inside = certainty_inside(key, above)
     is_secret = value.get("kind") == "Secret"
     given: dict[str, Plain] = {}
-    for name, member in value.items():
+    for number, (name, member) in enumerate(value.items()):
+        if engine.is_spent():
+            rest = engine.rest(islice(value, number, None), place)
+            given[rest] = rest
+            break
         if name in pair:
             given[name] = pair[name]
             continue
@@ -170,14 +175,21 @@ def _array(
 ) -> Plain:
     kind = key.lower()
     texts = [member for member in value if isinstance(member, str)]
-    if texts and len(texts) == len(value) and above is not Certainty.FORCED:
-        if kind in _ENV:
-            return [values.variable(engine, text, place) for text in texts]
-        if kind in ARGUMENTS:
-            return list(commands.arguments(engine, texts, place))
-        if kind == "options":
-            return [values.mount_option(engine, text, place) for text in texts]
-    return [walk(engine, member, place, key, depth, level + 1, above) for member in value]
+    are_texts = bool(texts) and len(texts) == len(value) and above is not Certainty.FORCED
+    if are_texts and kind in ARGUMENTS:
+        return list(commands.arguments(engine, texts, place))
+    given: list[Plain] = []
+    for number, member in enumerate(value):
+        if engine.is_spent():
+            given.append(engine.rest((dumped(one) for one in value[number:]), place))
+            break
+        if are_texts and kind in _ENV:
+            given.append(values.variable(engine, str(member), place))
+        elif are_texts and kind == "options":
+            given.append(values.mount_option(engine, str(member), place))
+        else:
+            given.append(walk(engine, member, place, key, depth, level + 1, above))
+    return given
 
 
 def _string(engine: Engine, value: str, place: str, key: str, depth: int, above: Certainty) -> str:
@@ -198,7 +210,7 @@ def _string(engine: Engine, value: str, place: str, key: str, depth: int, above:
 
 
 def _hostname(engine: Engine, value: str, place: str) -> str:
-    if engine.known.is_shown(value) or not engine.is_on("host-names"):
+    if engine.known.is_shown(value, engine.scope.pod) or not engine.is_on("host-names"):
         return values.name(engine, Kind.NODE, value, place)
     return engine.put("host-names", value, Strength.PRIVATE, place)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key that tokens are made with. It stays on the machine that redacts."""
+"""The user's key, for tokens that are to be the same again. It stays on the machine."""
 
 from __future__ import annotations
 

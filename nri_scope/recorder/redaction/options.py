@@ -75,7 +75,7 @@ def _part(engine: Engine, value: str, place: str) -> str:
         or is_plain(value)
         or is_plain_path(value)
         or _WORD.fullmatch(value) is not None
-        or engine.known.is_shown(value)
+        or engine.known.is_shown(value, engine.scope.pod)
     ):
         return value
     return engine.whole("env-values", value, Strength.PRIVATE, place)

@@ -25,6 +25,7 @@ from nri_scope.recorder.redaction.keys import Certainty, names_node, names_perso
 from nri_scope.recorder.redaction.kind import Kind
 from nri_scope.recorder.redaction.known import Strength
 from nri_scope.recorder.redaction.patterns import compiled, glob
+from nri_scope.recorder.redaction.scope import NAMES
 from nri_scope.recorder.redaction.tokens import address_of, is_token
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
     if given is not None:
         return given
     if any(pattern.fullmatch(name) for pattern in _globs(engine.rules.env)):
-        engine.known.show(value)
+        engine.known.show(value, engine.scope.pod)
         return engine.text(value, place)
     if engine.is_on("nodes") and names_node(name):
         return node(engine, value, place)
@@ -137,7 +138,7 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
 
 def is_harmless(engine: Engine, name: str, value: str) -> bool:
     """Whether a variable's value may be shown, but for what is found in it."""
-    return _is_plain(name, value) or engine.known.is_shown(value)
+    return _is_plain(name, value) or engine.known.is_shown(value, engine.scope.pod)
 
 
 @lru_cache(maxsize=8192)
@@ -219,7 +220,12 @@ def keyed(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, s
     """Annotations or labels with what became of keys and values; None where nothing did."""
     given: dict[str, str] = {}
     is_changed = False
-    for key, value in mapping.items():
+    pairs = sorted(mapping.items())
+    for number, (key, value) in enumerate(pairs):
+        if engine.is_spent():
+            rest = engine.rest((text for pair in pairs[number:] for text in pair), place)
+            given[rest] = rest
+            return given
         shown = engine.key(key, place)
         text = keyed_value(engine, key, value, f"{place}.{shown}")
         given[shown] = text
@@ -236,7 +242,7 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
     if given is not None:
         return given
     if any(pattern.fullmatch(key) for pattern in _globs(engine.rules.keys)):
-        engine.known.show(value)
+        engine.known.show(value, engine.scope.pod)
         return engine.text(value, place)
     match _KNOWN_KEYS.get(key):
         case Kind() as kind:
@@ -262,10 +268,11 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
 
 def identity(engine: Engine, value: str, place: str) -> str:
     """An id. It stays, unless it is none."""
-    if _ID.fullmatch(value):
-        # What identifies pods holds their names where nobody gave them a UID.
-        return engine.known.replace(value)[0] if _renames(engine) else value
-    return engine.key(value, place)
+    with engine.within(NAMES):
+        if _ID.fullmatch(value):
+            # What identifies pods holds their names where nobody gave them a UID.
+            return engine.known.replace(value)[0] if _renames(engine) else value
+        return engine.key(value, place)
 
 
 def name(engine: Engine, kind: Kind, value: str, place: str) -> str:
@@ -275,9 +282,11 @@ def name(engine: Engine, kind: Kind, value: str, place: str) -> str:
     switch = _SWITCHES.get(kind, "")
     if switch and engine.is_on(switch) and not (kind is Kind.NAMESPACE and value in NAMESPACES):
         return engine.put(switch, value, Strength.NAME, place)
-    if kind is Kind.NODE:
-        return node(engine, value, place) if engine.is_on("nodes") else engine.text(value, place)
-    return engine.key(value, place)
+    with engine.within(NAMES):
+        if kind is Kind.NODE:
+            is_on = engine.is_on("nodes")
+            return node(engine, value, place) if is_on else engine.text(value, place)
+        return engine.key(value, place)
 
 
 def node(engine: Engine, value: str, place: str) -> str:
@@ -295,8 +304,9 @@ def show(engine: Engine, kind: Kind | None, value: str) -> None:
     """Take note of a name that stays visible, or of one that does not; None for an id."""
     switch = _SWITCHES.get(kind, "") if kind is not None else ""
     if not switch or not engine.is_on(switch):
-        if not engine.known.shows(value) and engine.keeps(value):
-            engine.known.show(value)
+        pod = engine.scope.pod
+        if not engine.known.shows(value, pod) and engine.keeps(value):
+            engine.known.show(value, pod)
     elif value and not is_token(value) and value not in NAMESPACES:
         engine.known.add(value, switch, Strength.NAME)
 
@@ -310,7 +320,7 @@ def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
         elif kind == "image":
             show_image(engine, value)
         elif kind == "id" or (len(value) <= 63 and SHOWN_LABELS.fullmatch(key)):
-            engine.known.show(value)
+            engine.known.show(value, engine.scope.pod)
 
 
 # -- images ---------------------------------------------------------------------------------
@@ -362,7 +372,7 @@ def show_image(engine: Engine, reference: str) -> None:
     """Repository and tag stay visible."""
     rest = _registry(_login(reference)[1])[1]
     if len(rest) <= 300:
-        engine.known.show(rest)
+        engine.known.show(rest, engine.scope.pod)
 
 
 def _registry(reference: str) -> tuple[str, str]:

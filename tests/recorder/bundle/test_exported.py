@@ -52,7 +52,7 @@ def pack(path: Path, selection: Selection = Selection(), **more: Any) -> Exporte
 
 def redacted(path: Path, key: Path, source: Path = SAMPLE, **more: Any) -> Exported:
     with Recording.open(source) as recording:
-        redactor = redactor_for(recording, Rules.DEFAULT, key)
+        redactor = redactor_for(recording, Rules.DEFAULT, stable=True, key_folder=key)
         return export(recording, path, redactor=redactor, **more)
 
 

@@ -60,7 +60,7 @@ class Masking(Unchanged):
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
         return message.replace(_SECRET, _MASK)
 
-    def text(self, text: str, place: str = "text") -> str:
+    def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
         assert re.fullmatch(r"(event|session|gap|note|mark)\.[a-z_]+", place)
         return self.path(text)
 
