@@ -16,6 +16,7 @@ from nri_scope.recorder import filter as filters
 from nri_scope.recorder.check import GIVE_A_RECORDING, check, check_schema, recover
 from nri_scope.recorder.content import MAX_CONTENT
 from nri_scope.recorder.file import is_ours
+from nri_scope.recorder.long_names import bound_names
 from nri_scope.recorder.migrations import upgraded_copy
 from nri_scope.recorder.problems import code_of, in_words, is_damage, way_to_read
 from nri_scope.recorder.schema import EVENTS_VIEW, LOG_VIEW, VERSION
@@ -125,6 +126,7 @@ def _connected(file: Path, path: Path, *, settled: bool) -> tuple[sqlite3.Connec
             old, connection = connection, upgraded_copy(connection, version)
             old.close()
         check_schema(connection, path)
+        bound_names(connection, path)
         _prepare(connection)
     except (sqlite3.Error, RecordingError, UnicodeError) as error:
         if connection is not None:

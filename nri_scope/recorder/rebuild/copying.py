@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,6 +13,7 @@ from nri_scope.recorder.encode import (
     INSERT_EFFECT,
     INSERT_EVENT,
     EventRow,
+    json_list,
     put_container,
     put_pod,
     rest_of,
@@ -126,7 +126,4 @@ class Copying:
 
 
 def _json(texts: Sequence[str], change: Callable[[str], str]) -> str | None:
-    if not texts:
-        return None
-    changed = [storable(change(text)) for text in texts]
-    return json.dumps(changed, ensure_ascii=False, separators=(",", ":"))
+    return json_list([change(text) for text in texts])
