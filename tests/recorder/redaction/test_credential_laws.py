@@ -255,10 +255,11 @@ def in_message(place: Callable[[api.CreateContainerRequest, str], None], text: s
     request = api.CreateContainerRequest(container=api.Container(id="c1", name="app"))
     place(request, text)
     shown = Redactor(Rules.DEFAULT, KEY).request("CreateContainer", request.SerializeToString())
-    return _unpacked(api.CreateContainerRequest.FromString(shown))
+    return unpacked(api.CreateContainerRequest.FromString(shown))
 
 
-def _unpacked(message: api.CreateContainerRequest) -> str:
+def unpacked(message: api.CreateContainerRequest) -> str:
+    """The texts of the places, of a message."""
     container = message.container
     texts = [*message.pod.annotations.values(), *container.labels.values(), *container.args]
     texts += [*container.env, container.status_message]
@@ -369,7 +370,7 @@ def test_what_is_harmless_stays_in_every_syntax_and_place(
         request = api.CreateContainerRequest(container=api.Container(id="c1", name="app"))
         place(request, text)
 
-        assert in_message(place, text) == _unpacked(request)
+        assert in_message(place, text) == unpacked(request)
 
 
 @pytest.mark.parametrize("hint", [*sorted(KEYS), "DSN", "dbPin", "OTP", "vncpw", "SIG", "user_jwt"])
