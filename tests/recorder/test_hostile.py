@@ -282,6 +282,7 @@ class TestTraps:
         with pytest.raises(RecordingError, match="too many"):
             Recording.open(path)
 
+    @pytest.mark.filterwarnings("ignore::nri_scope.errors.RecordingCut")
     def test_content_that_would_fill_the_memory_is_not_put_together(self, path: Path) -> None:
         content = bytes(1 << 20)
         rows = MAX_REQUEST // len(content) + 1
