@@ -3,9 +3,9 @@
 
 A `Redactor` takes messages, texts and names, and gives the same with tokens in place of what its
 `Rules` name. Tokens are made with a key, so nobody without it can try originals out; and for one
-container each (see `scope`), so who plants guesses in one of them cannot compare. What was once seen as a secret is replaced wherever it is met; so
-whoever has a finished recording lets the redactor see all of it first (`Redactor.learn`), and then
-changes it.
+container each (see `scope`), so who plants guesses in one of them cannot compare. What was once
+seen as a secret is replaced wherever it is met; so whoever has a finished recording lets the
+redactor see all of it first (`Redactor.learn`), and then changes it.
 """
 
 from nri_scope.recorder.redaction.key import derive, local_key
