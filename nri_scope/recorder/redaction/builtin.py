@@ -22,8 +22,9 @@ BUILT_IN = (
         "values whose key names a credential (`DB_PASSWORD`, `--api-key=…`, `--token …`, "
         "`password: …`), or a group of them (`credentials`, `secrets`, `tokens`, `passwords`), and "
         "the data of a `kind: Secret`: in variables, arguments, annotations, labels, mount "
-        "options, metadata, JSON, YAML, TOML, INI, XML, query strings, text; what well-known programs are "
-        "given as a password (`curl -u`, `mysql -p…`, `docker login -p` …), also in scripts",
+        "options, metadata, JSON, YAML, TOML, INI, XML, query strings, text; what well-known "
+        "programs are given as a password (`curl -u`, `mysql -p…`, `docker login -p` …), also in "
+        "scripts",
     ),
     BuiltIn(
         "credential-formats",
