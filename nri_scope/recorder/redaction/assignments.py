@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nri_scope.recorder.redaction.engine import Engine
 
 _KEY = Pattern(
-    r"[A-Za-z_][A-Za-z0-9_.-]*[\\\"']{0,4}\s*(?::=|=>|==|[:=])[^\S\n]*"
+    r"[A-Za-z_][A-Za-z0-9_.-]*(?:[\\\"']{0,4}\s*(?::=|=>|!?={1,3}|:)[^\S\n]*|[ \t]+[\"'])"
     r"|--?[A-Za-z][A-Za-z0-9_.-]*(?:\s|\\\n)+|\b(?:requirepass|masterauth)\s+"
 )
 # Anchored where a key ended; no repetition inside of a repetition that could match the same.
@@ -66,7 +66,11 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
         if start < at:
             continue
         found = match[0] or ""
-        key = found.lstrip("-").rstrip("\\ \t\r\n").rstrip(":=>").rstrip().rstrip("\\\"'")
+        # password "…"
+        is_quoted = found.endswith(('"', "'"))
+        if is_quoted:
+            found, end = found[:-1], end - 1
+        key = found.lstrip("-").rstrip("\\ \t\r\n").rstrip("!:=>").rstrip().rstrip("\\\"'")
         is_query = start > 0 and text[start - 1] in "?&"
         certainty = certainty_at(key) if is_on else Certainty.NONE
         if is_on and is_query and key.lower() in _QUERY_KEYS:
@@ -81,7 +85,8 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
         secret = text[begin:stop]
         if not secret:
             continue
-        if is_option and (_WORDS.fullmatch(secret) or _OPTION.fullmatch(secret)):
+        is_prose = _are_words(secret) if is_quoted else _WORDS.fullmatch(secret) is not None
+        if is_option and (is_prose or _OPTION.fullmatch(secret)):
             continue
         if text[begin] in "\"'":
             secret = shell.word(secret, 0).text
@@ -106,10 +111,14 @@ def _put(engine: Engine, key: str, secret: str, place: str, *, is_query: bool) -
     first = re.split(r"[\s,;&]", secret, maxsplit=1)[0]
     if first and first != secret and not _WORDS.fullmatch(first) and not _HAS_TOKEN.search(first):
         engine.known.add(first, "credential-keys", strength_of(first))
-    if all(_WORDS.fullmatch(word) for word in secret.split()):
+    if _are_words(secret):
         # "token: expired" is no secret, or a poor one, that must not take the word from all texts.
         return engine.put("credential-keys", secret, Strength.PRIVATE, place)
     return put_for(engine, key, secret, place)
+
+
+def _are_words(text: str) -> bool:
+    return all(_WORDS.fullmatch(word) for word in text.split())
 
 
 class _Reader:
@@ -120,6 +129,7 @@ class _Reader:
         self._is_connection = ";" in text and _CONNECTION.search(text) is not None
         self._at = 0
         self._mark = ""
+        self._close = "", -1
         # From where on there is no closing one.
         self._unclosed = len(text) + 1
 
@@ -127,16 +137,16 @@ class _Reader:
         """From where to where the value is that begins at ``end``, of the key at ``start``."""
         text = self._text
         mark = self._enclosed_in(start)
+        limit = self._closed_at(mark, end)
         if is_query:
-            return end, self._cut(end, _end(_QUERY, text, end), mark)
+            return end, _end(_QUERY, text, end, limit)
         if end < len(text) and text[end] in "\"'" and text[end] != mark:
             quoted = _QUOTED.match(text, end) if end < self._unclosed else None
             if quoted is not None:
                 stop = quoted.end()
                 if stop < len(text) and _WORD_GOES_ON.match(text, stop):
                     # 'it'\''s' and the like.
-                    word = shell.word(text, end)
-                    return end, self._cut(stop, word.end, mark)
+                    return end, max(stop, end + shell.word(text[end:limit], 0).end)
                 return quoted.span(quoted.lastgroup or 0)
             self._unclosed = min(self._unclosed, end)
             opened = _OPENED.match(text, end)
@@ -147,22 +157,21 @@ class _Reader:
             newline = text.find("\n", escaped.end())
             newline = len(text) if newline < 0 else newline
             stop = text.find(escaped["mark"], escaped.end(), newline)
-            return escaped.end(), stop if stop >= 0 else self._bare(escaped.end(), mark)
+            return escaped.end(), stop if stop >= 0 else self._bare(escaped.end(), limit)
         if self._is_connection and "=" in text[start:end]:
-            stop = self._cut(end, _end(_UP_TO_SEMICOLON, text, end), mark)
+            stop = _end(_UP_TO_SEMICOLON, text, end, limit)
             return end, end + len(text[end:stop].rstrip())
-        return end, self._bare(end, mark)
+        return end, self._bare(end, limit)
 
-    def _bare(self, begin: int, mark: str) -> int:
+    def _bare(self, begin: int, limit: int) -> int:
         text = self._text
         stop = begin
         while True:
             # Only as far as the next key: however long the text is.
-            stop = _end(_BARE, text, stop)
-            if _NEXT.match(text, stop) or not _GOES_ON.match(text, stop):
+            stop = _end(_BARE, text, stop, limit)
+            if stop >= limit or _NEXT.match(text, stop) or not _GOES_ON.match(text, stop):
                 break
             stop += 1
-        stop = self._cut(begin, stop, mark)
         if text.count("(", begin, stop) == text.count(")", begin, stop) > 0:
             # $(NAME)
             return stop
@@ -170,10 +179,14 @@ class _Reader:
             stop -= 1
         return stop
 
-    def _cut(self, begin: int, stop: int, mark: str) -> int:
-        """The end of a value that may be followed by the quotation mark that its key is behind."""
-        close = self._text.find(mark, begin, stop) if mark else -1
-        return stop if close < 0 else close
+    def _closed_at(self, mark: str, end: int) -> int:
+        """Where the quotation mark is closed that a key is behind; the text's end if nowhere."""
+        if not mark:
+            return len(self._text)
+        if self._close[0] != mark or self._close[1] < end:
+            close = self._text.find(mark, end)
+            self._close = mark, close if close >= 0 else len(self._text)
+        return self._close[1]
 
     def _enclosed_in(self, start: int) -> str:
         """The quotation mark that is open in the line at ``start``; empty where none is."""
@@ -190,7 +203,7 @@ class _Reader:
         return self._mark
 
 
-def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    match = pattern.match(text, at)
+def _end(pattern: re.Pattern[str], text: str, at: int, limit: int) -> int:
+    match = pattern.match(text, at, limit)
     assert match is not None
     return match.end()

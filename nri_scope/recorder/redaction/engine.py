@@ -17,6 +17,8 @@ from nri_scope.recorder.redaction.tokens import Tokens, is_token
 MAX_DEPTH = 4
 """Of texts in texts: JSON in base64 in JSON."""
 _ROUNDS = 6
+_WITHIN = 3
+"""Of values in values that are replaced as a whole."""
 LONGEST = 65_536
 """Characters of a text that is looked into; a longer one may take seconds."""
 
@@ -60,6 +62,7 @@ class Engine:
         self._values = frozenset(rules.values)
         # Found within a text that will be remembered, with what was found in it.
         self._found: list[str] | None = None
+        self._within = 0
         self._unpacked: list[str] = []
         self._remembered: Answers[_Question, str, str] = Answers(memory.cached)
         self._parts: Answers[tuple[bytes, str], bytes, tuple[str, str]] = Answers(memory.cached)
@@ -137,15 +140,14 @@ class Engine:
             return value
         if self._found is None:
             self._left -= len(value) + _EACH
-        if (
-            len(value) <= LONGEST
-            and not self.is_spent()
-            and not self.known.is_known(value, strength)
-        ):
+        is_new = len(value) <= LONGEST and not self.known.is_known(value, strength)
+        if is_new and self._within < _WITHIN and not self.is_spent():
             found, self._found = self._found, []
+            self._within += 1
             try:
                 self.text(value, place)
             finally:
+                self._within -= 1
                 self._found = found
         return self.put(rule, value, strength, place)
 

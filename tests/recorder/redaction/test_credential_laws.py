@@ -433,3 +433,14 @@ def _leaves(value: object, *path: str) -> list[tuple[tuple[str, ...], object]]:
             return [found for member in value for found in _leaves(member, *path, "")]
         case _:
             return [(path, value)]
+
+
+@pytest.mark.parametrize(
+    "crumb", ["password='", "password=a,b", 'token: {a: "', "key: |\n ", "a: 'secret: \""]
+)
+def test_values_in_values_end(crumb: str) -> None:
+    redactor = Redactor(Rules.DEFAULT, KEY)
+    text = f"{crumb * (16_000 // len(crumb))}Zq7hunter2"
+
+    assert "hunter2" not in redactor.text(f"password: x{text}")
+    assert redactor.text(text) != ""

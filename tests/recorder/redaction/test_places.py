@@ -164,6 +164,20 @@ def test_what_is_no_port_of_an_image_goes(image: str, end: str) -> None:
     assert "hun" not in name and "ter2x" not in name and name.endswith(end)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        'if (api_key != "{}") {{',
+        "if (db_pass === '{}') {{",
+        'password "{}";',
+        "secret := `{}`",
+        "--password '{}' is too long",
+    ],
+)
+def test_sources_of_programs_lose_what_their_names_tell_of(content: str) -> None:
+    assert "y2z3" not in text(content.format("x1 y2z3" if "`" not in content else "x1y2z3"))
+
+
 def test_a_secret_of_kubernetes_goes_with_all_its_data_and_what_that_stands_for() -> None:
     # base64 of hunter2hunter2
     packed = "aHVudGVyMmh1bnRlcjI="
@@ -203,6 +217,7 @@ def test_a_secret_of_kubernetes_goes_with_all_its_data_and_what_that_stands_for(
         "see http://localhost:8080/a@b",
         "main.go:12:34: cannot use x",
         "10:30:15 a:b:c:d",
+        'the password "must not be empty"',
         "printf 'one\\ntwo\\n' && echo a \\\n  b",
         "0000:3b:00.0,0000:3b:00.1",
     ],
