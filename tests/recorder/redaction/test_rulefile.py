@@ -202,7 +202,7 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
         ("none", "no such file"),
         ("binary", "line 2: this is no text in UTF-8"),
         ("large", "larger than"),
-        (".", "not a regular file"),
+        (".", "is a directory"),
     ]:
         with pytest.raises(UsageError, match=words):
             Rules.read(tmp_path / name)
