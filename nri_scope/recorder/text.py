@@ -47,10 +47,13 @@ def listed(texts: Sequence[str]) -> list[str]:
     """Return the members of a list that are stored; the last one tells of those that are not."""
     kept: list[str] = []
     room = LIST_MAX - _NOTE_ROOM
-    for text in texts:
+    for number, text in enumerate(texts, 1):
         short = storable(text, NAME_MAX)
-        # In JSON a character may take six.
-        room -= len(short) if short.isascii() and short.isprintable() else 6 * len(short)
+        if number == len(texts):
+            # Nothing is to be told of what follows; of a list that was cut before, this tells it.
+            room += _NOTE_ROOM
+        # In JSON a character that cannot be printed may take six.
+        room -= len(short) if short.isprintable() else 6 * len(short)
         room -= 3 + short.count('"') + short.count("\\")
         # A list that was cut before has the last one more.
         if room < 0 or len(kept) == ITEMS_MAX < len(texts) - 1:

@@ -382,8 +382,8 @@ def test_every_key_that_is_asked_for_is_met_by_the_quick_look(hint: str) -> None
 _SCALARS = st.text(
     string.ascii_letters + string.digits + ":#- ,'\"{[", min_size=1, max_size=12
 ).filter(
-    # A comma at the end is taken for JSON's.
-    lambda text: not text.rstrip().endswith(",")
+    # A comma at the end is taken for JSON's, and so is a bracket right behind a colon.
+    lambda text: not text.rstrip().endswith(",") and ":{" not in text and ":[" not in text
 )
 _DOCUMENTS = st.dictionaries(
     st.sampled_from(["host", "port", "db", "list"]),
