@@ -204,6 +204,6 @@ class _Reader:
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int, limit: int) -> int:
-    match = pattern.match(text, at, limit)
+    match = pattern.match(text, at, max(at, limit))
     assert match is not None
     return match.end()
