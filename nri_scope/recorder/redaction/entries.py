@@ -86,9 +86,12 @@ class Entries:
         brace = text.find("{", at, end)
         if brace < 0:
             brace = text.find("[", at, end) if first == "[" else -1
-        if brace >= 0:
-            return self._all_braces(brace, end, self._top(at, end))
-        return self._continued(at, end)
+        if brace < 0:
+            return self._continued(at, end)
+        if self._open and self.list[self._open[-1][1]].start >= 0:
+            # A text over several lines, in which braces mean nothing; perhaps.
+            self._continued(at, end)
+        return self._all_braces(brace, end, self._top(at, end))
 
     def _key(self, match: re.Match[str], at: int, end: int) -> int:
         indent = len(match["indent"])
@@ -245,7 +248,8 @@ class Entries:
             assert match is not None
             indent, number = self._open[-1]
             entry = self.list[number]
-            if match.end() - at > indent and number == len(self.list) - 1:
+            is_last = entry.start >= 0 or number == len(self.list) - 1
+            if match.end() - at > indent and is_last:
                 stop = at + len(text[at:end].rstrip())
                 if entry.start < 0:
                     entry.start, entry.end = match.end(), stop

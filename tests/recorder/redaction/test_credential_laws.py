@@ -274,8 +274,14 @@ def spellings(shown: str) -> list[str]:
     return [*found, re.sub(r"\\u([0-9a-fA-F]{4})", lambda code: chr(int(code[1], 16)), shown)]
 
 
-_WRITTEN = "runtimeSpec annotations prestart poststop process sysctl example.com linux container"
-"""Words that the texts around a value have."""
+_WRITTEN = "\n".join(
+    [
+        "runtimeSpec annotations prestart poststop process sysctl example.com linux container",
+        *(name for key in KEYS for name in (key, key.replace("-", "_").replace(".", "_"))),
+        *(write("k", "v") for write, _ in SYNTAXES.values()),
+    ]
+)
+"""What the texts around a value have. Hypothesis takes values from the names in sources, too."""
 
 
 def left_of(value: str, *texts: str) -> list[str]:
@@ -376,6 +382,16 @@ def test_what_is_harmless_stays_in_every_syntax_and_place(
 def test_every_key_that_is_asked_for_is_met_by_the_quick_look(hint: str) -> None:
     assert certainty_at(hint) is not Certainty.NONE
     assert may_name_credential(f'a {{"{hint}": 1}}') and may_name_credential(f"{hint}=1")
+
+
+def test_braces_in_a_text_over_lines_are_a_part_of_it() -> None:
+    written = "db:\n  password: x7\n    00{k8\n    and {a: b}\n  port: 80\nkeys:\n  {x: 1}\n"
+
+    shown = Redactor(Rules.DEFAULT, KEY).text(written)
+
+    read = yaml.safe_load(shown)
+    assert read["db"]["password"].startswith("redacted-") and " " not in read["db"]["password"]
+    assert (read["db"]["port"], read["keys"]) == (80, {"x": 1})
 
 
 @pytest.mark.parametrize("crumb", ["password='", "password=a,b", 'token: {a: "', "a: 'secret: \""])
