@@ -18,6 +18,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from nri_scope.errors import NriScopeError
+from nri_scope.recorder.escape import safe
 from nri_scope.recorder.filter import Filter
 from nri_scope.tui import main_screen
 from nri_scope.tui.actions import DEFAULT, as_keymap, bindings
@@ -327,6 +328,13 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     def action_replay_shown(self) -> None:
         """Type what to replay the shown events to."""
         self._open_bar(Purpose.PLUGIN, note=self.marker.what_is_taken())
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Give text to the terminal's clipboard, without what another terminal would obey.
+
+        All that is copied passes here, what Textual copies from a line of input included.
+        """
+        super().copy_to_clipboard(safe(text, newlines=True))
 
     # -- other actions ------------------------------------------------------------------------
 

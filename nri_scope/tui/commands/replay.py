@@ -22,6 +22,7 @@ from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.commands.job import Jobs, Progress
 from nri_scope.tui.commands.mark import Marker
+from nri_scope.tui.commands.output_files import pasteable
 from nri_scope.tui.commands.save import ShownEvents, shown_events
 from nri_scope.tui.frame import Frame
 from nri_scope.tui.views import Views
@@ -68,7 +69,7 @@ class Replayer:
             except SuspendNotSupported:
                 keep = True
                 self.jobs.made.append(file)
-                command = shlex.join(["nri-scope", *arguments])
+                command = pasteable(["nri-scope", *arguments])
                 self.app.copy_to_clipboard(command)
                 self.frame.say(f"copied, to be run elsewhere: {command}")
         finally:
