@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from nri_scope.differ import Differ, History, RoundDiff
-from nri_scope.differ.reading import differ_of_some, next_rounds, with_outcome
-from nri_scope.nri.subject import decode_request
-from nri_scope.recorder import assembly, lookup
-from nri_scope.recorder.model import Container, Event, Pod, Role
+from nri_scope.differ.reading import differ_of_some, events_of_some, rounds_of
+from nri_scope.recorder import lookup
+from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import (
     container_of_event,
@@ -23,8 +22,6 @@ _NEAR = 200
 """Events before and after one of a pod in which the other connections were asked about it."""
 _BESIDE = 50
 """Other containers on which side effects are looked at."""
-_ANY = "CreateContainer"
-"""A request with nothing but a container in it can be read as one."""
 
 
 class Excerpt:
@@ -80,43 +77,16 @@ def _excerpt(
     near: Iterable[int] = (),
     pods: Iterable[Pod] = (),
 ) -> Excerpt:
-    sessions = recording.sessions()
     differ = differ_of_some(recording, containers)
-    rounds: list[RoundDiff] = []
-    numbers = _events(recording, containers, differ)
+    numbers = events_of_some(recording, containers, differ)
     among = None if numbers is None else sorted({*numbers, *near})
-    for event, request, reply in recording.exchanges(among=among):
-        check()
-        rounds += differ.feed(event, request, reply)
-    rounds += differ.flush()
-    if any(session.role == Role.CRI for session in sessions):
-        rounds = list(with_outcome(rounds, differ))
+
+    def exchanges() -> Iterator[tuple[Event, bytes, bytes]]:
+        for exchange in recording.exchanges(among=among):
+            check()
+            yield exchange
+
+    rounds = tuple(rounds_of(recording, exchanges(), differ))
     names = {one.id: lookup.container_name(one) for one in containers}
     names |= {pod.id: lookup.pod_name(pod) for pod in pods}
     return Excerpt(differ, rounds, names)
-
-
-def _events(
-    recording: Recording, containers: Sequence[Container], differ: Differ
-) -> Sequence[int] | None:
-    """The numbers of the events that matter for some containers; None: all."""
-    numbers: set[int] = set()
-    for container in containers:
-        own = lookup.events_for(recording, container)
-        if own is None:
-            # An old recording: any reply may have updated it.
-            return None
-        numbers.update(own)
-        numbers.update(next_rounds(recording, container))
-        told = lookup.existed(recording, container)
-        if told is not None and told.event <= min(own, default=told.event):
-            _know(differ, told.content, lookup.container_name(container))
-    return sorted(numbers)
-
-
-def _know(differ: Differ, content: bytes, name: str) -> None:
-    """Let the differ know a container that Synchronize told of before anything else did."""
-    request = assembly.request(_ANY, b"", None, content)
-    container = decode_request(_ANY, request).container
-    if container is not None:
-        differ.know(container, name)

@@ -35,12 +35,8 @@ def rounds(
     round that it belongs to. Where the CRI told what became of the changes, they say so. Raises
     RecordingError.
     """
-    sessions = recording.sessions()
     differ = differ or differ_of(recording)
-    found = _fed(differ, recording.exchanges())
-    if any(session.role == Role.CRI for session in sessions):
-        # What the CRI tells comes after the changes that it is about.
-        found = with_outcome(list(found), differ)
+    found = rounds_of(recording, recording.exchanges(), differ)
     if thing is None:
         yield from found
         return
@@ -49,6 +45,19 @@ def rounds(
         part = choice.part_of(whole)
         if part is not None:
             yield part
+
+
+def rounds_of(
+    recording: Recording, exchanges: Iterable[tuple[Event, bytes, bytes]], differ: Differ
+) -> Iterator[RoundDiff]:
+    """Feed events of a recording to a differ; return their rounds, with what became of changes
+    where the CRI told it. Raises RecordingError.
+    """
+    found = _fed(differ, exchanges)
+    if any(session.role == Role.CRI for session in recording.sessions()):
+        # What the CRI tells comes after the changes that it is about.
+        return _with_outcome(list(found), differ)
+    return found
 
 
 def differ_of(recording: Recording, *, keep: bool = True) -> Differ:
@@ -90,7 +99,8 @@ def blame(recording: Recording, container: Container) -> History:
     Raises RecordingError, and UsageError where nothing of it is known.
     """
     differ = differ_of_some(recording, [container])
-    for _ in _fed(differ, recording.exchanges(among=_events(recording, container, differ))):
+    numbers = events_of_some(recording, [container], differ)
+    for _ in _fed(differ, recording.exchanges(among=numbers)):
         pass
     history = differ.histories.get(container.id)
     if history is None:
@@ -127,35 +137,32 @@ def _fed(differ: Differ, exchanges: Iterable[tuple[Event, bytes, bytes]]) -> Ite
     yield from differ.flush()
 
 
-def next_rounds(recording: Recording, container: Container) -> list[int]:
-    """What the runtime asked about after a container's creation or update, of whatever it was.
-
-    It shows that the chain had come to its end.
+def events_of_some(
+    recording: Recording, containers: Iterable[Container], differ: Differ
+) -> Sequence[int] | None:
+    """Return the numbers of the events that matter for the histories of some containers; None for
+    all. The differ gets to know those that Synchronize told of before anything else did.
     """
-    return lookup.next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
+    found: set[int] = set()
+    for container in containers:
+        numbers = lookup.events_for(recording, container)
+        if numbers is None:
+            # An old recording: any reply may have updated it.
+            return None
+        # What the runtime asked about next, of whatever it was, shows that a creation's or
+        # update's chain had come to its end.
+        later = lookup.next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
+        own = {*numbers, *later}
+        told = lookup.existed(recording, container)
+        if told is not None and told.event <= min(own, default=told.event):
+            with suppress(DecodeError):
+                known = api.Container.FromString(told.content)
+                differ.know(known, lookup.container_name(container))
+        found |= own
+    return sorted(found)
 
 
-def _events(recording: Recording, container: Container, differ: Differ) -> Sequence[int] | None:
-    """The numbers of the events that matter for a container's history; None: all."""
-    numbers = lookup.events_for(recording, container)
-    if numbers is None:
-        # An old recording: any reply may have updated it.
-        return None
-    numbers = sorted({*numbers, *next_rounds(recording, container)})
-    _existed(recording, container, differ, before=min(numbers, default=0))
-    return numbers
-
-
-def _existed(recording: Recording, one: Container, differ: Differ, *, before: int) -> None:
-    """Let the differ know a container that Synchronize told of before anything else did."""
-    told = lookup.existed(recording, one)
-    if told is None or (before and told.event > before):
-        return
-    with suppress(DecodeError):
-        differ.know(api.Container.FromString(told.content), lookup.container_name(one))
-
-
-def with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> Iterator[RoundDiff]:
+def _with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> Iterator[RoundDiff]:
     """The rounds with what became of their changes, in place of when that was asked."""
     judged = {
         _key(step): step

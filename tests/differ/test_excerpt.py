@@ -3,14 +3,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import RoundDiff, excerpt, reading
+from nri_scope.differ.model import Applied, Evidence
+from nri_scope.recorder import container_status
 from nri_scope.recorder.display import subject
+from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.reader import Recording
-from tests.replay.recordings import of_capture
+from nri_scope.recorder.writer import Recorder
+from tests.replay.recordings import START_NS, of_capture
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+MS = 10**6
 
 
 @pytest.mark.parametrize("capture", ["containerd-1.7.24", "cri-o-1.37"])
@@ -38,3 +47,72 @@ def test_a_containers_history_is_the_one_of_blame(tmp_path: Path) -> None:
         for one in containers:
             found = excerpt.of_container(recording, one, lambda: None)
             assert found.history(one.id) == reading.blame(recording, one)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["containerd-1.7-normal-life", "containerd-2.1-normal-life", "containerd-2.1-slow-plugin"],
+)
+def test_recordings_with_the_cri_say_the_same_in_parts(name: str) -> None:
+    with Recording.open(RECORDINGS / f"{name}.nriscope.zip") as recording:
+        whole = {number: one for one in reading.rounds(recording) for number in one.events}
+        for event in recording.events():
+            found = excerpt.of_event(recording, event, lambda: None)
+            assert found.round_of(event.id) == whole.get(event.id)
+
+
+def test_two_changes_at_one_path_in_one_event_stay_two(tmp_path: Path) -> None:
+    """Somebody between two connections sets a variable, and the second connection another value;
+    the CRI tells what became of it.
+    """
+    with Recording.open(_of_two_steps(tmp_path / "r.nriscope.db")) as recording:
+        (event,) = (
+            one
+            for one in recording.events()
+            if one.event == "CreateContainer" and one.plugin == "20-x"
+        )
+        found = excerpt.of_event(recording, event, lambda: None).round_of(event.id)
+        assert found is not None
+        told = [(str(one.owner), one.change.kind, one.change.after) for one in found.steps]
+        assert told == [("one of 01–19", "added", "1"), ("20-x", "changed", "2")]
+        assert [one.evidence[0] for one in found.steps] == [Evidence.PROBES, Evidence.TAP]
+        assert found.steps[-1].applied is Applied.YES
+        assert found == next(reading.rounds(recording, event))
+
+
+def _of_two_steps(path: Path) -> Path:
+    recorder = Recorder.open(path)
+    now = START_NS
+    pod = api.PodSandbox(id="pod-id", name="web", namespace="shop", uid="pod-uid")
+
+    def begin(role: str, index: str, name: str) -> int:
+        version = "" if role == Role.CRI else "0.12.0"
+        return recorder.begin_session(
+            SessionStart(
+                role, name, index, "containerd", "2.3.0", version, False, 0, 5_000, 2_000, now
+            )
+        )
+
+    def capture(session: int, method: str, request: bytes, reply: bytes, service: str = "") -> None:
+        nonlocal now
+        now += MS
+        item = Captured(now, now - START_NS, method, request, reply, 0, "", MS, 2_000 * MS, service)
+        recorder.capture(session, item)
+
+    sessions = begin(Role.PROBE, "00", "a"), begin(Role.TAP, "20", "x")
+    cri = begin(Role.CRI, "", "cri")
+    for session in sessions:
+        capture(session, "Configure", b"", b"")
+        capture(session, "Synchronize", b"", b"")
+    own = api.ContainerAdjustment(env=[api.KeyValue(key="FOO", value="2")])
+    replies = api.CreateContainerResponse(), api.CreateContainerResponse(adjust=own)
+    for session, env, reply in zip(sessions, ([], ["FOO=1"]), replies, strict=True):
+        container = api.Container(id="c", name="app", pod_sandbox_id=pod.id, args=["a"], env=env)
+        request = api.CreateContainerRequest(pod=pod, container=container)
+        capture(session, "CreateContainer", request.SerializeToString(), reply.SerializeToString())
+    real = {"ociVersion": "1.2.0", "process": {"args": ["a"], "env": ["FOO=2"]}}
+    asked = container_status.status_request("c")
+    answer = json.dumps({"runtimeSpec": real}).encode()
+    capture(cri, container_status.METHOD, asked, answer, container_status.SERVICE)
+    recorder.close()
+    return path
