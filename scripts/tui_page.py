@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from nri_scope.tui.actions import DEFAULT
-from nri_scope.tui.keymap import Scope, shown
+from nri_scope.tui.actions import DEFAULT, Scope, shown
 from nri_scope.tui.text.filter_text import VIEWS
 from nri_scope.tui.theme import NAMES
 from scripts.screens import CHANGES, SCREENS

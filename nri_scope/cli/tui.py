@@ -219,7 +219,7 @@ def say_made(app: ScopeApp) -> None:
 
 
 def _print_keys(config: Config) -> None:
-    from nri_scope.tui.keymap import Scope
+    from nri_scope.tui.actions import Scope
 
     for scope in Scope:
         actions = config.keymap.of(scope)

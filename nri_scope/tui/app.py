@@ -20,8 +20,8 @@ from textual.widgets import Input
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.filter import Filter
-from nri_scope.tui import main_screen
-from nri_scope.tui.actions import DEFAULT, as_keymap, bindings
+from nri_scope.recorder.marks.user_marks import Marks
+from nri_scope.tui.actions import DEFAULT, Keymap, Scope, as_keymap, bindings
 from nri_scope.tui.commands.copy import Copier
 from nri_scope.tui.commands.filter import FILTER_GROUP, Narrower
 from nri_scope.tui.commands.find import Finder
@@ -33,22 +33,20 @@ from nri_scope.tui.commands.save import Saver
 from nri_scope.tui.detail.detail_pane import DetailPane
 from nri_scope.tui.frame import Frame
 from nri_scope.tui.key_order import KeyOrderApp
-from nri_scope.tui.keymap import Keymap, Scope
 from nri_scope.tui.list.event_list import EventList
-from nri_scope.tui.main_screen import MainScreen
 from nri_scope.tui.palette import Actions
 from nri_scope.tui.polling import Poller, RecorderNews
 from nri_scope.tui.store.context import Context
-from nri_scope.tui.store.marks import Marks
+from nri_scope.tui.store.rows import Row
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.terminal import EndSignals
 from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.theme import DEFAULT as DEFAULT_THEME
 from nri_scope.tui.theme import THEMES, next_theme
 from nri_scope.tui.views import DETAIL_FROM, SCOPES, Views
-from nri_scope.tui.widgets import messages
+from nri_scope.tui.widgets import messages, screens
 from nri_scope.tui.widgets.filter_bar import FilterBar, Purpose
-from nri_scope.tui.widgets.reading_screen import ReadingScreen, help_lines
+from nri_scope.tui.widgets.screens import MainScreen, ReadingScreen, help_lines
 
 
 class ScopeApp(KeyOrderApp, inherit_bindings=False):
@@ -59,7 +57,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.APP)
     COMMANDS: ClassVar = {Actions}
-    CSS = main_screen.CSS + "#body { height: 1fr; }"
+    CSS = screens.CSS + "#body { height: 1fr; }"
 
     def __init__(
         self,
@@ -241,12 +239,16 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
 
     @on(messages.RowChosen)
     def _row_chosen(self, event: messages.RowChosen) -> None:
-        self.views.detail.show(event.row, self._marks.comment_of(event.row))
+        self._show_detail(event.row)
 
     @on(messages.RowOpened)
     def _row_opened(self, event: messages.RowOpened) -> None:
-        self.views.detail.show(event.row, self._marks.comment_of(event.row))
+        self._show_detail(event.row)
         self.views.open_detail()
+
+    def _show_detail(self, row: Row | None) -> None:
+        comment = self._marks.comment_of(row.event) if row is not None else ""
+        self.views.detail.show(row, comment)
 
     @on(DetailPane.Left)
     def _detail_left(self) -> None:
@@ -285,7 +287,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         views, row = self.views, self.views.events.selected_row
         views.redraw_marks()
         if row is not None and views.current is views.events:
-            views.detail.show(row, self._marks.comment_of(row))
+            self._show_detail(row)
         self.frame.show_status()
         if self.context.only_marked:
             self.narrower.show()

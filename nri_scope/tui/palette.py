@@ -9,8 +9,8 @@ from typing import cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
+from nri_scope.tui.actions import Action, Scope
 from nri_scope.tui.key_order import KeyOrderApp
-from nri_scope.tui.keymap import Action, Scope
 from nri_scope.tui.views import SCOPES
 from nri_scope.tui.widgets.board import Board
 

@@ -12,9 +12,9 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
 
 from nri_scope.recorder.model import Event
+from nri_scope.tui.actions import Keymap, Scope
 from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.detail.detail_pane import DetailPane
-from nri_scope.tui.keymap import Keymap, Scope
 from nri_scope.tui.list.event_list import EventList
 from nri_scope.tui.list.row_painter import EventHeader
 from nri_scope.tui.plugins.plugin_board import PluginBoard

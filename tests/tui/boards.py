@@ -17,8 +17,7 @@ from textual.pilot import Pilot
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
-from nri_scope.tui.actions import DEFAULT
-from nri_scope.tui.keymap import Keymap
+from nri_scope.tui.actions import DEFAULT, Keymap
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.widgets.board import Board

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from textual.widget import Widget
 
-from nri_scope.tui.actions import ACTIONS, DEFAULT
-from nri_scope.tui.keymap import Scope
+from nri_scope.tui.actions import ACTIONS, DEFAULT, Scope
 from nri_scope.tui.widgets.board import Board
 from tests.tui.screen import showing
 

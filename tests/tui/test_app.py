@@ -14,10 +14,11 @@ import pytest
 
 from nri_scope.cli import tui
 from nri_scope.recorder.filter import parse
-from nri_scope.tui import main_screen, polling
+from nri_scope.tui import polling
 from nri_scope.tui.actions import DEFAULT
 from nri_scope.tui.commands import output_files as taking
 from nri_scope.tui.list.scroll_state import FollowState
+from nri_scope.tui.widgets import screens
 from tests.tui.screen import RECORDING, copied, showing
 
 
@@ -414,7 +415,7 @@ async def test_of_many_completions_the_chosen_one_can_be_seen(
 
 
 async def test_a_terminal_that_becomes_too_small_says_so_until_it_grows_again() -> None:
-    assert (main_screen.MIN_COLUMNS, main_screen.MIN_LINES) == (tui.MIN_COLUMNS, tui.MIN_LINES)
+    assert (screens.MIN_COLUMNS, screens.MIN_LINES) == (tui.MIN_COLUMNS, tui.MIN_LINES)
     async with showing() as screen:
         await screen.shows("1 of 34")
         await screen.press("down")

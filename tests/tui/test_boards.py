@@ -11,8 +11,8 @@ from textual.events import Key
 
 from nri_scope.recorder.marks.inside import marks_in
 from nri_scope.recorder.reader import Recording
+from nri_scope.tui.actions import shown as shown_key
 from nri_scope.tui.containers.container_board import ContainerBoard
-from nri_scope.tui.keymap import shown as shown_key
 from tests.tui.screen import Shown, copied, showing
 
 

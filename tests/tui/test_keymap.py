@@ -4,8 +4,7 @@ from __future__ import annotations
 import pytest
 
 from nri_scope.errors import UsageError
-from nri_scope.tui.actions import ACTIONS, DEFAULT
-from nri_scope.tui.keymap import Action, Keymap, Scope, shown
+from nri_scope.tui.actions import ACTIONS, DEFAULT, Action, Keymap, Scope, shown
 
 
 def test_keys_are_shown_as_people_read_them() -> None:

@@ -16,7 +16,7 @@ from nri_scope.recorder.marks.watch import RecorderWatch
 from nri_scope.recorder.model import Container, Mark, MarkKey
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
-from nri_scope.tui.detail.compare_screen import CompareScreen
+from nri_scope.tui.detail.comparison import CompareScreen
 from nri_scope.tui.widgets.board import Board
 from tests.recorder.bundle.bundles import a_bundle
 from tests.tui.hostile import HUGE_NAME, NAMES, assert_harmless, hostile_recording

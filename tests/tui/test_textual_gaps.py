@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from nri_scope.tui.textual_gaps import do_bound
-from nri_scope.tui.widgets.text_input import TextLine
+from nri_scope.tui.widgets.filter_bar import TextLine
 from tests.tui.widgets.drawn import text_on
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from nri_scope.recorder.escape import columns
 from nri_scope.tui.store.store import Facts, Store
-from nri_scope.tui.title_bar import title
+from nri_scope.tui.widgets.bars import title
 from tests.tui.screen import RECORDING
 
 LONG = "containerd 2.1.9+unknown-4711.el9, NRI 0.8.0 (inferred)"

@@ -13,11 +13,11 @@ from textual.app import App
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.recorder.reader import Recording
+from nri_scope.tui.actions import Keymap
 from nri_scope.tui.commands import output_files as taking
 from nri_scope.tui.commands.job import Jobs, Progress
 from nri_scope.tui.commands.mark import Marker
 from nri_scope.tui.frame import Frame
-from nri_scope.tui.keymap import Keymap
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.textual_gaps import begin

@@ -14,13 +14,13 @@ from textual.app import App
 
 from nri_scope.errors import FilterError, NriScopeError
 from nri_scope.recorder import lookup
+from nri_scope.recorder.marks.user_marks import Marks
 from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import container_of_event, pod_of_event
+from nri_scope.tui.actions import Keymap
 from nri_scope.tui.frame import Frame
-from nri_scope.tui.keymap import Keymap
 from nri_scope.tui.store.context import Context
-from nri_scope.tui.store.marks import Marks
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.store.view import View
 from nri_scope.tui.text.filter_text import VIEWS, narrowed

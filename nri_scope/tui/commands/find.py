@@ -13,9 +13,9 @@ from textual.app import App
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
+from nri_scope.recorder.marks.user_marks import Marks
+from nri_scope.tui.actions import Keymap
 from nri_scope.tui.frame import Frame
-from nri_scope.tui.keymap import Keymap
-from nri_scope.tui.store.marks import Marks
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.store.view import View
 from nri_scope.tui.textual_gaps import begin

@@ -19,12 +19,12 @@ from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import columns, safe
 from nri_scope.recorder.problems import in_words
 from nri_scope.recorder.reader import Recording
+from nri_scope.tui.actions import Keymap
 from nri_scope.tui.frame import Frame
-from nri_scope.tui.keymap import Keymap
 from nri_scope.tui.store.reader_thread import Stop
 from nri_scope.tui.text.styled_line import Style, line
 from nri_scope.tui.textual_gaps import begin
-from nri_scope.tui.widgets.reading_screen import ReadingScreen
+from nri_scope.tui.widgets.screens import ReadingScreen
 
 _TOLD_SECONDS = 0.1
 """Between two words about how far it is."""

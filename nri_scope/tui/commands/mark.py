@@ -14,13 +14,13 @@ from textual.app import App
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
+from nri_scope.recorder.marks.user_marks import LOST, Marks
 from nri_scope.recorder.model import MAX_MARKS, Container, Event, Mark
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import container_of_event
+from nri_scope.tui.actions import Keymap
 from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.frame import Frame
-from nri_scope.tui.keymap import Keymap
-from nri_scope.tui.store.marks import LOST, Marks
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.views import Views
 
@@ -237,7 +237,7 @@ class Marker:
             self.frame.say(f"compare takes containers: {told}", problem=True)
             return
         # With the differ, which takes long to import: not before the first screen.
-        from nri_scope.tui.detail.compare_screen import CompareScreen
+        from nri_scope.tui.detail.comparison import CompareScreen
 
         a, b = found
         await self.app.push_screen(CompareScreen(self.store, a, b, self.keymap))

@@ -21,7 +21,7 @@ from nri_scope.tui.frame import Frame
 from nri_scope.tui.store.view import View
 from nri_scope.tui.text.styled_line import Span, Style, StyledLine, line
 from nri_scope.tui.views import Views
-from nri_scope.tui.widgets.reading_screen import ReadingScreen
+from nri_scope.tui.widgets.screens import ReadingScreen
 
 if TYPE_CHECKING:
     from nri_scope.recorder.bundle import Bundle

@@ -11,14 +11,11 @@ from textual.binding import BindingType
 
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.subject_queries import events_of_container
-from nri_scope.tui.actions import bindings
+from nri_scope.tui.actions import Scope, bindings
 from nri_scope.tui.containers.census_board import CensusBoard
 from nri_scope.tui.containers.outline import Level, Node, Outline
-from nri_scope.tui.containers.outline_lines import FIELDS, life_of, node_line, node_words
-from nri_scope.tui.containers.subjects import read
-from nri_scope.tui.keymap import Scope
-from nri_scope.tui.text.styled_line import StyledLine
-from nri_scope.tui.text.table_grid import Grid
+from nri_scope.tui.containers.outline_lines import FIELDS, life_of, node_line, node_words, read
+from nri_scope.tui.text.styled_line import Grid, StyledLine
 from nri_scope.tui.widgets.messages import Narrow, OpenEvent, Said
 
 

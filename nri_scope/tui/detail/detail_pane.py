@@ -17,18 +17,16 @@ from textual.widget import Widget
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.display import subject
 from nri_scope.recorder.escape import safe
-from nri_scope.recorder.reader import Recording
-from nri_scope.tui.actions import DEFAULT
-from nri_scope.tui.detail.tabs import Tab, Wanted
-from nri_scope.tui.keymap import Keymap
+from nri_scope.tui.actions import DEFAULT, Keymap
+from nri_scope.tui.detail.tab_lines import Tab, Wanted, detail
 from nri_scope.tui.store.reader_thread import Stop
 from nri_scope.tui.store.rows import Row
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.text.styled_line import Style, StyledLine, line
 from nri_scope.tui.textual_gaps import begin
+from nri_scope.tui.widgets.bars import TabLine
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import TabChosen
-from nri_scope.tui.widgets.tab_line import TabLine
 
 _SETTLED = 0.06
 """Seconds for which the cursor has to stay on a row: who scrolls fast asks for nothing."""
@@ -274,7 +272,7 @@ class DetailPane(Widget):
         # What is only read again stays meanwhile, scrolled to where it is.
         timer = self.set_timer(_PATIENCE, waits) if wanted != self._read_last else None
         try:
-            lines = await self._store.run(lambda recording: _detail(recording, wanted, stop))
+            lines = await self._store.run(lambda recording: detail(recording, wanted, stop))
         except NriScopeError as error:
             lines = [line(str(error), Style.BAD)]
         finally:
@@ -294,13 +292,6 @@ class DetailPane(Widget):
     def _show_instead(self, lines: tuple[StyledLine, ...]) -> None:
         self._read_last = None
         self._body.show(lines)
-
-
-def _detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[StyledLine]:
-    # With the differ, which takes long to import: not before the first screen, nor while drawing.
-    from nri_scope.tui.detail.tab_lines import detail
-
-    return detail(recording, wanted, stop)
 
 
 def _title_of(row: Row | None) -> str:

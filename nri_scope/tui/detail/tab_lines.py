@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each tab of the detail pane says of a row.
+"""The tabs of the detail pane, and what each says of a row.
 
 Functions of a recording alone, for a thread that may read it; long ones end soon after `Stop.set`.
 """
@@ -7,11 +7,10 @@ Functions of a recording alone, for a thread that may read it; long ones end soo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from nri_scope.differ import blame, excerpt, render
-from nri_scope.differ.render import words
-from nri_scope.oci import Json
 from nri_scope.recorder import lookup
 from nri_scope.recorder.display import mark_words
 from nri_scope.recorder.documents import reply_of, request_of
@@ -20,12 +19,38 @@ from nri_scope.recorder.plain import MALFORMED, RAW, Plain
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import container_of_event
 from nri_scope.tui.detail import summary
-from nri_scope.tui.detail.tabs import Tab, Wanted
 from nri_scope.tui.store.reader_thread import Stop
-from nri_scope.tui.text.ansi_lines import lines_of
-from nri_scope.tui.text.styled_line import Style, StyledLine, line
+from nri_scope.tui.store.rows import Row
+from nri_scope.tui.text.styled_line import Style, StyledLine, line, lines_of
 from nri_scope.tui.text.wrapping import folded
-from nri_scope.tui.text.yaml_lines import MAX_MEMBERS, MAX_TEXT, clipped_text, yaml_lines
+from nri_scope.tui.text.yaml_lines import MAX_TEXT, clipped, clipped_text, yaml_lines
+
+if TYPE_CHECKING:
+    from nri_scope.differ import blame
+
+
+class Tab(StrEnum):
+    """The tabs, in their order."""
+
+    SUMMARY = "Summary"
+    CONTAINER = "Container"
+    CHANGES = "Changes"
+    BLAME = "Blame"
+    RAW = "Raw"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be shown."""
+
+    row: Row
+    tab: Tab
+    width: int
+    """Columns there are; longer lines are broken where the renderer can."""
+    full: bool = False
+    """Of the blame tab: every line, not only what was changed."""
+    comment: str = ""
+    """What the user wrote about the event."""
 
 
 def detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[StyledLine]:
@@ -91,6 +116,10 @@ def _changes(
     recording: Recording, event: Event, wanted: Wanted, stop: Stop
 ) -> Iterator[StyledLine]:
     """Return what the differ makes of the round that the event belongs to."""
+    # The differ takes long to import: not before the first screen, nor while drawing.
+    from nri_scope.differ import excerpt, render
+    from nri_scope.differ.render import words
+
     found = excerpt.of_event(recording, event, stop.check)
     diff = found.round_of(event.id)
     if diff is None and event.mark:
@@ -108,6 +137,8 @@ def _changes(
 
 def _blame(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> Iterator[StyledLine]:
     """Return the container as it is in the end, line by line, with who put it there."""
+    from nri_scope.differ import blame, excerpt
+
     one = container_of_event(recording, event.id)
     if one is None:
         yield from _note("This event is about no container.")
@@ -208,20 +239,10 @@ def _short(one: blame.Line) -> blame.Line:
     return replace(
         one,
         label=clipped_text(one.label, MAX_TEXT),
-        value=_short_value(one.value),
-        written=_short_value(one.written),
+        value=clipped(one.value),
+        written=clipped(one.written),
         remarks=tuple(clipped_text(remark) for remark in one.remarks),
     )
-
-
-def _short_value(value: Json) -> Json:
-    if isinstance(value, str):
-        return clipped_text(value, MAX_TEXT)
-    if isinstance(value, list):
-        return [_short_value(each) for each in value[:MAX_MEMBERS]]
-    if isinstance(value, dict):
-        return {key: _short_value(each) for key, each in list(value.items())[:MAX_MEMBERS]}
-    return value
 
 
 def _note(*said: str) -> list[StyledLine]:

@@ -14,9 +14,8 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.timer import Timer
 
-from nri_scope.tui.actions import bindings
-from nri_scope.tui.keymap import Scope
-from nri_scope.tui.list import row_actions
+from nri_scope.tui.actions import Scope, bindings
+from nri_scope.tui.list import columns
 from nri_scope.tui.list.columns import place
 from nri_scope.tui.list.row_painter import GUTTER, PREFIX, EventHeader, RowPainter
 from nri_scope.tui.list.row_reader import RowReader
@@ -393,11 +392,11 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         row = self.selected_row
         if row is None:
             return
-        found = row_actions.term(row.event, self._painter.field) if row.event is not None else ""
+        found = columns.term(row.event, self._painter.field) if row.event is not None else ""
         if found:
             self.post_message(AddToFilter(found, out=out))
         else:
-            self.post_message(Said(row_actions.no_filter(row, self._painter.field), problem=True))
+            self.post_message(Said(columns.no_filter(row, self._painter.field), problem=True))
 
     def action_next_of_container(self) -> None:
         """To the next event of the same container."""
@@ -409,7 +408,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     def _go_to_same(self, *, forwards: bool) -> None:
         row = self.selected_row
-        words = row_actions.no_container(row) if row is not None else ""
+        words = columns.no_container(row) if row is not None else ""
         if words:
             self.post_message(Said(words, problem=True))
         else:

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from nri_scope.tui.list.columns import PlacedColumn, cell
 from nri_scope.tui.store.rows import Row
-from nri_scope.tui.text.table_grid import fitted
+from nri_scope.tui.text.styled_line import fitted
 
 GUTTER = 2
 """Columns before each row: the cursor's sign and the mark's."""

@@ -3,20 +3,220 @@
 
 from __future__ import annotations
 
-import time
+from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from enum import StrEnum
+from time import monotonic
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
+from nri_scope.recorder.display import duration
 from nri_scope.recorder.filter.tree import quote
-from nri_scope.tui.actions import bindings
-from nri_scope.tui.keymap import Scope
-from nri_scope.tui.plugins.call_counts import CallCounts, call_counts_of
-from nri_scope.tui.plugins.chain import FIELDS, Place, place_line, place_words, places
-from nri_scope.tui.text.styled_line import StyledLine, line
+from nri_scope.recorder.model import Role, Session
+from nri_scope.recorder.records import deadline_ms
+from nri_scope.recorder.stats import Took
+from nri_scope.tui.actions import Scope, bindings
+from nri_scope.tui.plugins.call_counts import CallCounts, SessionCounts, call_counts_of
+from nri_scope.tui.text.styled_line import Field, Grid, Span, Style, StyledLine, line
 from nri_scope.tui.widgets.messages import SetFilter
 from nri_scope.tui.widgets.table_board import TableBoard
+
+if TYPE_CHECKING:
+    from nri_scope.differ.latency import TimeIn
+
+
+class PlaceKind(StrEnum):
+    """What a line of the chain is."""
+
+    PLUGIN = "plugin"
+    """A plugin whose traffic was seen."""
+    OURS = "we"
+    """A passive connection of ours: the time is what we took."""
+    BETWEEN = "between"
+    """What passed between two connections that were seen: plugins there, and the runtime."""
+    NAMED = "named"
+    """A plugin that is known from its changes alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One place in the chain."""
+
+    what: PlaceKind
+    name: str
+    """``NN-name``; of what is between two connections, the indices it can have."""
+    calls: int | None
+    """None where that cannot be known."""
+    took: Took | None
+    deadline_ns: int
+    """0 where none was told."""
+    over_half: int
+    problems: int | None
+    changes: int | None
+    """Events in which it changed something; None where that cannot be known."""
+    between: str = ""
+    """The connections before and behind."""
+    session: int = 0
+    """The newest session; 0 where there is none."""
+    first_event: int = 0
+    """Of that session; 0 where it has none."""
+
+
+def places(tally: CallCounts) -> tuple[Place, ...]:
+    """Return the chain, in call order. Takes as long as sorting all times.
+
+    Of a narrowed tally only the places that have something of what is counted.
+    """
+    by_plugin: dict[str, list[Session]] = {}
+    for session in tally.sessions:
+        if session.role != Role.CRI:
+            by_plugin.setdefault(session.plugin, []).append(session)
+    times = tally.times()
+    seen = {str(time.owner): time for time in times if not time.after}
+    told = _told(tally)
+    found: list[tuple[tuple[str, int, str], Place]] = []
+    for plugin, sessions in by_plugin.items():
+        place = _connection(plugin, sessions, tally, seen.get(plugin), told)
+        found.append(((plugin, 0, ""), place))
+    for time in times:
+        if time.after:
+            found.append(((time.after, 1, time.before), _between(time)))
+    for plugin, count in told.items():
+        if plugin not in by_plugin:
+            place = Place(PlaceKind.NAMED, plugin, None, None, 0, 0, None, count)
+            found.append(((plugin, 0, ""), place))
+    there = (place for _, place in sorted(found, key=lambda entry: entry[0]))
+    return tuple(place for place in there if not tally.is_narrowed or place.calls or place.changes)
+
+
+def _told(tally: CallCounts) -> Counter[str]:
+    """Return changes by their owners, as other connections were told."""
+    plugins = {session.id: session.plugin for session in tally.sessions}
+    found: Counter[str] = Counter()
+    for session, counts in list(tally.counts.items()):
+        for owner, count in list(counts.changes.items()):
+            if owner != plugins.get(session):
+                found[owner] += count
+    return found
+
+
+def _connection(
+    plugin: str,
+    sessions: Sequence[Session],
+    tally: CallCounts,
+    seen: TimeIn | None,
+    told: Counter[str],
+) -> Place:
+    counts = [tally.counts.get(session.id, SessionCounts()) for session in sessions]
+    ours = all(session.role in (Role.LOGGER, Role.PROBE) for session in sessions)
+    deadlines = [one.deadline_ns for one in counts if one.deadline_ns]
+    own = sum(one.changes[plugin] for one in counts)
+    newest = max(sessions, key=lambda session: session.id)
+    return Place(
+        PlaceKind.OURS if ours else PlaceKind.PLUGIN,
+        plugin,
+        sum(one.calls for one in counts),
+        # Of a plugin's time that in the chain counts, as `stats` has it.
+        seen.took if seen is not None else tally.took(counts),
+        seen.deadline_ns if seen is not None else min(deadlines, default=0),
+        seen.over_half if seen is not None else sum(one.over_half for one in counts),
+        sum(one.problems for one in counts),
+        own or told[plugin],
+        session=newest.id,
+        first_event=tally.counts.get(newest.id, SessionCounts()).first_event,
+    )
+
+
+def _between(time: TimeIn) -> Place:
+    return Place(
+        PlaceKind.BETWEEN,
+        time.owner.index or str(time.owner),
+        time.count,
+        time.took,
+        time.deadline_ns,
+        time.over_half,
+        None,
+        None,
+        between=f"between {time.after} and {time.before}",
+    )
+
+
+FIELDS = (
+    Field("Plugin", 18, grows=True, most=40),
+    Field("", 7, rank=5),
+    Field("Calls", 9, right=True),
+    Field("p50", 6, right=True, rank=1),
+    Field("p99", 6, right=True),
+    Field("Max", 6, right=True),
+    Field("Of", 5, right=True, rank=2),
+    Field("Max/of", 6, right=True, rank=3),
+    Field("> half", 6, right=True, rank=4),
+    Field("Not ok", 6, right=True),
+    Field("Changes", 7, right=True),
+)
+_BETWEEN = "  ↕ "
+"""Before what is between two connections."""
+
+
+def place_line(place: Place, grid: Grid) -> StyledLine:
+    """One place as a line of `FIELDS`. What cannot be known is ``?``."""
+    style = {PlaceKind.OURS: Style.DIM, PlaceKind.BETWEEN: Style.DIM}.get(place.what, Style.PLAIN)
+    took = place.took
+    ms = deadline_ms(place.deadline_ns)
+    used = None if took is None or not place.deadline_ns else took.max / place.deadline_ns
+    return grid.line(
+        (
+            Span(
+                f"{_BETWEEN}{place.name}" if place.what is PlaceKind.BETWEEN else place.name, style
+            ),
+            Span(place.what, Style.DIM),
+            Span(_count(place.calls)),
+            *(
+                Span("" if took is None else duration(ns))
+                for ns in ((took.p50, took.p99, took.max) if took is not None else (0, 0, 0))
+            ),
+            Span(duration(ms * 1_000_000) if ms else "", Style.DIM),
+            Span(_percent(used), _used(used)),
+            Span(_count(place.over_half) if used is not None else "", _if(place.over_half)),
+            Span(_count(place.problems), Style.BAD if place.problems else Style.PLAIN),
+            Span(_count(place.changes), Style.NOTE if place.changes else Style.PLAIN),
+        )
+    )
+
+
+def place_words(place: Place) -> str:
+    """Return what the place is, in a sentence."""
+    match place.what:
+        case PlaceKind.OURS:
+            return f"{place.name}: our own connection; the time is what we took to answer"
+        case PlaceKind.BETWEEN:
+            return f"{place.name}: {place.between}, the runtime included"
+        case PlaceKind.NAMED:
+            return f"{place.name}: known from its changes alone; nobody saw how long it takes"
+    return f"{place.name}: seen itself; the time is from request to reply"
+
+
+def _count(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}"
+
+
+def _percent(used: float | None) -> str:
+    if used is None:
+        return ""
+    return "<1 %" if 0 < used < 0.01 else f"{used:,.0%}".replace("%", " %")
+
+
+def _used(used: float | None) -> Style:
+    if used is None or used <= 0.5:
+        return Style.PLAIN
+    return Style.BAD if used > 1 else Style.WARN
+
+
+def _if(count: int) -> Style:
+    return Style.WARN if count else Style.PLAIN
+
 
 _REST = 10
 """So many times as long as it took to sort all times, they are not sorted again."""
@@ -53,12 +253,12 @@ class PluginBoard(TableBoard[Place]):
         known = tally.newest + len(tally.sessions)
         if known == self._counted:
             return
-        if time.monotonic() < self._again_at:
-            self.set_timer(max(0.1, self._again_at - time.monotonic()), self.update)
+        if monotonic() < self._again_at:
+            self.set_timer(max(0.1, self._again_at - monotonic()), self.update)
             return
-        began = time.monotonic()
+        began = monotonic()
         found = await self.store.run(lambda _: places(tally))
-        now = time.monotonic()
+        now = monotonic()
         self._again_at = now + _REST * (now - began)
         self._counted = known
         self.show_entries(found, self._empty())

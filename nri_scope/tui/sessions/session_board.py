@@ -1,34 +1,171 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runtimes, plugin connections and reconnects, why they ended, and gaps."""
+"""The view of runtimes, plugin connections and reconnects, why they ended, and gaps."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 from textual.binding import BindingType
 
-from nri_scope.recorder.model import Gap
+from nri_scope.nri.events import events_in
+from nri_scope.recorder.display import clock, day, duration, runtime
+from nri_scope.recorder.model import Gap, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import event_from
-from nri_scope.tui.actions import bindings
-from nri_scope.tui.keymap import Scope
-from nri_scope.tui.plugins.call_counts import CallCounts, call_counts_of
-from nri_scope.tui.sessions.session_lines import (
-    FIELDS,
-    Connection,
-    Entry,
-    Runtime,
-    connection_words,
-    end_words,
-    entries,
-    entry_line,
-    gap_words,
-)
-from nri_scope.tui.text.styled_line import StyledLine, line
+from nri_scope.tui.actions import Scope, bindings
+from nri_scope.tui.plugins.call_counts import CallCounts, SessionCounts, call_counts_of
+from nri_scope.tui.text.styled_line import Field, Grid, Span, Style, StyledLine, cut, line
 from nri_scope.tui.widgets.messages import OpenEvent, Said
 from nri_scope.tui.widgets.table_board import TableBoard
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The sessions that follow are with this runtime, or those of another day."""
+
+    text: str
+    day: str
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A session."""
+
+    session: Session
+    counts: SessionCounts
+    before: Session | None
+    """The newest session of the same plugin that had ended before: this one is a reconnect."""
+
+    @property
+    def away_ns(self) -> int | None:
+        """How long the plugin was not connected before; None where it was not, or is not known."""
+        if self.before is None or self.before.ended_ns is None:
+            return None
+        return max(0, self.session.started_ns - self.before.ended_ns)
+
+
+Entry = Runtime | Connection | Gap
+
+
+def entries(
+    sessions: Sequence[Session],
+    gaps: Iterable[Gap],
+    counts: Mapping[int, SessionCounts],
+    *,
+    counted_only: bool = False,
+) -> tuple[Entry, ...]:
+    """Everything by its beginning; runtimes before the first session that is with them.
+
+    ``counted_only``: without sessions that nothing was counted of.
+    """
+    found: list[Entry] = []
+    latest: dict[tuple[str, str], Session] = {}
+    current: Runtime | None = None
+    waiting = sorted(gaps, key=lambda gap: (gap.from_ns, gap.id), reverse=True)
+    for session in sorted(sessions, key=lambda session: (session.started_ns, session.id)):
+        while waiting and waiting[-1].from_ns < session.started_ns:
+            found.append(waiting.pop())
+        who = (session.role, session.plugin)
+        before = latest.get(who)
+        if before is not None and (before.ended_ns or before.started_ns) > session.started_ns:
+            before = None
+        latest[who] = session
+        if counted_only and session.id not in counts:
+            continue
+        here = Runtime(runtime(session), day(session.started_ns))
+        if here != current:
+            found.append(here)
+            current = here
+        found.append(Connection(session, counts.get(session.id, SessionCounts()), before))
+    found += reversed(waiting)
+    return tuple(found)
+
+
+FIELDS = (
+    Field("Session", 7, right=True),
+    Field("Plugin", 15, grows=True, most=30),
+    Field("Role", 6, rank=4),
+    Field("Began", 8),
+    Field("Lasted", 7, right=True, rank=1),
+    Field("Events", 9, right=True),
+    Field("Not ok", 6, right=True, rank=3),
+    Field("Why it ended", 24, grows=True),
+)
+
+
+def entry_line(entry: Entry, grid: Grid, now_ns: int, *, growing: bool) -> StyledLine:
+    """One entry as a line. ``now_ns``: the end of what was recorded.
+
+    ``growing``: it may still be written, so that what has not ended goes on.
+    """
+    match entry:
+        case Runtime(text, day_of_it):
+            return cut((Span(text, Style.STRONG), Span(f"  {day_of_it}", Style.DIM)), grid.width)
+        case Gap():
+            lasted = duration(max(0, entry.to_ns - entry.from_ns))
+            text = f"        ░ gap {clock(entry.from_ns)[:8]} for {lasted}: {gap_words(entry)}"
+            return cut((Span(text, Style.WARN),), grid.width)
+        case Connection(session, counts, _):
+            ended_ns = now_ns if session.ended_ns is None else session.ended_ns
+            lasted = duration(max(0, ended_ns - session.started_ns))
+            return grid.line(
+                (
+                    Span(str(session.id), Style.KEY),
+                    Span(session.plugin),
+                    Span(session.role, Style.DIM),
+                    Span(clock(session.started_ns)[:8]),
+                    Span(lasted if session.ended_ns is not None or growing else "?"),
+                    Span(f"{counts.calls:,}"),
+                    Span(
+                        f"{counts.problems:,}", Style.BAD if counts.problems else Style.PLAIN
+                    ),
+                    end_words(entry, growing=growing),
+                )
+            )  # fmt: skip
+
+
+def end_words(entry: Connection, *, growing: bool) -> Span:
+    """Why it ended, or that it did not, and whether it was a reconnect."""
+    again = "" if entry.before is None else "reconnected"
+    if entry.away_ns is not None:
+        again = f"reconnected after {duration(entry.away_ns)}"
+    session = entry.session
+    if session.ended_ns is not None:
+        text, style = session.end_reason or "ended, nobody said why", Style.PLAIN
+    elif growing:
+        text, style = "connected", Style.GOOD
+    else:
+        text, style = "its end was not recorded", Style.WARN
+    return Span(f"{text}; {again}" if again else text, style)
+
+
+def gap_words(gap: Gap) -> str:
+    """Why, and how much was lost."""
+    if gap.is_left_out:
+        return f"{gap.reason}: {gap.lost or 0:,}"
+    if gap.lost is None:
+        lost = "nobody knows how many events were lost"
+    else:
+        lost = f"{gap.lost:,} event{'' if gap.lost == 1 else 's'} lost"
+    return f"{gap.reason}; {lost}"
+
+
+def connection_words(entry: Connection) -> str:
+    """Return a session in a sentence: what its line has no room for."""
+    session = entry.session
+    limits = [
+        f"{name} timeout {duration(ms * 1_000_000)}"
+        for name, ms in (
+            ("registration", session.registration_timeout_ms),
+            ("request", session.request_timeout_ms),
+        )
+        if ms
+    ]
+    asked = f"{len(events_in(session.mask))} events" if session.mask else "all events"
+    return "; ".join([f"session {session.id}: subscribed to {asked}", *limits])
 
 
 class SessionBoard(TableBoard[Entry]):

@@ -28,9 +28,14 @@ from nri_scope.recorder.event_pages import (
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod, Session
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.store.event_discovery import EventDiscovery, RecordingNews, Walked
-from nri_scope.tui.store.event_numbers import Ids, Runs
-from nri_scope.tui.store.facts import Facts, Growth, facts_of
+from nri_scope.tui.store.discovery import (
+    EventDiscovery,
+    Facts,
+    Growth,
+    RecordingNews,
+    Walked,
+    facts_of,
+)
 from nri_scope.tui.store.markers import DamageMarker, Key
 from nri_scope.tui.store.reader_thread import ReaderThread
 from nri_scope.tui.store.rows import (
@@ -41,7 +46,7 @@ from nri_scope.tui.store.rows import (
     marker_row,
     marker_text,
 )
-from nri_scope.tui.store.view import View, ViewEntry
+from nri_scope.tui.store.view import Ids, Runs, View, ViewEntry
 
 __all__ = ["Facts", "Growth", "Progress", "Store"]
 

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of styled text: what models make and `nri_scope.tui.widgets.lines` shows."""
+"""Lines of styled text, and aligned columns of them: what views make and `Lines` shows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
+
+from nri_scope.recorder.escape import columns, safe
 
 
 class Style(StrEnum):
@@ -54,3 +58,127 @@ def line(text: str = "", style: Style = Style.PLAIN) -> StyledLine:
 def text_of(parts: Iterable[Span]) -> str:
     """Without the styles."""
     return "".join(part.text for part in parts)
+
+
+# Renderers escape what strangers wrote, so every escape sequence in their lines is their own.
+_PAINT = re.compile(r"\x1b\[([0-9;]*)m")
+_STYLES = {
+    "1": Style.STRONG,
+    "2": Style.DIM,
+    "31": Style.BAD,
+    "32": Style.GOOD,
+    "33": Style.WARN,
+    "36": Style.NOTE,
+}
+
+
+def lines_of(painted: Iterable[str]) -> Iterator[StyledLine]:
+    """Return a line for each; colours that are not known are left out."""
+    for text in painted:
+        style = Style.PLAIN
+        parts: list[Span] = []
+        for at, piece in enumerate(_PAINT.split(text)):
+            if at % 2:
+                style = _STYLES.get(piece, Style.PLAIN)
+            elif piece:
+                parts.append(Span(piece, style))
+        yield tuple(parts)
+
+
+GAP = 1
+"""Blanks between two columns."""
+
+
+def fitted(text: str, width: int, *, right: bool = False) -> str:
+    """``text``, which is safe, in exactly ``width`` columns of the terminal; cut visibly."""
+    cut = safe(text, width)
+    blanks = " " * (width - columns(cut))
+    return blanks + cut if right else cut + blanks
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of a table."""
+
+    title: str
+    width: int
+    """Columns of the terminal; of one that grows, at least."""
+    right: bool = False
+    grows: bool = False
+    """Takes what room is left, as the others that grow."""
+    most: int = 1_000
+    """How far it grows."""
+    rank: int = 0
+    """Fields with a higher rank are left out first where there is no room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Where fields stand in a line of some width."""
+
+    fields: tuple[Field, ...]
+    widths: tuple[int, ...]
+    """One for each field; 0 where it is left out."""
+
+    width: int
+    """Of a line; it may be larger where not even the fields of rank 0 fit."""
+
+    @classmethod
+    def of(cls, fields: Sequence[Field], width: int) -> Grid:
+        """As many of ``fields`` as fit into ``width``; those of rank 0 are always there."""
+        kept = list(fields)
+
+        def least() -> int:
+            return sum(each.width for each in kept) + GAP * (len(kept) - 1)
+
+        while least() > width:
+            last = max(kept, key=lambda each: each.rank)
+            if not last.rank:
+                break
+            kept.remove(last)
+        spare = max(0, width - least())
+        growing = sum(each.grows for each in kept)
+        widths: list[int] = []
+        for each in fields:
+            wide = each.width if each in kept else 0
+            if each in kept and each.grows:
+                share = min(spare // growing, each.most - wide)
+                wide += share
+                spare, growing = spare - share, growing - 1
+            widths.append(wide)
+        return cls(tuple(fields), tuple(widths), width)
+
+    def line(self, cells: Sequence[Span]) -> StyledLine:
+        """One part for each field; texts need not be escaped yet."""
+        parts: list[Span] = []
+        for field, width, cell in zip(self.fields, self.widths, cells, strict=True):
+            if not width:
+                continue
+            if parts:
+                parts.append(Span(" " * GAP))
+            # Cut first: a text may have millions of characters.
+            text = safe(cell.text[: 4 * width])
+            parts.append(Span(fitted(text, width, right=field.right), cell.style))
+        return tuple(parts)
+
+    def head(self) -> StyledLine:
+        """Return the titles."""
+        return self.line([Span(field.title, Style.STRONG) for field in self.fields])
+
+
+def cut(parts: StyledLine, width: int) -> StyledLine:
+    """Return a line of at most ``width`` columns, escaped; where it is cut, one sees that."""
+    # Each is looked at only as far as it can be seen: it may have millions of characters.
+    whole = [Span(safe(part.text[: 4 * width + 1]), part.style) for part in parts]
+    if sum(columns(part.text) for part in whole) <= width:
+        return tuple(whole)
+    kept: list[Span] = []
+    left = width - 1
+    for text, style in whole:
+        if columns(text) > left:
+            # A text that just fits is cut as well: more comes behind it.
+            kept.append(Span(safe(f"{text} ", left + 1), style))
+            break
+        kept.append(Span(text, style))
+        left -= columns(text)
+    return tuple(kept)

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nri_scope.recorder.model import Gap, Session
-from nri_scope.tui.containers.lives import FOR_EVER, Life, Stage, phases
+from nri_scope.tui.containers.census import FOR_EVER, Life, Stage, phases
 from nri_scope.tui.text.styled_line import Span, Style, StyledLine
 
 MIN_SPAN = 10_000

@@ -14,12 +14,10 @@ from textual import events
 from textual.binding import BindingType
 
 from nri_scope.recorder.subject_queries import next_event
-from nri_scope.tui.actions import bindings
+from nri_scope.tui.actions import Scope, bindings
 from nri_scope.tui.containers.census_board import CensusBoard
 from nri_scope.tui.containers.outline import Node
-from nri_scope.tui.containers.outline_lines import life_of
-from nri_scope.tui.containers.subjects import read
-from nri_scope.tui.keymap import Scope
+from nri_scope.tui.containers.outline_lines import life_of, read
 from nri_scope.tui.text.styled_line import StyledLine
 from nri_scope.tui.timeline.lane_drawing import (
     Interval,
@@ -30,15 +28,16 @@ from nri_scope.tui.timeline.lane_drawing import (
     lanes_within,
     unobserved,
 )
-from nri_scope.tui.timeline.lane_events import Points, read_points
 from nri_scope.tui.timeline.lanes import (
     Lanes,
+    Points,
     axis_line,
     label,
     legend,
     life_line,
     near,
     point_line,
+    read_points,
     ruled,
 )
 from nri_scope.tui.widgets.board import GUTTER, BoardLines

@@ -18,12 +18,10 @@ from textual.worker import Worker
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Container, Event, Pod
-from nri_scope.tui.actions import bindings
-from nri_scope.tui.keymap import Keymap, Scope
+from nri_scope.tui.actions import Keymap, Scope, bindings
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
-from nri_scope.tui.text.styled_line import Style, StyledLine, line
-from nri_scope.tui.text.table_grid import cut
+from nri_scope.tui.text.styled_line import Style, StyledLine, cut, line
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import Failed, LinesThere, RowChosen, Said
 

@@ -23,8 +23,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from nri_scope.tui.actions import bindings
-from nri_scope.tui.keymap import Scope
+from nri_scope.tui.actions import Scope, bindings
 from nri_scope.tui.text.styled_line import Source, Span, Style, StyledLine, line, text_of
 from nri_scope.tui.text.wrapping import breaks, hanging, pattern, pieces, shown, width
 from nri_scope.tui.widgets.messages import Said

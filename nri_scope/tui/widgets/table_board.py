@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
-from nri_scope.tui.text.styled_line import StyledLine
-from nri_scope.tui.text.table_grid import Field, Grid
+from nri_scope.tui.text.styled_line import Field, Grid, StyledLine
 from nri_scope.tui.widgets.board import Board
 
 E = TypeVar("E")

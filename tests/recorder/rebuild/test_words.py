@@ -17,8 +17,8 @@ from nri_scope.recorder.rebuild import Selection, rebuild
 from nri_scope.recorder.stats import GapStats
 from nri_scope.report import wording
 from nri_scope.tui.detail import summary
-from nri_scope.tui.sessions.session_lines import gap_words
-from nri_scope.tui.store.facts import facts_of
+from nri_scope.tui.sessions.session_board import gap_words
+from nri_scope.tui.store.discovery import facts_of
 from nri_scope.tui.store.markers import GapMarker, Key
 from nri_scope.tui.store.rows import marker_text
 from tests.replay.recordings import RECORDING

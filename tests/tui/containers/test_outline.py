@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.containers.census import Census
+from nri_scope.tui.containers.census_board import SubjectFilter
 from nri_scope.tui.containers.outline import Level, Node, Outline
-from nri_scope.tui.containers.subject_filter import SubjectFilter
-from nri_scope.tui.containers.subjects import read
+from nri_scope.tui.containers.outline_lines import read
 from tests.replay.recordings import RECORDING
 
 Step = tuple[str, int, int]

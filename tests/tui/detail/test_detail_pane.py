@@ -19,7 +19,7 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.detail import detail_pane
 from nri_scope.tui.detail.detail_pane import DetailPane
-from nri_scope.tui.detail.tabs import Tab
+from nri_scope.tui.detail.tab_lines import Tab
 from nri_scope.tui.store.rows import Row
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.widgets.lines import Lines

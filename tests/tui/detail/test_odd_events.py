@@ -11,7 +11,7 @@ from nri_scope.cli.lines import Lines
 from nri_scope.recorder.documents import document
 from nri_scope.recorder.model import Event
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.detail.tabs import Tab
+from nri_scope.tui.detail.tab_lines import Tab
 from nri_scope.tui.store.rows import event_row
 from tests.recorder.traffic import a_container, a_pod, an_item, record
 

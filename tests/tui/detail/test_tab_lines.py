@@ -13,8 +13,7 @@ import pytest
 
 from nri_scope.recorder.model import Event, Gap, Session
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.detail.tab_lines import detail
-from nri_scope.tui.detail.tabs import Tab, Wanted
+from nri_scope.tui.detail.tab_lines import Tab, Wanted, detail
 from nri_scope.tui.store.markers import Key
 from nri_scope.tui.store.reader_thread import Stop
 from nri_scope.tui.store.rows import COLUMNS, Row, RowKind, RowStyle

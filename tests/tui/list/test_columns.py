@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nri_scope.recorder.escape import columns, safe
 from nri_scope.tui.list.columns import place
-from nri_scope.tui.text.table_grid import fitted
+from nri_scope.tui.text.styled_line import fitted
 
 
 @given(st.integers(25, 400), st.integers(1, 12), st.booleans())

@@ -13,9 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.model import Gap
 from nri_scope.tui.list.scroll_state import FollowState, ScrollState
-from nri_scope.tui.store.event_numbers import Ids
 from nri_scope.tui.store.markers import GapMarker, Key, RowMarker
-from nri_scope.tui.store.view import View
+from nri_scope.tui.store.view import Ids, View
 
 HEIGHT = 5
 

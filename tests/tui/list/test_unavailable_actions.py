@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nri_scope.recorder.model import Gap
-from nri_scope.tui.list import row_actions
+from nri_scope.tui.list import columns
 from nri_scope.tui.store.markers import GapMarker, Key, SessionBegan
 from nri_scope.tui.store.rows import damaged_row, event_row, gone_row, marker_row
 from tests.recorder.made import a_session, an_event
@@ -17,27 +17,27 @@ GAP = marker_row(GapMarker(Key(1, 0), Gap(1, None, 0, 1, "", None)))
 
 def test_a_session_is_filtered_by_with_its_number() -> None:
     words = "this row is a session, not an event; type session:2 as a filter to see its events"
-    assert row_actions.no_filter(SESSION, "took") == words
+    assert columns.no_filter(SESSION, "took") == words
 
 
 def test_a_gap_has_no_values() -> None:
-    assert "a gap, not an event; there is no value" in row_actions.no_filter(GAP, "subject")
+    assert "a gap, not an event; there is no value" in columns.no_filter(GAP, "subject")
 
 
 def test_rows_that_cannot_be_shown_say_so() -> None:
-    assert "cannot be read" in row_actions.no_filter(damaged_row(3, "torn"), "event")
-    assert "was removed" in row_actions.no_filter(gone_row(3), "event")
+    assert "cannot be read" in columns.no_filter(damaged_row(3, "torn"), "event")
+    assert "was removed" in columns.no_filter(gone_row(3), "event")
 
 
 def test_a_field_without_values_is_named() -> None:
     row = event_row(an_event(1), 0)
-    assert row_actions.no_event(row) == ""
-    assert row_actions.no_filter(row, "time").startswith("Time has no value to filter by here")
+    assert columns.no_event(row) == ""
+    assert columns.no_filter(row, "time").startswith("Time has no value to filter by here")
 
 
 def test_only_events_of_containers_have_a_next_one() -> None:
     event = an_event(1)
-    assert row_actions.no_container(event_row(event, 0)) == ""
+    assert columns.no_container(event_row(event, 0)) == ""
     pod = event_row(replace(event, container="", container_id=""), 0)
-    assert row_actions.no_container(pod) == "this event is about no container"
-    assert row_actions.no_container(SESSION).startswith("this row is a session, not an event")
+    assert columns.no_container(pod) == "this event is about no container"
+    assert columns.no_container(SESSION).startswith("this row is a session, not an event")

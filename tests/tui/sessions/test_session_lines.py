@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nri_scope.recorder.model import Gap, Role, Session
-from nri_scope.tui.sessions.session_lines import Connection, Runtime, entries
+from nri_scope.tui.sessions.session_board import Connection, Runtime, entries
 
 DAY = 86_400 * 10**9
 

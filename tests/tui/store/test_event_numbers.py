@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.tui.store.event_numbers import Ids, Numbers, Runs
+from nri_scope.tui.store.view import Ids, Numbers, Runs
 
 _ASCENDING = st.lists(st.integers(1, 60), unique=True, max_size=30).map(sorted)
 

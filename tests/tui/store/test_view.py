@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from nri_scope.recorder.filter import parse
 from nri_scope.recorder.model import Gap
-from nri_scope.tui.store.event_numbers import Ids
 from nri_scope.tui.store.markers import (
     DamageMarker,
     GapMarker,
@@ -19,7 +18,7 @@ from nri_scope.tui.store.markers import (
     SessionBegan,
     SessionEnded,
 )
-from nri_scope.tui.store.view import View
+from nri_scope.tui.store.view import Ids, View
 from tests.recorder.made import a_session
 
 _ASCENDING = st.lists(st.integers(1, 40), unique=True, max_size=20).map(sorted)

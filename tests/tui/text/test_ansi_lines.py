@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from nri_scope.differ.render.layout import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Layout, Part
-from nri_scope.tui.text.ansi_lines import lines_of
-from nri_scope.tui.text.styled_line import Style, text_of
+from nri_scope.tui.text.styled_line import Style, lines_of, text_of
 from tests.tui.hostile import NAMES
 
 

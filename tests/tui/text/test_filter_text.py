@@ -14,7 +14,7 @@ from nri_scope.recorder.filter import parse
 from nri_scope.recorder.filter_values import known_values
 from nri_scope.recorder.model import Event
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.list.row_actions import term
+from nri_scope.tui.list.columns import term
 from nri_scope.tui.text.filter_text import (
     VIEWS,
     History,

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from nri_scope.recorder.escape import columns, safe
 from nri_scope.tui.containers import outline_lines as treelines
-from nri_scope.tui.plugins import chain
-from nri_scope.tui.sessions import session_lines as sessions
-from nri_scope.tui.text.styled_line import Span, text_of
-from nri_scope.tui.text.table_grid import Field, Grid, cut
+from nri_scope.tui.plugins import plugin_board
+from nri_scope.tui.sessions import session_board
+from nri_scope.tui.text.styled_line import Field, Grid, Span, cut, text_of
 from tests.tui.hostile import NAMES
 
-TABLES = (chain.FIELDS, sessions.FIELDS, treelines.FIELDS)
+TABLES = (plugin_board.FIELDS, session_board.FIELDS, treelines.FIELDS)
 
 
 @given(st.sampled_from(TABLES), st.integers(80, 300), st.text(max_size=200))

@@ -11,9 +11,9 @@ from nri_scope.recorder.filter import parse
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.containers.census import Census
 from nri_scope.tui.containers.outline import Node
-from nri_scope.tui.timeline import lane_events as points
+from nri_scope.tui.timeline import lanes as points
 from nri_scope.tui.timeline.lane_drawing import PointKind, Window
-from nri_scope.tui.timeline.lane_events import read_points
+from nri_scope.tui.timeline.lanes import read_points
 from tests.replay.recordings import START_NS, container, life, recording, run_pod
 
 SECOND = 10**9

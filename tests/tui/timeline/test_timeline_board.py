@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope.recorder.model import Container
 from nri_scope.tui.containers.census import Census
-from nri_scope.tui.containers.subject_filter import SubjectFilter
+from nri_scope.tui.containers.census_board import SubjectFilter
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.timeline.lanes import Lanes
 from nri_scope.tui.timeline.timeline_board import TimelineBoard

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from textual.app import App, ComposeResult
 
-from nri_scope.tui.widgets.status_line import StatusLine
+from nri_scope.tui.widgets.bars import StatusLine
 from tests.tui.keyboard import taken
 from tests.tui.widgets.drawn import text_on
 

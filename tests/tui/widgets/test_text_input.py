@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.tui.widgets.text_input import shown
+from nri_scope.tui.widgets.filter_bar import shown
 from tests.tui.hostile import assert_harmless
 
 

@@ -20,10 +20,10 @@ from nri_scope.recorder.filter import parse
 from nri_scope.recorder.marks import beside
 from nri_scope.recorder.marks.beside import SCHEMA_VERSION
 from nri_scope.recorder.marks.kept import marks_of
+from nri_scope.recorder.marks.user_marks import Marks
 from nri_scope.recorder.model import MAX_MARKS
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
-from nri_scope.tui.store.marks import Marks
 from nri_scope.tui.store.store import Store
 from tests.recorder.made import an_event
 from tests.recorder.marks.recordings import a_copy, alter, events_of, inside

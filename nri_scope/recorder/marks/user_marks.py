@@ -20,7 +20,6 @@ from nri_scope.recorder.marks.watch import RecorderWatch
 from nri_scope.recorder.model import MAX_COMMENT, MAX_MARKS, Event, Mark, MarkKey
 from nri_scope.recorder.problems import in_words
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.store.rows import Row
 
 LOST = "marks are lost when you leave"
 
@@ -65,9 +64,9 @@ class Marks:
         """Return whether an event is marked."""
         return self.of(event) is not None
 
-    def comment_of(self, row: Row | None) -> str:
-        """Return what was written about a row's event."""
-        mark = self.of(row.event) if row is not None else None
+    def comment_of(self, event: Event | None) -> str:
+        """Return what was written about an event."""
+        mark = self.of(event)
         return mark.comment if mark is not None else ""
 
     def commented(self, text: str) -> list[int]:

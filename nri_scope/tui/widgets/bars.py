@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines around the views: the title, tabs, what is going on, and the most important keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic
+
+from rich.text import Text
+from textual import events
+from textual.geometry import Size
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from nri_scope.recorder.escape import columns, safe
+from nri_scope.tui.actions import Keymap
+from nri_scope.tui.store.store import Facts
+from nri_scope.tui.text.styled_line import line, text_of
+from nri_scope.tui.text.wrapping import folded
+from nri_scope.tui.widgets.messages import TabChosen
+
+_LEAST_RUNTIME = 12
+"""Columns that are left to the runtime's name, whatever else there is to say."""
+_LEAST_NAME = 6
+"""Columns of the runtime's own name that are worth more than the version of NRI behind it."""
+_NRI = ", NRI "
+_INFERRED = " (inferred)"
+
+
+def needed(facts: Facts, badge: str = "") -> list[str]:
+    """Return what has to be said in any case, behind the runtime; ``badge`` first."""
+    live = facts.kind == "live"
+    being_recorded = facts.kind == "recording" and facts.growing
+    parts = [badge] if badge else []
+    parts.append("being recorded" if being_recorded else safe(facts.kind))
+    if lost := lost_words(facts):
+        parts.append(lost)
+    if facts.damage:
+        parts.append("! damaged")
+    if (live or facts.growing) and facts.sessions and not facts.connected:
+        parts.append("runtime gone, waiting")
+    return parts
+
+
+def more(facts: Facts) -> list[str]:
+    """Return what is said where there is room, the most important first."""
+    parts = [f"{facts.events:,} event{'' if facts.events == 1 else 's'}"]
+    if facts.sessions > 1:
+        parts.append(f"{facts.sessions:,} sessions")
+    return parts
+
+
+def lost_words(facts: Facts) -> str:
+    """``! 2 gaps, 12 lost``; "" where nothing was lost."""
+    if not facts.gaps:
+        return ""
+    gaps = f"! {facts.gaps:,} gap{'' if facts.gaps == 1 else 's'}"
+    if not facts.lost:
+        return gaps
+    return f"{gaps}, {'at least ' if facts.lost_unknown else ''}{facts.lost:,} lost"
+
+
+def title(facts: Facts, width: int, badge: str = "") -> str:
+    """One line of at most ``width`` columns; the file's name at the right, where it fits."""
+    runtime, parts = facts.runtime or "no runtime yet", needed(facts, badge)
+    room = width - columns("".join(f" · {part}" for part in parts))
+    runtime = _cut(runtime, max(_LEAST_RUNTIME, room))
+    text = " · ".join([runtime, *parts])
+    for part in more(facts):
+        if columns(text) + columns(f" · {part}") > width:
+            break
+        text += f" · {part}"
+    text = safe(text, width)
+    name = safe(facts.path.name)
+    spare = width - columns(text) - columns(name)
+    return f"{text}{' ' * spare}{name}" if spare >= 2 else text
+
+
+def _cut(runtime: str, room: int) -> str:
+    """``containerd 2.1.9+unkn…, NRI 0.8.0``: what is known of NRI stays as long as anything can."""
+    if columns(runtime) <= room:
+        return runtime
+    name, comma, nri = runtime.removesuffix(_INFERRED).rpartition(_NRI)
+    if not comma or columns(comma + nri) + _LEAST_NAME > room:
+        return safe(runtime, room)
+    return f"{safe(name, room - columns(comma + nri))}{comma}{nri}"
+
+
+class TitleBar(Widget):
+    """The first line of the screen."""
+
+    DEFAULT_CSS = """
+    TitleBar { height: 1; background: $primary 30%; color: $foreground; text-style: bold;
+               padding: 0 1; }
+    TitleBar:ansi { background: ansi_blue; color: ansi_bright_white; }
+    TitleBar:nocolor { text-style: reverse; }
+    """
+
+    def __init__(self, badge: str = "") -> None:
+        """``badge``: a word that is there all the time."""
+        super().__init__()
+        self._badge = badge
+        self._facts: Facts | None = None
+
+    def show(self, facts: Facts) -> None:
+        """Other facts."""
+        if facts != self._facts:
+            self._facts = facts
+            self.refresh()
+
+    def render(self) -> Text:
+        """Return the line."""
+        if self._facts is None:
+            return Text("nri-scope")
+        return Text(title(self._facts, self.size.width, self._badge), no_wrap=True, end="")
+
+
+_LEAST_ROOM = 8
+"""Columns that words need."""
+
+
+class TabLine(Widget):
+    """``[1 Events] 2 Containers …  > ns/pod/container``. A click chooses."""
+
+    DEFAULT_CSS = """
+    TabLine { height: 1; background: $surface; color: $text-muted; padding: 0 1; }
+    """
+
+    def __init__(
+        self, tabs: Mapping[str, str], *, padded: bool = False, lead: str = " ", style: str = ""
+    ) -> None:
+        """``tabs``: how each name is shown; ``padded``: in columns that stay where they are.
+
+        ``lead`` and ``style``: of the words.
+        """
+        super().__init__()
+        self._tabs = tabs
+        self._lead = lead
+        self._style = style
+        self._around = " {} " if padded else "{}"
+        self._between = "" if padded else " "
+        self.chosen = next(iter(tabs))
+        """The name of a tab."""
+        self.words = ""
+
+    def show(self, chosen: str, words: str) -> None:
+        """Show another tab as chosen, or other words."""
+        if (chosen, words) != (self.chosen, self.words):
+            self.chosen, self.words = chosen, words
+            self.refresh()
+
+    def render(self) -> Text:
+        """Draw the tabs, and the words as far as there is room."""
+        text = Text(no_wrap=True, end="")
+        for name in self._tabs:
+            text.append(self._label(name), style="bold" if name == self.chosen else "")
+            text.append(self._between)
+        room = self.size.width - columns(text.plain) - len(self._lead)
+        if self.words and room > _LEAST_ROOM:
+            text.append(f"{self._lead}{safe(self.words, room)}", style=self._style)
+        return text
+
+    def _label(self, name: str) -> str:
+        # Brackets, as nothing may depend on colour alone.
+        label = self._tabs[name]
+        return f"[{label}]" if name == self.chosen else self._around.format(label)
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the tab whose name was clicked."""
+        right = self.styles.padding.left
+        for name in self._tabs:
+            right += columns(self._label(name) + self._between)
+            if event.x < right:
+                self.post_message(TabChosen(name))
+                return
+
+
+FRESH_SECONDS = 6.0
+"""To read a line."""
+_LINES = 3
+"""Of what was said, at most."""
+
+
+class StatusLine(Widget):
+    """Words about the list, in one line; for a while, something that was said instead, in as many
+    as it needs: the way out stands at its end.
+    """
+
+    DEFAULT_CSS = """
+    StatusLine { height: auto; min-height: 1; max-height: 3; padding: 0 1;
+                 background: $panel; color: $foreground; }
+    StatusLine.-problem { color: $text-warning; text-style: bold; }
+    """
+
+    words: reactive[str] = reactive("")
+    said: reactive[str] = reactive("", layout=True)
+    _said_at = 0.0
+
+    def say(self, text: str, *, problem: bool = False) -> None:
+        """Show ``text`` until something else is done."""
+        self.said = f"! {text}" if problem else text
+        self._said_at = monotonic()
+        self.set_class(problem, "-problem")
+
+    def hush(self, *, unless_fresh: bool = False) -> None:
+        """Show the words about the list again; ``unless_fresh``: not while something was just said,
+        so that there is time to read it.
+        """
+        if unless_fresh and monotonic() - self._said_at < FRESH_SECONDS:
+            return
+        self.said = ""
+        self.remove_class("-problem")
+
+    def render(self) -> Text:
+        """Return what was said, or one line, cut visibly."""
+        return Text("\n".join(self._lines(max(1, self.size.width))), no_wrap=True, end="")
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Lines for what was said."""
+        return len(self._lines(max(1, width)))
+
+    def _lines(self, width: int) -> list[str]:
+        text = safe(self.said)
+        if columns(text) <= width:
+            return [text or safe(self.words, width)]
+        lines = [text_of(each) for each in folded(line(text), width, 0)]
+        if len(lines) > _LINES:
+            lines[_LINES - 1 :] = [safe("".join(lines[_LINES - 1 :]), width)]
+        return lines
+
+
+class KeyLine(Widget):
+    """The keys that a new user needs."""
+
+    DEFAULT_CSS = """
+    KeyLine { height: 1; background: $background; color: $text-muted; padding: 0 1; }
+    """
+
+    def __init__(self, keymap: Keymap) -> None:
+        super().__init__()
+        self._keymap = keymap
+
+    def render(self) -> Text:
+        """As many as fit."""
+        text = Text(no_wrap=True, end="")
+        for action in self._keymap:
+            if not action.in_footer or not action.keys:
+                continue
+            key = self._keymap.first(action.name)
+            if columns(text.plain) + columns(f"{key} {action.in_footer}") > self.size.width:
+                break
+            text.append(key, style="bold")
+            text.append(f" {action.in_footer}   ")
+        return text
