@@ -101,7 +101,7 @@ class Keymap:
         return shown(keys[0]) if keys else ""
 
     def rebound(self, keys: Mapping[str, tuple[str, ...]]) -> Keymap:
-        """With other keys for some actions; an empty tuple takes an action's keys away.
+        """Return a keymap with other keys for some actions; an empty tuple takes all keys away.
 
         Raises UsageError for an unknown action, and where keys clash.
         """
@@ -233,7 +233,7 @@ DEFAULT = Keymap(ACTIONS)
 
 
 def bindings(*scopes: Scope, of_lines: bool | None = None) -> list[BindingType]:
-    """For ``BINDINGS`` of a widget: all actions of ``scopes``; their ids are the actions' names.
+    """Return all actions of ``scopes`` for ``BINDINGS`` of a widget; their ids are their names.
 
     The widget, or what it is in, has ``action_<name>`` for each. Rebinding goes through the app's
     keymap (`as_keymap`), so the keys here are the usual ones. ``of_lines``: only what lines of
@@ -247,7 +247,7 @@ def bindings(*scopes: Scope, of_lines: bool | None = None) -> list[BindingType]:
 
 
 def as_keymap(keymap: Keymap) -> dict[str, str]:
-    """For ``App.set_keymap``: the actions whose keys are not the usual ones."""
+    """Return the actions whose keys are not the usual ones, for ``App.set_keymap``."""
     return {
         # Textual takes an empty text for "as usual".
         action.name: ",".join(action.keys) or "unbound"

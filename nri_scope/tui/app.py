@@ -172,7 +172,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         marker = Marker(self, frame, views, store, keymap, marks, self.path, self._marks_changed)
         jobs = Jobs(self, frame, keymap, self.path, self.made)
         self.jobs, self.marker = jobs, marker
-        copier = Copier(self, frame, views, store, keymap, context, marker, jobs)
+        copier = Copier(self, frame, views, store, keymap, context, marker, self.path)
         saver = Saver(self, frame, views, marker, jobs)
         self.replayer = Replayer(self, frame, views, marker, jobs)
         narrower, finder, detail = self.narrower, self.finder, views.detail
@@ -196,7 +196,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             "compare": marker.compare,
             "copy": copier.copy,
             "copy_command": copier.copy_command,
-            "save_text": copier.save,
+            "save_text": saver.save_text,
             "save_recording": saver.save_recording,
             "export_bundle": saver.export_bundle,
         }
@@ -385,7 +385,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             self.frame.status.hush()
 
     def action_theme(self) -> None:
-        """Next theme."""
+        """Change to the next theme."""
         self.theme = next_theme(self.theme)
         self.views.events.restyle()
         self.frame.say(f"theme: {self.theme}")

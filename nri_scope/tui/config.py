@@ -33,7 +33,7 @@ _OTHER_KEYS = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+h": "backspace", "ctrl+
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the file is, by the XDG rules."""
+    """Return where the file is, by the XDG rules."""
     folder = environ.get("XDG_CONFIG_HOME", "")
     # A relative path there is to be ignored, says the specification.
     base = Path(folder) if folder.startswith("/") else Path("~/.config").expanduser()

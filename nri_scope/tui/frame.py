@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from textual.app import App
-
-from nri_scope.errors import NriScopeError, RecordingError
+from nri_scope.errors import RecordingError
 from nri_scope.recorder.display import many
 from nri_scope.recorder.escape import safe
 from nri_scope.tui.actions import Keymap
@@ -17,7 +15,6 @@ from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.markers import GapMarker
 from nri_scope.tui.store.store import Facts, Store
 from nri_scope.tui.store.view import View
-from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.views import EVENTS, SCOPES, Views
 from nri_scope.tui.widgets.bars import KeyLine, StatusLine, TabLine, TitleBar
 
@@ -42,7 +39,7 @@ class Work:
 def in_place_of_rows(
     facts: Facts, view: View, narrowed: str, work: Work, keymap: Keymap
 ) -> tuple[str, ...]:
-    """Lines to show where the list has no row at all: the first says what, the others why."""
+    """Return lines for a list without any row: the first says what, the others why."""
     if view.length:
         return ()
     if work.part is not None:
@@ -89,7 +86,7 @@ def _no_event(facts: Facts, work: Work) -> tuple[str, ...]:
 def status_words(
     view: View, position: int | None, listing: str, narrowed: str, work: Work, marked: int = 0
 ) -> str:
-    """``following · 12 of 1,234 · 2 marked · 34 matches: ns:shop``: the line below the list.
+    """Return the line below the list: ``following · 12 of 1,234 · 2 marked · 34 matches: ns:shop``.
 
     ``position``: of the cursor; None where the list is not what is shown. ``marked``: how many
     events are, which is what keys act on.
@@ -159,21 +156,6 @@ class Frame:
         self.trouble = trouble_words(error)
         self.show_status()
 
-    def begin(
-        self, app: App[Any], work: Callable[[], Coroutine[Any, Any, None]], group: str
-    ) -> None:
-        """Work in the background, in the place of older work of the group; what keeps the recording
-        from being read is told.
-        """
-
-        async def told() -> None:
-            try:
-                await work()
-            except NriScopeError as error:
-                self.show_trouble(error)
-
-        begin(app, told, group, exclusive=True)
-
     def work_on(self, **changes: Any) -> None:
         """Tell that something else goes on: see `Work`."""
         self.work = replace(self.work, **changes)
@@ -193,7 +175,7 @@ class Frame:
             # It is not there yet, or is being left.
             return
         store, views, marked = self._shown
-        events, narrowed, in_list = views.events, self._narrowed(), views.mode == EVENTS
+        events, narrowed, in_list = views.events, self._context.told(), views.mode == EVENTS
         lines = in_place_of_rows(store.facts, events.view, narrowed, self.work, self._keymap)
         if lines:
             views.nothing.update("\n\n".join(safe(each) for each in lines if each))
@@ -210,14 +192,7 @@ class Frame:
         if self.trouble:
             self.say(self.trouble, problem=True)
 
-    def _narrowed(self) -> str:
-        """Return what is shown alone, in words."""
-        context = self._context
-        marked = "marked" if context.only_marked else ""
-        parts = [context.words(), marked, safe(context.where_text, 60)]
-        return " · ".join(part for part in parts if part)
-
 
 def tabs_of(keymap: Keymap) -> dict[str, str]:
-    """How each view's name and key are shown."""
+    """Return how each view's name and key are shown."""
     return {name: f"{keymap.first(f'mode_{name}')} {name.capitalize()}".strip() for name in SCOPES}

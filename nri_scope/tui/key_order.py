@@ -58,7 +58,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
         )
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys do what they do before the next one is looked at.
+        """Finish what a key does before the next one is looked at.
 
         Textual sends a key to the widget with the focus first, and by the time that it comes back
         the next ones are under way: what is typed fast after the key that opens a line would

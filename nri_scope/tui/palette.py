@@ -19,12 +19,12 @@ class Actions(Provider):
     """What can be done, here or in another view, which is shown then."""
 
     async def discover(self) -> Hits:
-        """All of them, in the order of the table."""
+        """List all of them, in the order of the table."""
         for action, label in self._labels():
             yield DiscoveryHit(label, partial(self._do, action), text=label)
 
     async def search(self, query: str) -> Hits:
-        """Those that are like ``query``."""
+        """Find those that are like ``query``."""
         matcher = self.matcher(query)
         for action, label in self._labels():
             # Its name, too: that is what the configuration calls it.
@@ -37,7 +37,7 @@ class Actions(Provider):
         return cast("KeyOrderApp", self.app)
 
     def _labels(self) -> Iterator[tuple[Action, str]]:
-        """All of the app, then those of the view that is shown, then those of other places."""
+        """List those of the app, then of the view that is shown, then of other places."""
         app = self._app
         here, available = (Scope.APP, app.views.scope), app.available()
         actions = [
@@ -72,5 +72,5 @@ class Actions(Provider):
 
 
 def _places(action: Action) -> list[Scope]:
-    """Where it can be done, the views first."""
+    """Return where it can be done, the views first."""
     return [scope for scope in (*SCOPES.values(), Scope.DETAIL) if scope in action.scopes]

@@ -18,6 +18,7 @@ from nri_scope.tui.terminal import is_gone
 from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.views import Views
 from nri_scope.tui.widgets.filter_bar import FilterBar
+from nri_scope.tui.widgets.messages import begin_reading
 
 POLL_SECONDS = 0.1
 """Between two looks at the recording, which cost little where nothing came."""
@@ -67,7 +68,7 @@ class Poller:
 
     def learn_values(self) -> None:
         """Learn anew what a filter can be completed with."""
-        self.frame.begin(self.app, self._learn_values, "values")
+        begin_reading(self.app, self._learn_values, "values")
 
     def hurry(self) -> None:
         """Update the view that is shown with the next look."""

@@ -98,7 +98,7 @@ class Views(Container):
         """Called when another view is shown."""
 
     def compose(self) -> ComposeResult:
-        """One of the views, and the details."""
+        """Compose the views, one of which is shown, and the details."""
         yield self._switcher
         yield self.detail
 

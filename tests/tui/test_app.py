@@ -16,7 +16,7 @@ from nri_scope.cli import tui
 from nri_scope.recorder.filter import parse
 from nri_scope.tui import polling
 from nri_scope.tui.actions import DEFAULT
-from nri_scope.tui.commands import output_files as taking
+from nri_scope.tui.commands import copy
 from nri_scope.tui.list.scroll_state import FollowState
 from nri_scope.tui.widgets import screens
 from tests.tui.screen import RECORDING, copied, showing
@@ -323,7 +323,7 @@ async def test_an_event_is_copied_in_full(monkeypatch: pytest.MonkeyPatch) -> No
         await screen.press("y")
         await screen.shows("copied event 5")
         assert "name: app" in screen.app.clipboard
-        monkeypatch.setattr(taking, "CLIPBOARD_MAX", 10)
+        monkeypatch.setattr(copy, "CLIPBOARD_MAX", 10)
         await screen.press("y")
         await screen.shows("too long for the terminal's clipboard; w saves it to a file")
 
@@ -362,7 +362,7 @@ async def test_a_file_name_that_is_no_text_is_not_copied(tmp_path: Path) -> None
 
 
 def test_the_largest_text_that_is_copied_fits_into_what_terminals_take() -> None:
-    assert len(base64.b64encode(b"x" * taking.CLIPBOARD_MAX)) < 74_994
+    assert len(base64.b64encode(b"x" * copy.CLIPBOARD_MAX)) < 74_994
 
 
 async def test_a_finished_recording_has_no_state_of_following() -> None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the keys for copying and saving do: with the marked events, else with the selected one."""
+"""What the keys for copying do: events as YAML, or a command line, for the terminal's clipboard."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,23 +13,24 @@ from typing import Any
 from textual.app import App
 
 from nri_scope.errors import NriScopeError, UsageError
-from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.escape import safe
+from nri_scope.recorder.filter import Filter
 from nri_scope.tui.actions import Keymap
-from nri_scope.tui.commands import output_files as taking
-from nri_scope.tui.commands.job import Jobs, Progress
 from nri_scope.tui.commands.mark import Marker
+from nri_scope.tui.commands.save import as_yaml, chosen_numbers, chosen_words
 from nri_scope.tui.frame import Frame
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.views import Views
 
-_GROUP = "taking"
+CLIPBOARD_MAX = 48 << 10
+"""Bytes of text. Some terminals silently drop what is longer than 74,994 bytes in base64."""
 
 
 @dataclass
 class Copier:
-    """Gives to the terminal's clipboard, or to a file."""
+    """Gives to the terminal's clipboard."""
 
     app: App[Any]
     frame: Frame
@@ -37,68 +39,37 @@ class Copier:
     keymap: Keymap
     context: Context
     marker: Marker
-    jobs: Jobs
+    path: Path
+    """The recording."""
 
     def copy(self) -> None:
-        """Events as YAML, to the clipboard."""
+        """Copy the marked events as YAML, else the selected one."""
         selected = self.views.current.selected_event_id
-        begin(self.app, partial(self._copy, selected), _GROUP, exclusive=True)
-
-    def save(self) -> None:
-        """Save events as YAML to a new file."""
-        selected = self.views.current.selected_event_id
-        self.jobs.begin(partial(self._save, selected))
+        begin(self.app, partial(self._copy, selected), "copy", exclusive=True)
 
     def copy_command(self) -> None:
         """Copy the command line that shows the same."""
         if self.context.only_marked:
             self.frame.say("no command line can say which events are marked", problem=True)
             return
-        where = self.context.filter()
         try:
-            line = taking.command_line(self.jobs.path, where)
+            line = command_line(self.path, self.context.filter())
         except UsageError as error:
             self.frame.say(str(error), problem=True)
             return
         self._give(line, "the command line")
 
-    async def _numbers(self, selected: int | None) -> list[int]:
-        numbers = [event.id for event in await self.marker.marked()]
-        if not numbers and selected is not None:
-            numbers = [selected]
-        if not numbers:
-            raise UsageError("no event is selected", "move the cursor to one")
-        return numbers
-
     async def _copy(self, selected: int | None) -> None:
         try:
-            numbers = await self._numbers(selected)
-            text = await self.store.run(
-                lambda recording: taking.fitting(taking.as_yaml(recording, numbers))
-            )
+            numbers = await chosen_numbers(self.marker, selected)
+            text = await self.store.run(lambda recording: fitting(as_yaml(recording, numbers)))
         except NriScopeError as error:
             self.frame.say(str(error), problem=True)
             return
-        self._give(text, _words(numbers))
-
-    async def _save(self, selected: int | None) -> None:
-        numbers = await self._numbers(selected)
-
-        def work(recording: Recording, progress: Progress) -> Path:
-            def told() -> Iterator[str]:
-                for count, text in enumerate(taking.as_yaml(recording, numbers)):
-                    progress(count / len(numbers))
-                    yield text
-
-            path = taking.save(told(), numbers)
-            self.jobs.made.append(path)
-            return path
-
-        path = await self.jobs.run(f"saving {_words(numbers)}", work)
-        self.frame.say(f"saved to {path} (only you can read it)")
+        self._give(text, chosen_words(numbers))
 
     def _give(self, text: str | None, what: str) -> None:
-        if text is None or len(text.encode()) > taking.CLIPBOARD_MAX:
+        if text is None or len(text.encode()) > CLIPBOARD_MAX:
             key = self.keymap.first("save_text")
             words = f"too long for the terminal's clipboard; {key} saves it to a file"
             self.frame.say(words, problem=True)
@@ -107,6 +78,38 @@ class Copier:
         self.frame.say(f"copied {what}, if your terminal allows it (OSC 52)")
 
 
-def _words(numbers: Sequence[int]) -> str:
-    one = len(numbers) == 1
-    return f"event {numbers[0]}" if one else f"{len(numbers):,} marked events"
+def fitting(texts: Iterable[str]) -> str | None:
+    """Join texts; None as soon as they are more than a clipboard takes."""
+    parts: list[str] = []
+    size = 0
+    for text in texts:
+        size += len(text.encode(errors="surrogatepass"))
+        if size > CLIPBOARD_MAX:
+            return None
+        parts.append(text)
+    return "".join(parts)
+
+
+def command_line(path: Path, where: Filter | None) -> str:
+    """Return the command that prints what is shown. Raises UsageError."""
+    words = ["nri-scope", "log", str(path)]
+    return pasteable([*words, "--where", str(where)] if where is not None else words)
+
+
+def pasteable(words: Sequence[str]) -> str:
+    """Return a command line that does in a shell what these words say.
+
+    A terminal obeys control characters of what is pasted before the shell sees its quotes: ^C ends
+    the line, and what stands behind a line end is a command of its own. Raises UsageError for them.
+    """
+    line = shlex.join(words)
+    try:
+        line.encode()
+    except UnicodeEncodeError as error:
+        # The name of a file may be any bytes, and a clipboard has text.
+        raise UsageError("the command line is no text in UTF-8 and cannot be copied") from error
+    if safe(line) != line:
+        raise UsageError(
+            "the command line has control characters and is not copied", "filter by something else"
+        )
+    return line

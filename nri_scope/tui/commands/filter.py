@@ -28,7 +28,7 @@ from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.views import Views
 from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.filter_bar import FilterBar
-from nri_scope.tui.widgets.messages import LinesThere
+from nri_scope.tui.widgets.messages import LinesThere, begin_reading
 
 _Find = Callable[[Recording, int], Pod | Container | None]
 
@@ -70,7 +70,7 @@ class Narrower:
         self.show()
 
     def add(self, term: str, *, out: bool) -> None:
-        """Of what is shown only what passes ``term`` too, or does not (``out``)."""
+        """Show only what passes ``term`` too, or what does not (``out``)."""
         self.filter_by(narrowed(self.context.where_text, term, out=out))
 
     def toggle(self, name: str) -> None:
@@ -82,7 +82,7 @@ class Narrower:
             self.filter_by(text)
 
     def only_marked(self) -> None:
-        """Only marked events, or all again."""
+        """Show only marked events, or all again."""
         if not self.context.only_marked and not len(self.marks):
             self._say_none(f"no event is marked; {self.keymap.first('mark')} marks one")
             return
@@ -90,12 +90,12 @@ class Narrower:
         self.show()
 
     def narrow(self, what: Pod | Container) -> None:
-        """Only this pod or container."""
+        """Show only this pod or container."""
         self.context.narrow(what)
         self.show()
 
     def everything(self) -> None:
-        """No filter, no pod and no container."""
+        """Show everything: no filter, no pod and no container."""
         self.context.everything()
         self.show()
 
@@ -109,7 +109,7 @@ class Narrower:
             self.frame.say("there is nothing to go back to")
 
     def narrow_to_container(self) -> None:
-        """Only the container of what is selected."""
+        """Show only the container of what is selected."""
         match self.views.current:
             case Board(selected=Container() as container):
                 self.narrow(container)
@@ -121,7 +121,7 @@ class Narrower:
                 self._narrow_to_that_of_event(container_of_event)
 
     def narrow_to_pod(self) -> None:
-        """Only the pod of what is selected."""
+        """Show only the pod of what is selected."""
         match self.views.current:
             case Board(selected=Pod() as pod):
                 self.narrow(pod)
@@ -135,13 +135,13 @@ class Narrower:
                 self._narrow_to_that_of_event(pod_of_event)
 
     def go_to_same(self, *, forwards: bool) -> None:
-        """To the next or previous event of the selected one's container."""
+        """Go to the next or previous event of the selected one's container."""
         row = self.views.events.selected_row
         if row is None or row.event is None or not row.event.container_id:
             self.frame.say("this event is about no container", problem=True)
             return
         work = partial(self._go_to_same, row.event, forwards)
-        self.frame.begin(self.app, work, _GROUP)
+        begin_reading(self.app, work, _GROUP)
 
     # -- how ----------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class Narrower:
             self._say_none("this row is no event, and about no pod or container")
             return
         work = partial(self._narrow_to, number, find)
-        self.frame.begin(self.app, work, _GROUP)
+        begin_reading(self.app, work, _GROUP)
 
     async def _narrow_to(self, number: int, find: _Find) -> None:
         found = await self.store.run(lambda recording: find(recording, number))

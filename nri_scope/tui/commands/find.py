@@ -92,7 +92,7 @@ class Finder:
         self.views.highlight("")
 
     def go_on(self, *, forwards: bool) -> None:
-        """To the next or previous place: at once, or after those that were asked for before."""
+        """Go to the next or previous place, after those that were asked for before."""
         self.text = self.text or self._last
         if self.text:
             self._add(_Search(forwards=forwards, here=False, in_detail=self.views.in_detail))
@@ -164,7 +164,7 @@ class Finder:
         return await self._find(view, end, step.forwards), True
 
     async def _find(self, view: View, start: int, forwards: bool) -> int | None:
-        """As `Store.find`; of the next row with a comment that has the text, too."""
+        """Search as `Store.find` does, and comments too."""
         text, turn = self.text, self._turn
         told = 0.0
 

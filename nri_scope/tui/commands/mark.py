@@ -23,6 +23,7 @@ from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.frame import Frame
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.views import Views
+from nri_scope.tui.widgets.messages import begin_reading
 
 GROUP = "marks"
 _Marking = Callable[[int, Event | None, str | None], object]
@@ -71,7 +72,7 @@ class Marker:
         await asyncio.to_thread(self.marks.close)
 
     async def all(self) -> list[Mark]:
-        """All marks, those of before and the newest included. Raises RecordingError."""
+        """Return all marks, those of before and the newest included. Raises RecordingError."""
         await self._loaded.wait()
         async with self._saving:
             await self._read_waiting(self._mark)
@@ -85,7 +86,7 @@ class Marker:
         return await self.store.run(lambda recording: list(recording.events(where=where)))
 
     def what_is_taken(self) -> str:
-        """Of the marked and the shown events those that are taken where several are."""
+        """Return in words which events a key for several takes: the marked or the shown ones."""
         if len(self.marks):
             key = self.keymap.first("view_marked")
             return f"takes the {len(self.marks):,} marked ({key} shows them)"
@@ -119,7 +120,7 @@ class Marker:
         """Compare two marked events, or one and the selected; of more those of one container, or
         one of each of two.
         """
-        self.frame.begin(self.app, self._compare, "compare")
+        begin_reading(self.app, self._compare, "compare")
 
     def _selected(self) -> int | None:
         number = self.views.current.selected_event_id
@@ -190,7 +191,7 @@ class Marker:
         self.frame.say(f"{which} is {'marked' if marked else 'not marked any more'}")
 
     def _newest_of(self, number: int) -> str:
-        """Why it is this event, where the cursor was on no event."""
+        """Return why it is this event, where the cursor was on no event."""
         current = self.views.current
         if not isinstance(current, ContainerBoard) or current.node is None or current.node.event:
             return ""
@@ -207,7 +208,7 @@ class Marker:
         return is_new
 
     def _pair(self, marked: list[Event], about: Container | None) -> list[Event]:
-        """Of more than two those that are meant; all where nothing tells which."""
+        """Choose two of more events; return all where nothing tells which are meant."""
         if len(marked) <= 2:
             return marked
         own = [event for event in marked if about is not None and event.container_id == about.id]
@@ -244,7 +245,7 @@ class Marker:
 
 
 def _of_no_container(pair: list[Event]) -> str:
-    """Which of the two events are of none, in words; "" where both are of one."""
+    """Return in words which of the two events are of no container; "" for neither."""
     bare = [event for event in pair if not event.container_id]
     if not bare:
         return ""

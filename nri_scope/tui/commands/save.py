@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the keys for new files do: the shown events as a recording, or as a bundle."""
+"""What the keys for new files do: events as YAML, as a recording, or as a bundle."""
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
 from nri_scope.errors import UsageError
 from nri_scope.recorder.display import size
+from nri_scope.recorder.documents import document
 from nri_scope.recorder.escape import safe
+from nri_scope.recorder.problems import in_words
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.commands import output_files as taking
+from nri_scope.recorder.yamltext import to_yaml
 from nri_scope.tui.commands.job import Jobs, Progress
 from nri_scope.tui.commands.mark import Marker
 from nri_scope.tui.frame import Frame
@@ -29,6 +37,35 @@ if TYPE_CHECKING:
 
 _PLACE = 60
 """Columns of a place: keys that containers have are part of it."""
+SEPARATOR = "---\n"
+"""Between two documents of YAML."""
+
+
+async def chosen_numbers(marker: Marker, selected: int | None) -> list[int]:
+    """Return the marked events, else the selected one. Raises RecordingError, and UsageError where
+    there is none.
+    """
+    numbers = [event.id for event in await marker.marked()]
+    if not numbers and selected is not None:
+        numbers = [selected]
+    if not numbers:
+        raise UsageError("no event is selected", "move the cursor to one")
+    return numbers
+
+
+def chosen_words(numbers: Sequence[int]) -> str:
+    """Return what to call what `chosen_numbers` found."""
+    return f"event {numbers[0]}" if len(numbers) == 1 else f"{len(numbers):,} marked events"
+
+
+def as_yaml(recording: Recording, numbers: Sequence[int]) -> Iterator[str]:
+    """Format events in full, one after the other, as `show` prints them. Raises RecordingError."""
+    is_first = True
+    for number in numbers:
+        event = recording.event(number)
+        if event is not None:
+            yield f"{'' if is_first else SEPARATOR}{to_yaml(document(recording, event))}"
+            is_first = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +108,34 @@ class Saver:
     marker: Marker
     jobs: Jobs
 
+    def save_text(self) -> None:
+        """Save the marked events as YAML, else the selected one."""
+        selected = self.views.current.selected_event_id
+        self.jobs.begin(partial(self._save_text, selected))
+
+    async def _save_text(self, selected: int | None) -> None:
+        numbers = await chosen_numbers(self.marker, selected)
+
+        def work(recording: Recording, progress: Progress) -> Path:
+            def told() -> Iterator[str]:
+                for count, text in enumerate(as_yaml(recording, numbers)):
+                    progress(count / len(numbers))
+                    yield text
+
+            path = save(told(), numbers)
+            self.jobs.made.append(path)
+            return path
+
+        path = await self.jobs.run(f"saving {chosen_words(numbers)}", work)
+        self.frame.say(f"saved to {path} (only you can read it)")
+
     def save_recording(self) -> None:
         """Save the shown events as a recording."""
         self.jobs.begin(self._save)
 
     async def _save(self) -> None:
         shown = await shown_events(self.marker, self.views.events.view)
-        path = taking.new_path(shown.numbers, ".nriscope.db")
+        path = new_path(shown.numbers, ".nriscope.db")
         marks = await self.marker.all()
 
         def work(recording: Recording, progress: Progress) -> Rebuilt:
@@ -96,7 +154,7 @@ class Saver:
 
     async def _export(self) -> None:
         shown = await shown_events(self.marker, self.views.events.view)
-        path = taking.new_path(shown.numbers, ".nriscope.zip")
+        path = new_path(shown.numbers, ".nriscope.zip")
         marks = await self.marker.all()
 
         def work(recording: Recording, progress: Progress) -> Bundle:
@@ -120,7 +178,7 @@ class Saver:
         damaged = bool(made.manifest.damage)
         await self.app.push_screen(
             screen,
-            lambda _: self.frame.say(f"exported {taking.shown_path(made.path)}", problem=damaged),
+            lambda _: self.frame.say(f"exported {shown_path(made.path)}", problem=damaged),
         )
 
 
@@ -128,11 +186,11 @@ def saved_words(words: str, made: Rebuilt) -> str:
     """Return ``saved ./nri-3-events.nriscope.db: 3 marked events, +5 needed``."""
     more = f", +{made.context:,} needed" if made.context else ""
     damage = "; the original is damaged, this is what came before" if made.damage else ""
-    return f"saved {taking.shown_path(made.path)}: {words}{more}{damage}"
+    return f"saved {shown_path(made.path)}: {words}{more}{damage}"
 
 
 def exported_lines(made: Bundle) -> list[StyledLine]:
-    """Where it is, what is in it, and what of it was replaced; never what that was."""
+    """Return where it is, what is in it, and what of it was replaced; never what that was."""
     manifest = made.manifest
     counts, redaction = manifest.counts, manifest.redaction
     needed = f" and {counts.context:,} that they need" if counts.context else ""
@@ -171,3 +229,73 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+# -- new files ----------------------------------------------------------------------------------
+
+
+def new_path(numbers: Sequence[int], suffix: str, folder: Path | None = None) -> Path:
+    """Return a name for a new file with these events, in the current folder, or where that cannot
+    be written to in one that can. Raises UsageError.
+    """
+    name = f"nri-event-{numbers[0]}" if len(numbers) == 1 else f"nri-{len(numbers)}-events"
+    stem = f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    for attempt in range(1, 100):
+        more = f"-{attempt}" if attempt > 1 else ""
+        path = (folder or _current_folder()) / f"{stem}{more}{suffix}"
+        if not os.path.lexists(path):
+            return path
+    raise UsageError(f"{stem}{suffix}: too many files of this name", "remove some")
+
+
+def shown_path(path: Path) -> str:
+    """Return a new file as its user knows it: ``./a.db`` in the current folder, else in full."""
+    with suppress(OSError):
+        if path.parent == Path.cwd():
+            return f"./{path.name}"
+    return str(path)
+
+
+def _current_folder() -> Path:
+    try:
+        current = Path.cwd()
+    except OSError as error:
+        raise UsageError("the current folder is gone", "start in another one") from error
+    if _writable(current):
+        return current
+    # As in a container whose root is read-only.
+    with suppress(OSError, RuntimeError):
+        if _writable(home := Path.home()):
+            return home
+    with suppress(OSError):
+        # Others can write there, too, and must not choose what is written to.
+        return Path(tempfile.mkdtemp(prefix="nri-scope-"))
+    return current
+
+
+def _writable(folder: Path) -> bool:
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def save(texts: Iterable[str], numbers: Sequence[int], folder: Path | None = None) -> Path:
+    """Write it to a new file, for its owner only, as it comes. Raises UsageError, and what
+    ``texts`` does; no file is left then.
+    """
+    while True:
+        path = new_path(numbers, ".yaml", folder)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            hint = "start in a folder you can write to"
+            raise UsageError(f"{path}: {in_words(error)}", hint) from error
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.writelines(texts)
+        except BaseException as error:
+            path.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise UsageError(f"{path}: {in_words(error)}", "start in another folder") from error
+            raise
+        return path

@@ -312,7 +312,7 @@ class Census:
     # -- asking ---------------------------------------------------------------------------
 
     def between(self, from_ns: int, to_ns: int) -> EventSpan:
-        """All events of that time are among these numbers, with some others."""
+        """Return numbers among which all events of that time are, with some others."""
         first = last = 0
         blocks = self._blocks
         for at, (number, earliest, latest) in enumerate(blocks):

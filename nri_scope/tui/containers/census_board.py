@@ -105,7 +105,7 @@ class CensusBoard(Board):
     """A line for each pod and container that is to be seen, and perhaps more lines."""
 
     def on_mount(self) -> None:
-        """Nothing is known yet."""
+        """Begin with nothing known."""
         self.census: Census = census_of(self.store)
         self.chosen = SubjectFilter()
         self.subjects: LRUCache[Node, Subject] = LRUCache(_KEPT)
@@ -122,16 +122,16 @@ class CensusBoard(Board):
         raise NotImplementedError
 
     def begin_anew(self) -> None:
-        """Something else is to be seen from now on."""
+        """Prepare for something else to be shown."""
 
     async def grown(self, *, anew: bool) -> None:
-        """More is known, and there is no filter; ``anew``: for the first time since `begin_anew`.
+        """Show what was read without a filter; ``anew``: for the first time since `begin_anew`.
 
         Raises NriScopeError, as `read`.
         """
 
     async def read(self, *, anew: bool, found: bool) -> None:
-        """All of it is known. ``found``: the filter has looked at events that came since."""
+        """Show all of it. ``found``: the filter has looked at events that came since."""
 
     # -- for both -----------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class CensusBoard(Board):
         return None if subject is None else subject.container or subject.pod
 
     async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
-        """By names and ids of pods and containers, whether they were read before or not."""
+        """Search names and ids of all pods and containers, whether they were read before or not."""
         wanted = Named(*await self.store.run(lambda recording: keys_named(recording, text)))
         if not wanted.pods and not wanted.containers:
             return None

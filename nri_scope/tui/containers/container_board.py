@@ -25,7 +25,7 @@ class ContainerBoard(CensusBoard):
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=False)
 
     def on_mount(self) -> None:
-        """Nothing is known yet."""
+        """Begin with nothing known."""
         self.outline = Outline()
         self._fresh: set[Node] = set()
         """The lines whose names were read since the recording grew."""
@@ -116,7 +116,7 @@ class ContainerBoard(CensusBoard):
         return subject is not None and subject.event is not None and self.is_marked(subject.event)
 
     def resized(self) -> None:
-        """Other columns."""
+        """Lay out columns for another width."""
         self._grid = Grid.of(FIELDS, self.room)
         self.head.show((self._grid.head(),))
 
@@ -154,7 +154,7 @@ class ContainerBoard(CensusBoard):
         return node.event or life_of(self.census, node).last_event or None
 
     def words(self) -> Sequence[StyledLine]:
-        """About the line under the cursor."""
+        """Return words about the line under the cursor."""
         node = self.node
         subject = self.subjects.get(node) if node is not None else None
         if node is None or subject is None:
@@ -209,7 +209,7 @@ class ContainerBoard(CensusBoard):
             self.body.changed()
 
     def _go_on(self, *, forwards: bool) -> None:
-        """To the next or previous event of the container under the cursor, unfolding it."""
+        """Go to the next or previous event of the container under the cursor, unfolding it."""
         node = self.node
         if node is not None and node.container:
             self.begin("open", partial(self._step, node, forwards))

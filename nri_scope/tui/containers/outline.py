@@ -191,7 +191,7 @@ class Outline:
         return self.position_of(node.parent)
 
     def _lines_with(self, node: Node) -> _Lines:
-        """Where a line is, or would be: among all, or among those that are folded into its pod."""
+        """Return the lines that one is or would be among: all, or those folded into its pod."""
         if node.level is Level.POD:
             return self._lines
         return self._folded.get(node.pod, self._lines)

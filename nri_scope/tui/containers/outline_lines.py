@@ -62,7 +62,7 @@ class Subject:
         return f"{Subject(pod=self.container.pod).name}/{self.name}"
 
     def state(self, life: Life) -> str:
-        """In a word."""
+        """Return its state in a word."""
         told = self.told if life.stage is Stage.TOLD else ""
         return told or STATES[life.stage]
 
@@ -190,7 +190,7 @@ def _event_line(event: Event | None, grid: Grid) -> StyledLine:
 
 
 def _age(life: Life, now_ns: int) -> str:
-    """How long it exists, or existed; ``>`` where it was there before recording began."""
+    """Return how long it exists, or existed; ``>`` where it was there before recording began."""
     if not life.first_ns:
         return ""
     began = life.creating_ns or life.created_ns or life.started_ns

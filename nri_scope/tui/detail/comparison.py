@@ -69,7 +69,7 @@ class Comparison:
     same_container: bool
 
     def lines(self, width: int) -> list[StyledLine]:
-        """To be shown in so many columns; values beside each other where there is room."""
+        """Lay out lines for so many columns; values beside each other where there is room."""
         return [*self._head(), (), *self._body(width)]
 
     def _head(self) -> Iterator[StyledLine]:
@@ -172,12 +172,12 @@ class _Differences(Lines, inherit_bindings=False):
     comparison: Comparison | None = None
 
     def on_resize(self) -> None:
-        """Values move from beside each other to below each other, or back."""
+        """Lay out values beside each other or below each other."""
         super().on_resize()
         self.call_after_refresh(self.lay_out)
 
     def lay_out(self) -> None:
-        """For the width that there is now."""
+        """Lay out lines for the width that there is now."""
         if self.comparison is not None:
             width = max(20, self.scrollable_content_region.width)
             self.show(self.comparison.lines(width), keep_position=True)

@@ -103,7 +103,7 @@ class DetailPane(Widget):
         self.set_class(hidden, "-hidden")
 
     def compose(self) -> ComposeResult:
-        """Tabs above lines."""
+        """Compose tabs above lines."""
         yield self._tab_line
         yield self._body
 
@@ -130,7 +130,7 @@ class DetailPane(Widget):
         return self.has_class("-alone")
 
     def show(self, row: Row | None, comment: str = "") -> None:
-        """Another row is selected; ``comment`` is what the user wrote about it."""
+        """Show another row; ``comment`` is what the user wrote about it."""
         if (row, comment) == (self._row, self._comment):
             return
         self._row, self._comment = row, comment
@@ -138,7 +138,7 @@ class DetailPane(Widget):
         self._load(_SETTLED)
 
     def show_tab(self, tab: Tab) -> None:
-        """Another tab, now and for all rows to come."""
+        """Show another tab, now and for all rows to come."""
         if tab is not self.tab:
             self._tab_line.show(tab, self._tab_line.words)
             self._load()
@@ -203,7 +203,7 @@ class DetailPane(Widget):
             self.post_message(self.Left())
 
     def action_move_detail(self) -> None:
-        """From below to beside, or back."""
+        """Move the pane from below to beside, or back."""
         self._beside = not self.has_class("-beside")
         self._place()
 

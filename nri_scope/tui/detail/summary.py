@@ -37,7 +37,7 @@ _CODES = {
 
 
 def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[StyledLine]:
-    """Its facts, and what was before and after it. Raises RecordingError."""
+    """Return an event's facts, and what was before and after it. Raises RecordingError."""
     session = _session(recording, event.session)
     by = "  called by the plugin" * is_plugins_call(event.method, event.mark)
     yield _fact(
@@ -70,7 +70,7 @@ def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[
 
 
 def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
-    """When nothing was seen, and why. Raises RecordingError."""
+    """Return when nothing was seen, and why. Raises RecordingError."""
     yield _fact("gap", ("not, or not wholly, observed", Style.STRONG))
     yield _fact("from", _moment(gap.from_ns))
     yield _fact("to", _moment(gap.to_ns), f"  ({duration(max(0, gap.to_ns - gap.from_ns))})")

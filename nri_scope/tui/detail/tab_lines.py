@@ -84,7 +84,7 @@ def _summary(
 
 
 def _folded(lines: Iterable[StyledLine], wanted: Wanted) -> Iterator[StyledLine]:
-    """Long ones in several, below what they begin with."""
+    """Break long lines, with the rest below what they begin with."""
     for one in lines:
         yield from folded(one, wanted.width, summary.INDENT)
 
@@ -164,7 +164,7 @@ def _blame(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> It
 
 
 def _raw(recording: Recording, event: Event, _wanted: Wanted, stop: Stop) -> Iterator[StyledLine]:
-    """Request and reply as they were on the wire, decoded where they can be."""
+    """Return request and reply as they were on the wire, decoded where they can be."""
     content, reply = recording.request(event.id), recording.reply(event.id)
     yield from _message("request", request_of(event, content), content, stop)
     yield ()
@@ -205,7 +205,7 @@ def _message(name: str, value: Plain, content: bytes, stop: Stop) -> Iterator[St
 
 
 def _hex(content: bytes, stop: Stop) -> Iterator[str]:
-    """As hexdump(1) shows it."""
+    """Format bytes as hexdump(1) does."""
     for at in range(0, min(len(content), _HEX_MAX), 16):
         if not at % 4096:
             stop.check()

@@ -66,7 +66,7 @@ def place(width: int, *, digits: int = 3, plugins: bool = True) -> tuple[PlacedC
 
 
 def _wishes(digits: int, *, several: bool) -> Iterator[tuple[str, int]]:
-    """Columns and the widths they should have at least, the most important ones first."""
+    """Return columns and the widths they should have at least, the most important ones first."""
     yield "event", 12
     yield "subject", 12
     yield "event", 19
@@ -154,7 +154,7 @@ def _changes(event: Event, whole: str, width: int) -> Iterator[str]:
 
 
 def _subjects(event: Event, whole: str, width: int) -> Iterator[str]:
-    """Without the namespace; else with what fits before the container's name."""
+    """Return shorter forms: without the namespace; with what fits before the container's name."""
     rest = whole.partition("/")[2]
     named = f"…/{rest}" if event.namespace and rest else whole
     yield named
@@ -180,7 +180,7 @@ def no_event(row: Row) -> str:
 
 
 def no_filter(row: Row, column: str) -> str:
-    """Why nothing is filtered by this column of the row, and the way out."""
+    """Return why this column of the row makes no filter, and the way out."""
     if row.session is not None:
         return f"{no_event(row)}; type session:{row.session.id} as a filter to see its events"
     if row.event is None:
@@ -190,7 +190,7 @@ def no_filter(row: Row, column: str) -> str:
 
 
 def no_container(row: Row) -> str:
-    """Why there is no next event of the same container; "" where there may be one."""
+    """Return why there is no next event of the same container; "" where there may be one."""
     if row.event is None:
         return f"{no_event(row)}, and about no container"
     return "" if row.event.container_id else "this event is about no container"
@@ -227,6 +227,6 @@ def term(event: Event, column: str) -> str:
 
 
 def _shown_duration(ns: int) -> str:
-    """As the list shows it: cut, never more than it was; in the units that a filter knows."""
+    """Return a duration as the list shows it, rounded down, in units that a filter knows."""
     shown = display.duration(ns)
     return f"{ns // 1_000_000_000}s" if ns >= 60_000_000_000 else shown.replace("µ", "u")

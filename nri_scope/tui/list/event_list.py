@@ -152,7 +152,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         return True
 
     def remark(self) -> None:
-        """Other rows are marked, or comments changed."""
+        """Draw other marks and comments."""
         self._reader.remark()
         self._told = None
         self.restyle()
@@ -247,7 +247,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self.post_message(self.Moved())
 
     def listing_moved(self) -> None:
-        """By the mouse."""
+        """Follow what the mouse moved."""
         self._moved()
 
     def _draw(self, *regions: Region) -> None:
@@ -282,7 +282,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Other columns fit, and more or fewer rows."""
+        """Lay out other columns, and more or fewer rows."""
         self._place()
         self.listing.resize(max(1, self.scrollable_content_region.height))
         self._moved()
@@ -312,30 +312,30 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     # -- actions ------------------------------------------------------------------------------
 
     def action_up(self) -> None:
-        """One row up."""
+        """Go one row up."""
         self._move(-1)
 
     def action_down(self) -> None:
-        """One row down."""
+        """Go one row down."""
         self._move(1)
 
     def action_page_up(self) -> None:
-        """One screen up."""
+        """Go one screen up."""
         self.listing.page(-1)
         self._moved()
 
     def action_page_down(self) -> None:
-        """One screen down."""
+        """Go one screen down."""
         self.listing.page(1)
         self._moved()
 
     def action_home(self) -> None:
-        """To the first row."""
+        """Go to the first row."""
         self.listing.home()
         self._moved()
 
     def action_end(self) -> None:
-        """To the last row, or follow."""
+        """Go to the last row, or follow."""
         self.listing.end()
         self._moved()
 
@@ -381,11 +381,11 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def action_filter_by(self) -> None:
-        """Only what has the same value in the selected field."""
+        """Show only what has the same value in the selected field."""
         self._filter_by(out=False)
 
     def action_filter_out(self) -> None:
-        """Only what has another value there."""
+        """Show only what has another value there."""
         self._filter_by(out=True)
 
     def _filter_by(self, *, out: bool) -> None:
@@ -399,11 +399,11 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
             self.post_message(Said(columns.no_filter(row, self._painter.field), problem=True))
 
     def action_next_of_container(self) -> None:
-        """To the next event of the same container."""
+        """Go to the next event of the same container."""
         self._go_to_same(forwards=True)
 
     def action_previous_of_container(self) -> None:
-        """To the previous event of the same container."""
+        """Go to the previous event of the same container."""
         self._go_to_same(forwards=False)
 
     def _go_to_same(self, *, forwards: bool) -> None:

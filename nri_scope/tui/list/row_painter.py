@@ -103,13 +103,13 @@ class EventHeader(Widget):
         self._field = ""
 
     def show(self, placed: tuple[PlacedColumn, ...], field: str) -> None:
-        """Other columns, or another field that is selected."""
+        """Show other columns, or another selected field."""
         if (placed, field) != (self._placed, self._field):
             self._placed, self._field = placed, field
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """One line of titles."""
+        """Draw the titles."""
         style = self.rich_style
         chosen = self.get_component_rich_style("event-header--field")
         segments = [Segment(" " * GUTTER, style)]

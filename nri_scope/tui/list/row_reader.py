@@ -54,7 +54,7 @@ class RowCache:
         self._stale.update(key for key in self._rows if not key.is_event)
 
     def missing(self, view: View, first: int, last: int) -> tuple[int, int] | None:
-        """Of the positions from ``first`` up to ``last`` (excluded), the first stretch to read.
+        """Return the first stretch that is to be read before ``last``, from ``first`` on.
 
         Its beginning and its length, at most `PAGE`; None where all are here.
         """
@@ -115,7 +115,7 @@ class RowReader:
         return rows
 
     def remark(self) -> None:
-        """Other rows are marked."""
+        """Take up which rows are marked."""
         self.rows.change(self._marked)
 
     async def _read(self, view: View, start: int, count: int) -> None:

@@ -110,7 +110,7 @@ class ScrollState:
         self._settle()
 
     def show(self, view: View) -> None:
-        """Another view, at the selected row or what is next to it."""
+        """Show another view, at the selected row or what is next to it."""
         self.view = view
         self._revision = view.revision
         self._find_anchor()
@@ -139,12 +139,12 @@ class ScrollState:
         self._place(max(self.top, min(self.cursor, self.top + self.height - 1)))
 
     def home(self) -> None:
-        """To the first row."""
+        """Go to the first row."""
         self._leave_rows()
         self._place(0)
 
     def end(self) -> None:
-        """To the last row; who is there already, or asks twice, follows."""
+        """Go to the last row; from there, or asked twice, follow."""
         # Rows may come faster than a key is pressed twice.
         if self._asked_for_end or self.cursor >= self.length - 1:
             self.follow()
@@ -153,7 +153,7 @@ class ScrollState:
         self._asked_for_end = True
 
     def go_to(self, position: int) -> None:
-        """To a row, in the middle of the screen where it was not on it.
+        """Go to a row, in the middle of the screen where it was not on it.
 
         Leaves following unless it is the last one.
         """

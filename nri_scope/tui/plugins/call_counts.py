@@ -107,7 +107,7 @@ class CallCounts:
         return more
 
     def finish(self) -> None:
-        """Nothing more comes: the newest round counts, too."""
+        """Count the newest round, too: nothing more comes."""
         last = self._rounds.flush() if self._rounds is not None else None
         if last is not None and self._latency is not None:
             self._take(last, self._latency)
@@ -126,7 +126,7 @@ class CallCounts:
 
     @staticmethod
     def took(counts: list[SessionCounts]) -> Took | None:
-        """Of several sessions together."""
+        """Return the times of several sessions together."""
         if len(counts) == 1:
             return Took.of(counts[0].times)
         every = array("q")

@@ -161,7 +161,7 @@ _BETWEEN = "  ↕ "
 
 
 def place_line(place: Place, grid: Grid) -> StyledLine:
-    """One place as a line of `FIELDS`. What cannot be known is ``?``."""
+    """Format one place as a line of `FIELDS`. What cannot be known is ``?``."""
     style = {PlaceKind.OURS: Style.DIM, PlaceKind.BETWEEN: Style.DIM}.get(place.what, Style.PLAIN)
     took = place.took
     ms = deadline_ms(place.deadline_ns)
@@ -229,7 +229,7 @@ class PluginBoard(TableBoard[Place]):
     FIELDS = FIELDS
 
     def on_mount(self) -> None:
-        """Nothing is known yet. `TableBoard.on_mount` is called, too."""
+        """Begin with nothing known. `TableBoard.on_mount` is called, too."""
         self._tally: CallCounts | None = None
         self._counted = -1
         self._again_at = 0.0
@@ -239,7 +239,7 @@ class PluginBoard(TableBoard[Place]):
         return place_line(entry, self.grid)
 
     def key_of(self, entry: Place) -> Hashable:
-        """Which place it is."""
+        """Return what tells a place from others."""
         return entry.what, entry.name, entry.between
 
     async def work(self) -> None:

@@ -57,7 +57,7 @@ def entries(
     *,
     counted_only: bool = False,
 ) -> tuple[Entry, ...]:
-    """Everything by its beginning; runtimes before the first session that is with them.
+    """Order everything by its beginning; runtimes before the first session with them.
 
     ``counted_only``: without sessions that nothing was counted of.
     """
@@ -97,7 +97,7 @@ FIELDS = (
 
 
 def entry_line(entry: Entry, grid: Grid, now_ns: int, *, growing: bool) -> StyledLine:
-    """One entry as a line. ``now_ns``: the end of what was recorded.
+    """Format one entry as a line. ``now_ns``: the end of what was recorded.
 
     ``growing``: it may still be written, so that what has not ended goes on.
     """
@@ -128,7 +128,7 @@ def entry_line(entry: Entry, grid: Grid, now_ns: int, *, growing: bool) -> Style
 
 
 def end_words(entry: Connection, *, growing: bool) -> Span:
-    """Why it ended, or that it did not, and whether it was a reconnect."""
+    """Return why it ended, or that it did not, and whether it was a reconnect."""
     again = "" if entry.before is None else "reconnected"
     if entry.away_ns is not None:
         again = f"reconnected after {duration(entry.away_ns)}"
@@ -143,7 +143,7 @@ def end_words(entry: Connection, *, growing: bool) -> Span:
 
 
 def gap_words(gap: Gap) -> str:
-    """Why, and how much was lost."""
+    """Return why, and how much was lost."""
     if gap.is_left_out:
         return f"{gap.reason}: {gap.lost or 0:,}"
     if gap.lost is None:
@@ -179,7 +179,7 @@ class SessionBoard(TableBoard[Entry]):
         return entry_line(entry, self.grid, self.now_ns, growing=self.store.facts.growing)
 
     def key_of(self, entry: Entry) -> Hashable:
-        """Which it is."""
+        """Return what tells an entry from others."""
         match entry:
             case Runtime():
                 return entry

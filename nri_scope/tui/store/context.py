@@ -51,32 +51,22 @@ class Context:
         """What everything is narrowed to, for `Store.view`."""
         return self._place.about
 
-    @property
-    def pod(self) -> Pod | None:
-        """The pod that everything is narrowed to."""
-        return self.about if isinstance(self.about, Pod) else None
-
-    @property
-    def container(self) -> Container | None:
-        """The container that everything is narrowed to."""
-        return self.about if isinstance(self.about, Container) else None
-
     def narrow(self, about: Pod | Container) -> None:
         """Narrow to a pod or a container; the filter stays."""
         self._go(replace(self._place, about=about))
 
     def filter_by(self, text: str) -> None:
-        """Another filter; "" for none. Raises FilterError, and changes nothing then."""
+        """Set another filter; "" for none. Raises FilterError, and changes nothing then."""
         where = parse(text) if text.strip() else None
         self._go(replace(self._place, text=text.strip(), where=where))
 
     def everything(self) -> None:
-        """No filter, no pod, no container; unmarked events, too."""
+        """Show everything: no filter, no pod, no container; unmarked events, too."""
         self.only_marked = False
         self._go(_Place("", None, None))
 
     def back(self) -> bool:
-        """To what it was before; False where there is nothing before."""
+        """Go back to what it was before; False where there is nothing before."""
         if not self._before:
             return False
         self._place = self._before.pop()
@@ -98,7 +88,7 @@ class Context:
         return self.about is not None or self.shown() is not None
 
     def filter(self) -> Filter | None:
-        """Both in one filter: what ``log --where`` takes; None where nothing is narrowed."""
+        """Return both in one filter, as ``log --where`` takes it; None for everything."""
         if self.about is None:
             return self._place.where
         named = _term(self.about)
@@ -118,6 +108,12 @@ class Context:
             case Container(name=name, id=container_id, pod=pod):
                 own = safe(name, _SHOWN) or f"container {safe(container_id[:SHORT_ID])}"
                 return f"{_pod(pod)}/{own}" if pod is not None else own
+
+    def told(self) -> str:
+        """Return what is shown alone, in words, filter and marks included; "" for everything."""
+        marked = "marked" if self.only_marked else ""
+        parts = [self.words(), marked, safe(self.where_text, _SHOWN)]
+        return " · ".join(part for part in parts if part)
 
     def _go(self, place: _Place) -> None:
         if place == self._place:

@@ -66,7 +66,7 @@ class DamageMarker:
 
     @classmethod
     def behind(cls, event_id: int, words: str) -> DamageMarker:
-        """Nothing can be read behind this event."""
+        """Return the marker that nothing can be read behind this event."""
         return cls(Key(event_id + 1, 0, _ENDLESS), words)
 
 
@@ -87,7 +87,7 @@ class MarkerPlaces:
         self._found: tuple[RowMarker, ...] = ()
 
     def between(self, recording: Recording, look: RecordingLook) -> tuple[RowMarker, ...]:
-        """All gaps and sessions at their places, in order; the same object as long as none came
+        """Return all gaps and sessions in order; the same object as long as none came
         and nothing else of them has changed. Raises RecordingError.
         """
         if self._seen is None or not _same(self._seen, look):

@@ -45,7 +45,7 @@ class Stop:
         return self._event.is_set()
 
     def check(self) -> None:
-        """To be called often. Raises CancelledError once the work is not wanted any more."""
+        """Raise CancelledError once the work is not wanted any more. To be called often."""
         if self._event.is_set():
             raise asyncio.CancelledError
 
@@ -86,7 +86,7 @@ class ReaderThread:
             raise
 
     async def urgent(self, work: Callable[[Recording], T]) -> T | None:
-        """Before all other work, the newest first; None where it is outdated (`MAX_URGENT`)."""
+        """Do it before all other work, newest first; None where it is outdated (`MAX_URGENT`)."""
         future: Future[T | None] = Future()
         with self._lock:
             self._urgent = deque(one for one in self._urgent if not (one.running() or one.done()))
@@ -96,13 +96,13 @@ class ReaderThread:
         return await self._result(future, _URGENT, -next(self._turns), work)
 
     async def soon(self, work: Callable[[Recording], T]) -> T:
-        """In the order in which it was asked for."""
+        """Do it in the order in which it was asked for."""
         return await self._result(Future[T](), _SOON, next(self._turns), work)
 
     async def steps(
         self, work: Callable[[Recording], Iterator[T]], told: Callable[[T], None]
     ) -> None:
-        """Long work, which gives way to other work after each step; ``told`` has what it yields."""
+        """Do long work, giving way to other work after each step; ``told`` has what it yields."""
         steps: Iterator[T] | None = None
 
         def step(recording: Recording) -> list[T]:

@@ -95,7 +95,7 @@ class Row:
     cells: tuple[str, ...]
     """One for each of `COLUMNS`; all empty but id and time where it is no event's."""
     text: str
-    """All of it in one line: for rows that are no event, what to show in the place of cells."""
+    """Of rows that are no event, what to show in the place of cells."""
     style: RowStyle
     event: Event | None = None
     gap: Gap | None = None
@@ -126,27 +126,19 @@ _DEPTH = 60
 
 def event_row(event: Event, first_ns: int) -> Row:
     """Return the row of an event; ``first_ns`` is when the recording's first event was."""
-    changed = changed_in_short(event)
-    about = _subject(event)
-    status = _status(event)
-    name = _cut(event.event, 64)
-    took = display.duration(max(0, event.took_ns))
-    deadline = _deadline(event.timeout_ns)
-    at = display.clock(event.at_ns)
     cells = (
         str(event.id),
-        at,
+        display.clock(event.at_ns),
         _elapsed(event.at_ns - first_ns),
-        name,
-        about,
-        changed,
+        _cut(event.event, 64),
+        _subject(event),
+        changed_in_short(event),
         _cut(event.plugin, 64),
-        took,
-        deadline,
-        status,
+        display.duration(max(0, event.took_ns)),
+        _deadline(event.timeout_ns),
+        _status(event),
     )
-    text = "  ".join(filter(None, (str(event.id), at, name, about, changed, took, status)))
-    return Row(RowKind.EVENT, Key.of_event(event.id), cells, text, _style(event), event=event)
+    return Row(RowKind.EVENT, Key.of_event(event.id), cells, "", _style(event), event=event)
 
 
 def marker_row(one: RowMarker) -> Row:
@@ -201,7 +193,7 @@ def gone_row(event_id: int) -> Row:
 
 
 def changed_in_short(event: Event) -> str:
-    """``env FOO, 3 more by 30-x``; "" where the event tells of no change."""
+    """Return ``env FOO, 3 more by 30-x``; "" where the event tells of no change."""
     if not event.changed:
         return ""
     first, *others = event.changed

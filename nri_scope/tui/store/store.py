@@ -141,8 +141,8 @@ class Store:
     # -- what is read -----------------------------------------------------------------------
 
     async def rows(self, view: View, start: int, count: int) -> Sequence[Row]:
-        """Rows by position, fewer where the view ends. Served before all other work, the newest
-        request first; none where so many newer ones came that this one is outdated.
+        """Read rows by position, fewer where the view ends. Served before all other work, the
+        newest request first; none where so many newer ones came that this one is outdated.
         """
         entries = view.entries(start, count)
         first_ns = self._look.first_ns
@@ -233,7 +233,7 @@ class Store:
         return view.before(min(hits) if forwards else max(hits))
 
     async def run(self, work: Callable[[Recording], T]) -> T:
-        """Anything else that reads: details, blame, a tree. In a thread of its own, in order.
+        """Do anything else that reads: details, blame, a tree. In a thread of its own, in order.
 
         Raises RecordingError once this is closed.
         """
@@ -297,7 +297,7 @@ class Store:
         return self._runs.last if self._walked else max(self._look.newest, self._runs.last)
 
     def _assume(self) -> None:
-        """Until all events were looked through: that their numbers have no holes."""
+        """Assume that numbers have no holes, until all events were looked through."""
         newest, oldest = self._look.newest, self._look.oldest
         # Numbers may be anything in a file made by hand.
         if not self._walked and newest - oldest < self._look.size // _LEAST_ROW:
@@ -350,7 +350,7 @@ class Store:
         view.settle(self._between)
 
     def _settle_all(self, *, moved: bool = False) -> None:
-        """All views are what they are known to be now; ``moved``: the rows of all events."""
+        """Update all views to what is known now; ``moved``: the rows of all events have moved."""
         self.all.looked_at = self._newest
         self.all.settle(self._between, moved=moved)
         for view in self._views:

@@ -121,7 +121,7 @@ class Runs:
         self._assumed = max(0, newest - self.last)
 
     def extend(self, first: int, last: int) -> bool:
-        """All numbers from ``first`` to ``last`` follow those known, and none in between.
+        """Add all numbers from ``first`` to ``last``; none is between them and those known.
 
         Returns whether that moves what was assumed.
         """
@@ -137,7 +137,7 @@ class Runs:
         return moved
 
     def settle(self) -> bool:
-        """There is nothing after what is known. Returns whether something had been assumed."""
+        """Assume nothing after what is known. Returns whether something had been assumed."""
         moved = self._assumed > 0
         self._assumed = 0
         return moved
@@ -204,15 +204,15 @@ class View:
         return Key.of_event(entry) if isinstance(entry, int) else entry.key
 
     def before(self, key: Key) -> int:
-        """How many rows are before ``key``: the position of its row, or of the next one."""
+        """Return how many rows are before ``key``: the position of its row, or of the next one."""
         return self._numbers.rank(key.event) + bisect_left(self._keys, key)
 
     def through(self, key: Key) -> int:
-        """How many rows there are up to ``key``, that row included."""
+        """Return how many rows there are up to ``key``, that row included."""
         return self._numbers.rank(key.event + key.is_event) + bisect_right(self._keys, key)
 
     def position_of(self, event_id: int) -> int:
-        """Where that event is; where it is not in the view, the next row's position (at most
+        """Return where that event is; where it is not in the view, the next row's position (at most
         ``length - 1``; 0 in an empty view).
         """
         return max(0, min(self.before(Key.of_event(event_id)), self.length - 1))

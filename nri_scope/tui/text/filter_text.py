@@ -57,7 +57,7 @@ class Completion:
 
 
 def complete(text: str, cursor: int, values: Values) -> Completion:
-    """How the word that ends at ``cursor`` could go on: with a field's name, or with a value."""
+    """Complete the word that ends at ``cursor`` with a field's name, or with a value."""
     start = _word_start(text, cursor)
     while start < cursor and text[start] in "-(":
         start += 1
@@ -83,7 +83,7 @@ def _known(field: str, values: Values) -> Sequence[str]:
 
 
 def _word_start(text: str, cursor: int) -> int:
-    """Where the word that ends at ``cursor`` begins; white space within quotes is part of it."""
+    """Return where the word that ends at ``cursor`` begins; blanks within quotes are part of it."""
     start, quoted = 0, ""
     for at, char in enumerate(text[:cursor]):
         if quoted:

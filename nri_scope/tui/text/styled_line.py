@@ -56,7 +56,7 @@ def line(text: str = "", style: Style = Style.PLAIN) -> StyledLine:
 
 
 def text_of(parts: Iterable[Span]) -> str:
-    """Without the styles."""
+    """Return the text without the styles."""
     return "".join(part.text for part in parts)
 
 
@@ -90,7 +90,7 @@ GAP = 1
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:
-    """``text``, which is safe, in exactly ``width`` columns of the terminal; cut visibly."""
+    """Fit ``text``, which is safe, into exactly ``width`` columns of the terminal; cut visibly."""
     cut = safe(text, width)
     blanks = " " * (width - columns(cut))
     return blanks + cut if right else cut + blanks
@@ -125,7 +125,7 @@ class Grid:
 
     @classmethod
     def of(cls, fields: Sequence[Field], width: int) -> Grid:
-        """As many of ``fields`` as fit into ``width``; those of rank 0 are always there."""
+        """Place as many of ``fields`` as fit into ``width``; those of rank 0 are always there."""
         kept = list(fields)
 
         def least() -> int:
@@ -149,7 +149,7 @@ class Grid:
         return cls(tuple(fields), tuple(widths), width)
 
     def line(self, cells: Sequence[Span]) -> StyledLine:
-        """One part for each field; texts need not be escaped yet."""
+        """Lay out one part for each field; texts need not be escaped yet."""
         parts: list[Span] = []
         for field, width, cell in zip(self.fields, self.widths, cells, strict=True):
             if not width:

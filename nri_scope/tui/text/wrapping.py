@@ -46,12 +46,12 @@ def pattern(text: str) -> re.Pattern[str] | None:
 
 
 def width(parts: StyledLine) -> int:
-    """Columns of what is shown of a line."""
+    """Return the columns of what is shown of a line."""
     return cell_len(text_of(shown(parts)))
 
 
 def hanging(text: str, room: int) -> int:
-    """By how many columns all rows of a line but the first are indented: more than that is."""
+    """Return by how many columns all rows of a line but the first are indented."""
     begins = len(text) - len(text.lstrip(" "))
     return min(begins + 2, room // 2)
 
@@ -85,7 +85,7 @@ def folded(parts: StyledLine, room: int, indent: int) -> Iterator[StyledLine]:
 
 
 def _cuts(text: str, room: int, rest: int) -> list[int]:
-    """Where rows begin, by characters; the first is `room` columns wide, all others `rest`.
+    """Return where rows begin, by characters; the first has `room` columns, all others `rest`.
 
     They end at natural places, unless that left half of them empty.
     """
@@ -110,7 +110,7 @@ def _cuts(text: str, room: int, rest: int) -> list[int]:
 def pieces(
     begin: int, end: int, spans: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, int, bool]]:
-    """`begin` to `end`, cut where `spans` begin and end: from, to, whether it is in one.
+    """Cut `begin` to `end` where `spans` begin and end: from, to, whether it is in one.
 
     `spans` ascend and do not overlap.
     """

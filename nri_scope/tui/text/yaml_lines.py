@@ -51,7 +51,7 @@ def clipped(value: Plain) -> Plain:
 
 
 def clipped_text(text: str, most: int = MAX_TEXT) -> str:
-    """At most about `most` characters, saying how many there are."""
+    """Cut to about `most` characters, saying how many there are."""
     if len(text) <= most:
         return text
     return f"{text[:most]}… ({len(text):,} characters in all)"
@@ -84,7 +84,7 @@ def _texts(value: dict[str, Plain], stop: Stop, levels: int) -> Iterator[str]:
 
 
 def _dumped(document: dict[str, Plain]) -> list[str]:
-    """One entry as lines that others may follow."""
+    """Format one entry as lines that others may follow."""
     lines = to_yaml(document).splitlines()
     # After a text that ends with empty lines this tells where a document ends; ours goes on.
     return lines[:-1] if lines[-1:] == ["..."] else lines

@@ -39,7 +39,7 @@ class Window:
 
     @classmethod
     def around(cls, first_ns: int, last_ns: int) -> Window:
-        """Everything from ``first_ns`` to ``last_ns``, both included, with a small margin."""
+        """Return everything from ``first_ns`` to ``last_ns``, both included, with a margin."""
         margin = max((last_ns - first_ns) // _MARGIN, MIN_SPAN)
         return cls(first_ns - margin, last_ns + margin)
 
@@ -61,7 +61,7 @@ class Window:
         return (self.start(column, width) + self.start(column + 1, width)) // 2
 
     def zoomed(self, whole: Window, around_ns: int, *, closer: bool) -> Window:
-        """Half or twice as much time, with ``around_ns`` where it was; not more than ``whole``."""
+        """Return half or twice as much time, ``around_ns`` where it was; at most ``whole``."""
         span = max(MIN_SPAN, self.span // 2) if closer else min(whole.span, self.span * 2)
         return Window(
             from_ns := around_ns - (around_ns - self.from_ns) * span // self.span,
@@ -69,7 +69,7 @@ class Window:
         ).within(whole)
 
     def moved(self, whole: Window, by_ns: int) -> Window:
-        """Later by so much, as far as ``whole`` goes."""
+        """Return it later by so much, as far as ``whole`` goes."""
         return Window(self.from_ns + by_ns, self.to_ns + by_ns).within(whole)
 
     def within(self, whole: Window) -> Window:
@@ -103,7 +103,7 @@ class Tick(NamedTuple):
 
 
 def ticks(window: Window, width: int) -> tuple[Tick, ...]:
-    """Round moments, in local time, as many as have room beside each other."""
+    """Return round moments, in local time, as many as have room beside each other."""
     # A day's clock where the window begins; a change to summer time within is left aside.
     zone = time.localtime(window.from_ns // _SECOND).tm_gmtoff * _SECOND
     for step in _STEPS:
@@ -199,15 +199,9 @@ def kind_of(stage: Stage | None, *, ok: bool, changed: bool) -> PointKind:
     """Return what an event is drawn as; ``stage`` is what it leads to, if anything."""
     if not ok:
         return PointKind.PROBLEM
-    match stage:
-        case Stage.CREATING | Stage.CREATED:
-            return PointKind.CREATED
-        case Stage.STARTED:
-            return PointKind.STARTED
-        case Stage.STOPPED:
-            return PointKind.STOPPED
-        case Stage.REMOVED:
-            return PointKind.REMOVED
+    if stage:
+        # Whether a creation succeeded is not to be seen from its sign.
+        return PointKind[max(stage, Stage.CREATED).name]
     return PointKind.CHANGED if changed else PointKind.OTHER
 
 
@@ -219,7 +213,7 @@ class Interval(NamedTuple):
 
 
 def unobserved(sessions: Iterable[Session], gaps: Iterable[Gap]) -> tuple[Interval, ...]:
-    """When something may have happened that is not recorded, in order and apart from each other.
+    """Return when something may have happened that is not recorded, in order and apart.
 
     Gaps, and the times between sessions. What was before the first and after the last is not among
     it. What a session whose recorder was killed did not see is a gap already, noted by the next.
@@ -278,7 +272,7 @@ def _fill(cells: list[Span], window: Window, from_ns: int, to_ns: int, cell: Spa
 
 
 def joined_cells(cells: Iterable[Span]) -> StyledLine:
-    """Cells as a line: neighbours of one style are one part."""
+    """Join cells to a line: neighbours of one style are one part."""
     parts: list[Span] = []
     for cell in cells:
         if parts and parts[-1].style == cell.style:

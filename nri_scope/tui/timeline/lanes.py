@@ -123,7 +123,7 @@ class Lanes:
 
     @classmethod
     def of(cls, census: Census, chosen: SubjectFilter) -> Lanes:
-        """Those of a census that are to be seen."""
+        """Choose those of a census that are to be seen."""
         lanes = cls()
         for pod, container in chosen.subjects(census):
             lanes.pods.append(pod)
@@ -138,7 +138,7 @@ class Lanes:
         return len(self.pods)
 
     def __iter__(self) -> Iterator[tuple[int, int, int, int]]:
-        """For `timeline.pack`."""
+        """Iterate as `lanes_within` takes them."""
         return zip(self.pods, self.containers, self.first_ns, self.end_ns, strict=True)
 
     def node(self, number: int) -> Node:
@@ -173,7 +173,7 @@ def label(node: Node, subject: Subject, width: int) -> Span:
 
 
 def ruled(cells: list[Span], column: int) -> list[Span]:
-    """Cells with the ruler where they have room for it."""
+    """Draw the ruler where cells have room for it."""
     if 0 <= column < len(cells) and not cells[column].text.strip():
         cells[column] = Span(*RULER)
     return cells

@@ -72,7 +72,7 @@ class TimelineBoard(CensusBoard):
     body: TimelineLines
 
     def on_mount(self) -> None:
-        """Nothing is known yet."""
+        """Begin with nothing known."""
         self.body.on_column = self._go_to_column
         self.packed: array[int] = array("q")
         """The numbers of the lanes that have something in the window."""
@@ -206,7 +206,7 @@ class TimelineBoard(CensusBoard):
         return len(self.packed)
 
     def node_at(self, index: int) -> Node | None:
-        """Whose lane it is."""
+        """Return whose lane it is."""
         return self._lanes.node(self.packed[index]) if 0 <= index < len(self.packed) else None
 
     def line_at(self, index: int) -> StyledLine | None:
@@ -230,7 +230,7 @@ class TimelineBoard(CensusBoard):
         return (name, *joined_cells([name._replace(text=" "), *ruled(cells, self.column)]))
 
     def resized(self) -> None:
-        """Other columns."""
+        """Draw lanes for another width."""
         self._current.clear()
         self._redraw()
 
@@ -271,7 +271,7 @@ class TimelineBoard(CensusBoard):
         return point.event if point is not None else None
 
     def cursor_moved(self) -> None:
-        """Another lane."""
+        """Follow the cursor to another lane."""
         self._event = 0
         super().cursor_moved()
 
@@ -311,7 +311,7 @@ class TimelineBoard(CensusBoard):
         self.tell_row()
 
     def _pan(self, by: int) -> None:
-        """Half a screen later, or earlier; the cursor keeps its column as far as it can."""
+        """Show half a screen later, or earlier; the cursor keeps its column as far as it can."""
         column = self.column
         window = self.window.moved(self.whole, by * self.window.span // 2)
         if window == self.window:
@@ -329,7 +329,7 @@ class TimelineBoard(CensusBoard):
         self._pan(1)
 
     def _zoom(self, *, closer: bool) -> None:
-        """Half or twice as much time around the cursor."""
+        """Show half or twice as much time around the cursor."""
         window = self.window.zoomed(self.whole, self.at_ns, closer=closer)
         if window != self.window:
             self._is_whole = window == self.whole
@@ -341,7 +341,7 @@ class TimelineBoard(CensusBoard):
         self._show(self.whole)
 
     def _go_on(self, *, forwards: bool) -> None:
-        """To the lane's next or previous event."""
+        """Go to the lane's next or previous event."""
         node = self.node
         if node is not None:
             self.begin("step", partial(self._step, node, forwards))

@@ -51,7 +51,7 @@ def more(facts: Facts) -> list[str]:
 
 
 def lost_words(facts: Facts) -> str:
-    """``! 2 gaps, 12 lost``; "" where nothing was lost."""
+    """Return ``! 2 gaps, 12 lost``; "" where nothing was lost."""
     if not facts.gaps:
         return ""
     gaps = f"! {facts.gaps:,} gap{'' if facts.gaps == 1 else 's'}"
@@ -61,7 +61,7 @@ def lost_words(facts: Facts) -> str:
 
 
 def title(facts: Facts, width: int, badge: str = "") -> str:
-    """One line of at most ``width`` columns; the file's name at the right, where it fits."""
+    """Return one line of at most ``width`` columns; the file's name at the right, where it fits."""
     runtime, parts = facts.runtime or "no runtime yet", needed(facts, badge)
     room = width - columns("".join(f" · {part}" for part in parts))
     runtime = _cut(runtime, max(_LEAST_RUNTIME, room))
@@ -103,7 +103,7 @@ class TitleBar(Widget):
         self._facts: Facts | None = None
 
     def show(self, facts: Facts) -> None:
-        """Other facts."""
+        """Show other facts."""
         if facts != self._facts:
             self._facts = facts
             self.refresh()
@@ -216,7 +216,7 @@ class StatusLine(Widget):
         return Text("\n".join(self._lines(max(1, self.size.width))), no_wrap=True, end="")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Lines for what was said."""
+        """Return how many lines what was said needs."""
         return len(self._lines(max(1, width)))
 
     def _lines(self, width: int) -> list[str]:
@@ -241,7 +241,7 @@ class KeyLine(Widget):
         self._keymap = keymap
 
     def render(self) -> Text:
-        """As many as fit."""
+        """Draw as many as fit."""
         text = Text(no_wrap=True, end="")
         for action in self._keymap:
             if not action.in_footer or not action.keys:

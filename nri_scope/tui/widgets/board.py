@@ -16,14 +16,14 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.tui.actions import Keymap, Scope, bindings
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.text.styled_line import Style, StyledLine, cut, line
+from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.widgets.lines import Lines
-from nri_scope.tui.widgets.messages import Failed, LinesThere, RowChosen, Said
+from nri_scope.tui.widgets.messages import Failed, LinesThere, RowChosen, Said, begin_reading
 
 GUTTER = 2
 """Columns before lines: the cursor's sign and the mark's, as in the list of events."""
@@ -70,19 +70,19 @@ class BoardLines(Lines, inherit_bindings=False):
         return range(first, min(first + self.size.height + 1, len(self.source)))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Others are on the screen."""
+        """Tell that other lines are on the screen."""
         super().watch_scroll_y(old_value, new_value)
         self._tell()
 
     def watch_cursor(self, before: int, now: int) -> None:
-        """As for all lines."""
+        """Do as for all lines, and tell."""
         super().watch_cursor(before, now)
         if self.on_cursor is not None:
             self.on_cursor()
 
-    def changed(self, first: int = 0, count: int | None = None) -> None:
-        """As for all lines."""
-        super().changed(first, count)
+    def changed(self) -> None:
+        """Do as for all lines, and tell."""
+        super().changed()
         self._tell()
 
     def _tell(self) -> None:
@@ -134,7 +134,7 @@ class Board(Widget, can_focus=False):
         raise NotImplementedError
 
     def line_at(self, index: int) -> StyledLine | None:
-        """One of them; None until it is read."""
+        """Return one of them; None until it is read."""
         raise NotImplementedError
 
     async def work(self) -> None:
@@ -142,7 +142,7 @@ class Board(Widget, can_focus=False):
         raise NotImplementedError
 
     def resized(self) -> None:
-        """There is another width to fill."""
+        """Lay out for another width."""
         raise NotImplementedError
 
     async def look(self) -> bool:
@@ -160,7 +160,7 @@ class Board(Widget, can_focus=False):
         """Open what the cursor is on."""
 
     def words(self) -> Sequence[StyledLine]:
-        """About the line under the cursor."""
+        """Return words about the line under the cursor."""
         return ()
 
     @property
@@ -183,7 +183,7 @@ class Board(Widget, can_focus=False):
     # -- for all --------------------------------------------------------------------------
 
     async def find(self, text: str, *, forwards: bool = True, here: bool = False) -> bool:
-        """To the next line with ``text``, highlighted; from the other end on where need be.
+        """Go to the next line with ``text``, highlighted; from the other end on where need be.
 
         ``here``: the line under the cursor may be it. Raises NriScopeError.
         """
@@ -198,7 +198,7 @@ class Board(Widget, can_focus=False):
         return found is not None
 
     def compose(self) -> ComposeResult:
-        """Heading, lines, and words."""
+        """Compose heading, lines, and words."""
         self.foot.styles.height = self.FOOT_LINES
         yield self.head
         yield self.body
@@ -235,31 +235,19 @@ class Board(Widget, can_focus=False):
         """Read what is new, in the background. Costs little when nothing is."""
         self._wanted = True
         if self._working is None or self._working.is_finished:
-            self._working = self.run_worker(self._work, group=f"board-{id(self)}")
+            self._working = begin(self, self._work, f"board-{id(self)}")
 
     def counted_words(self) -> str:
-        """Of which events counts are; "" for all."""
-        context = self.context
-        marked = "marked" if context.shown() is not context.where() else ""
-        parts = [context.words(), marked, safe(context.where_text, 60)]
-        told = " · ".join(part for part in parts if part)
+        """Return in words which events are counted; "" for all."""
+        told = self.context.told()
         return f"counts only: {told}" if told else ""
 
     def begin(self, what: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Work in the background, in the place of older work for the same; what keeps the
-        recording from being read is told.
-        """
-
-        async def told() -> None:
-            try:
-                await work()
-            except NriScopeError as error:
-                self.post_message(Failed(error))
-
-        _: Worker[None] = self.run_worker(told, group=f"{what}-{id(self)}", exclusive=True)
+        """Work in the background, in the place of older work for the same."""
+        begin_reading(self, work, f"{what}-{id(self)}")
 
     def sight(self) -> None:
-        """Other lines are on the screen. One look at a time: the next is at what is there then."""
+        """Look at other lines on the screen. One look at a time; the next is at what is there."""
         if not self.needs_look():
             self._say_there()
         elif not self._is_looking:
@@ -292,7 +280,7 @@ class Board(Widget, can_focus=False):
         return self.line_at(min(self.body.cursor, self.line_count - 1)) is None
 
     def on_key(self, event: events.Key) -> None:
-        """Of keys that are of the list of events alone, say so."""
+        """Say of some keys that they are of the list of events alone."""
         for name in ("follow", "pause"):
             if {event.key, event.character} & set(self.keymap[name].keys):
                 event.stop()
@@ -328,7 +316,7 @@ class Board(Widget, can_focus=False):
             self.refresh_words()
 
     def part_of(self, newest: int) -> str:
-        """How much of the recording was read, in words."""
+        """Return how much of the recording was read, in words."""
         all_of_it = max(1, self.store.facts.events)
         return f"reading: {min(99, 100 * newest // all_of_it)} %"
 
@@ -347,7 +335,7 @@ class Board(Widget, can_focus=False):
         self.tell_row()
 
     def on_resize(self, _: events.Resize) -> None:
-        """Lines as wide as there is room, once the lines have theirs."""
+        """Lay out lines as wide as there is room, once they have theirs."""
         self.call_after_refresh(self._resize)
 
     def _resize(self) -> None:
@@ -362,7 +350,7 @@ class Board(Widget, can_focus=False):
             self.cursor_moved()
 
     def on_lines_opened(self, message: Lines.Opened) -> None:
-        """Enter, or a second click."""
+        """Open the line: Enter, or a second click."""
         message.stop()
         self.open_line()
 

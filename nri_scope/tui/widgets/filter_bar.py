@@ -29,7 +29,7 @@ HIDDEN = "·"
 
 
 def shown(text: str) -> str:
-    """``text``, as long as it is, with what must not reach a terminal replaced."""
+    """Return ``text``, as long as it is, with what must not reach a terminal replaced."""
     marks = 0
     parts: list[str] = []
     for char in text:
@@ -47,7 +47,7 @@ class TextLine(ShownInput):
         self._submit = submit
 
     async def action_submit(self) -> None:
-        """Enter."""
+        """Submit by Enter."""
         self._submit()
 
     def shown_value(self) -> Text:
@@ -223,7 +223,7 @@ class FilterBar(Vertical, inherit_bindings=False):
             first += 1
 
     def _words_from(self, first: int) -> list[str]:
-        """As many completions as there is room for, from one on."""
+        """Return as many completions as there is room for, from one on."""
         words: list[str] = []
         room = self.size.width - _MARGIN
         for at, option in enumerate(self._options[first : first + _SHOWN_OPTIONS], first):

@@ -109,11 +109,9 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         cursor: bool = False,
         wrap: bool = False,
         empty: str = "",
-        name: str | None = None,
-        id: str | None = None,
         classes: str | None = None,
     ) -> None:
-        super().__init__(name=name, id=id, classes=classes)
+        super().__init__(classes=classes)
         self.has_cursor = cursor
         self.empty = empty
         self.gutter_width = 0
@@ -145,13 +143,9 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             self._scroll(0, 0)
         self.changed()
 
-    def changed(self, first: int = 0, count: int | None = None) -> None:
-        """Lines of the source are others now, or there are more or fewer."""
-        if count is None or count > _KEPT:
-            self._laid_out.clear()
-        else:
-            for index in range(first, first + count):
-                self._laid_out.discard(index)
+    def changed(self) -> None:
+        """Take up that lines of the source are others now, or more or fewer."""
+        self._laid_out.clear()
         self._fit()
         if self.cursor and self.cursor >= len(self._source):
             self.cursor = max(0, len(self._source) - 1)
@@ -193,27 +187,27 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         return self._at(self.scroll_offset.y)[0]
 
     def action_up(self) -> None:
-        """One line up."""
+        """Go one line up."""
         self._move(-1)
 
     def action_down(self) -> None:
-        """One line down."""
+        """Go one line down."""
         self._move(1)
 
     def action_page_up(self) -> None:
-        """One screen up."""
+        """Go one screen up."""
         self._move(-self._page)
 
     def action_page_down(self) -> None:
-        """One screen down."""
+        """Go one screen down."""
         self._move(self._page)
 
     def action_home(self) -> None:
-        """To the first line."""
+        """Go to the first line."""
         self._move(-self._rows)
 
     def action_end(self) -> None:
-        """To the last line."""
+        """Go to the last line."""
         self._move(self._rows)
 
     def action_shift_left(self) -> None:
@@ -289,7 +283,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def notify_style_update(self) -> None:
-        """Another theme, or the focus came or went."""
+        """Draw anew: another theme, or the focus came or went."""
         super().notify_style_update()
         self._laid_out.clear()
 
@@ -328,7 +322,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self.virtual_size = Size(0 if self._starts else self._widest, self._rows)
 
     def _wrapped(self, source: Source) -> list[int]:
-        """Where each line begins, and in the end how many rows there are."""
+        """Return where each line begins, and in the end how many rows there are."""
         starts = [0]
         for index in range(len(source)):
             text = text_of(shown(source[index] or _WAITING))
@@ -351,7 +345,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     # -- drawing ----------------------------------------------------------------------------
 
     def render_line(self, y: int) -> Strip:
-        """One row of the screen."""
+        """Draw one row of the screen."""
         gutter = self._gutter
         room = max(0, self.size.width - gutter)
         row = self.scroll_offset.y + y

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from textual.dom import DOMNode
 from textual.message import Message
+
+from nri_scope.errors import NriScopeError
+from nri_scope.tui.textual_gaps import begin
 
 if TYPE_CHECKING:
     from nri_scope.recorder.model import Container, Pod
@@ -83,6 +88,20 @@ class Failed(Message):
     """The recording could not be read; the app shows it in its place."""
 
     error: Exception
+
+
+def begin_reading(node: DOMNode, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
+    """Begin work as `begin` does, in the place of older work; `Failed` tells what keeps the
+    recording from being read.
+    """
+
+    async def told() -> None:
+        try:
+            await work()
+        except NriScopeError as error:
+            node.post_message(Failed(error))
+
+    begin(node, told, group, exclusive=True)
 
 
 class LinesThere(Message):

@@ -72,7 +72,7 @@ _TEXTS = (
 def help_lines(
     keymap: Keymap, scopes: tuple[Scope, ...], available: frozenset[str]
 ) -> list[StyledLine]:
-    """All keys of ``scopes``; ``available``: the names of actions that there are."""
+    """Return all keys of ``scopes``; ``available``: the names of actions that there are."""
     width = max((len(keymap.shown(action.name)) for action in keymap), default=0)
     lines: list[StyledLine] = []
     for scope in scopes:

@@ -19,12 +19,12 @@ class TableBoard(Board, Generic[E]):
     FOOT_LINES: ClassVar[int] = 2
 
     def on_mount(self) -> None:
-        """Nothing is known yet."""
+        """Begin with nothing known."""
         self.entries: tuple[E, ...] = ()
         self.grid = Grid.of(self.FIELDS, 80)
 
     def entry_line(self, entry: E) -> StyledLine:
-        """How an entry is shown."""
+        """Return the line of an entry."""
         raise NotImplementedError
 
     def key_of(self, entry: E) -> Hashable:
@@ -37,7 +37,7 @@ class TableBoard(Board, Generic[E]):
         return len(self.entries)
 
     def line_at(self, index: int) -> StyledLine | None:
-        """All of them are known."""
+        """Return one of them; all are known."""
         return self.entry_line(self.entries[index])
 
     @property
@@ -58,6 +58,6 @@ class TableBoard(Board, Generic[E]):
         self.refresh_words()
 
     def resized(self) -> None:
-        """Other columns."""
+        """Lay out columns for another width."""
         self.grid = Grid.of(self.FIELDS, self.room)
         self.head.show((self.grid.head(),))

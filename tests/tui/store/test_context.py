@@ -27,14 +27,13 @@ def test_each_step_can_be_taken_back() -> None:
     context.narrow(POD)
     context.narrow(APP)
     context.filter_by("event:Stop*")
-    assert (context.where_text, context.container, context.pod) == ("event:Stop*", APP, None)
+    assert (context.where_text, context.about) == ("event:Stop*", APP)
     assert context.back()
-    assert (context.where_text, context.container) == ("-status:ok", APP)
+    assert (context.where_text, context.about) == ("-status:ok", APP)
     assert context.back()
-    assert context.pod == POD
+    assert context.about == POD
     assert context.back()
-    assert context.about is None
-    assert context.where_text == "-status:ok"
+    assert (context.where_text, context.about) == ("-status:ok", None)
     # What it began with can be left, too.
     assert context.back()
     assert context.where_text == ""

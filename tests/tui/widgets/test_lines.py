@@ -230,7 +230,7 @@ class TestWhatIsStillToCome:
         async with _App(lines).run_test(size=(80, 24)) as pilot:
             assert _shown(lines)[:10] == ["…"] * 10
             source.there[3] = line("here")
-            lines.changed(3, 1)
+            lines.changed()
             await taken(pilot)
             assert _shown(lines)[:5] == ["…", "…", "…", "here", "…"]
 

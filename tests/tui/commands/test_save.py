@@ -12,7 +12,8 @@ from typing import NoReturn
 import pytest
 
 from nri_scope.errors import UsageError
-from nri_scope.tui.commands.output_files import CLIPBOARD_MAX, fitting, save
+from nri_scope.tui.commands.copy import CLIPBOARD_MAX, fitting
+from nri_scope.tui.commands.save import save
 
 
 def test_each_text_gets_a_file_of_its_own_for_its_owner_only(tmp_path: Path) -> None:
