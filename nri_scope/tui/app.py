@@ -21,32 +21,33 @@ from nri_scope.errors import NriScopeError
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.marks.user_marks import Marks
-from nri_scope.tui.actions import DEFAULT, Keymap, Scope, as_keymap, bindings
-from nri_scope.tui.commands.copy import Copier
-from nri_scope.tui.commands.filter import FILTER_GROUP, Narrower
-from nri_scope.tui.commands.find import Finder
-from nri_scope.tui.commands.job import Jobs
-from nri_scope.tui.commands.mark import GROUP as MARKS_GROUP
-from nri_scope.tui.commands.mark import Marker
-from nri_scope.tui.commands.replay import Replayer
-from nri_scope.tui.commands.save import Saver
-from nri_scope.tui.detail.detail_pane import DetailPane
-from nri_scope.tui.frame import Frame
-from nri_scope.tui.key_order import KeyOrderApp
-from nri_scope.tui.list.event_list import EventList
-from nri_scope.tui.palette import Actions
-from nri_scope.tui.polling import Poller, RecorderNews
-from nri_scope.tui.store.context import Context
-from nri_scope.tui.store.rows import Row
-from nri_scope.tui.store.store import Store
-from nri_scope.tui.terminal import EndSignals
-from nri_scope.tui.textual_gaps import begin
-from nri_scope.tui.theme import DEFAULT as DEFAULT_THEME
-from nri_scope.tui.theme import THEMES, next_theme
-from nri_scope.tui.views import DETAIL_FROM, SCOPES, Views
-from nri_scope.tui.widgets import messages, screens
-from nri_scope.tui.widgets.filter_bar import FilterBar, Purpose
-from nri_scope.tui.widgets.screens import MainScreen, ReadingScreen, help_lines
+
+from .actions import DEFAULT, Keymap, Scope, as_keymap, bindings
+from .commands.copy import Copier
+from .commands.filter import FILTER_GROUP, Narrower
+from .commands.find import Finder
+from .commands.job import Jobs
+from .commands.mark import GROUP as MARKS_GROUP
+from .commands.mark import Marker
+from .commands.replay import Replayer
+from .commands.save import Saver
+from .detail.detail_pane import DetailPane
+from .frame import Frame
+from .key_order import KeyOrderApp
+from .list.event_list import EventList
+from .palette import Actions
+from .polling import Poller, RecorderNews
+from .store.context import Context
+from .store.rows import Row
+from .store.store import Store
+from .terminal import EndSignals
+from .textual_gaps import begin
+from .theme import DEFAULT as DEFAULT_THEME
+from .theme import THEMES, next_theme
+from .views import DETAIL_FROM, SCOPES, Views
+from .widgets import messages, screens
+from .widgets.filter_bar import FilterBar, Purpose
+from .widgets.screens import MainScreen, ReadingScreen, help_lines
 
 
 class ScopeApp(KeyOrderApp, inherit_bindings=False):

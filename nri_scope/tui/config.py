@@ -11,7 +11,8 @@ from pathlib import Path
 
 from nri_scope.errors import UsageError
 from nri_scope.recorder.regular_files import read_regular
-from nri_scope.tui.actions import DEFAULT, Keymap, shown
+
+from .actions import DEFAULT, Keymap, shown
 
 MAX_SIZE = 1 << 20
 """Bytes of the file; it holds some dozen lines."""

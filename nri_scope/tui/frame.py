@@ -10,13 +10,14 @@ from typing import Any
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.display import many
 from nri_scope.recorder.escape import safe
-from nri_scope.tui.actions import Keymap
-from nri_scope.tui.store.context import Context
-from nri_scope.tui.store.markers import GapMarker
-from nri_scope.tui.store.store import Facts, Store
-from nri_scope.tui.store.view import View
-from nri_scope.tui.views import EVENTS, SCOPES, Views
-from nri_scope.tui.widgets.bars import KeyLine, StatusLine, TabLine, TitleBar
+
+from .actions import Keymap
+from .store.context import Context
+from .store.markers import GapMarker
+from .store.store import Facts, Store
+from .store.view import View
+from .views import EVENTS, SCOPES, Views
+from .widgets.bars import KeyLine, StatusLine, TabLine, TitleBar
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,16 @@ from textual.app import App
 from textual.widget import Widget
 from textual.widgets import Input
 
-from nri_scope.tui.actions import Keymap
-from nri_scope.tui.commands.filter import Narrower
-from nri_scope.tui.frame import Frame
-from nri_scope.tui.list.event_list import EventList
-from nri_scope.tui.terminal import TerminalDriver
-from nri_scope.tui.textual_gaps import do_bound
-from nri_scope.tui.views import Views
-from nri_scope.tui.widgets import messages
-from nri_scope.tui.widgets.board import Board, BoardLines
-from nri_scope.tui.widgets.filter_bar import FilterBar, TextLine
+from .actions import Keymap
+from .commands.filter import Narrower
+from .frame import Frame
+from .list.event_list import EventList
+from .terminal import TerminalDriver
+from .textual_gaps import do_bound
+from .views import Views
+from .widgets import messages
+from .widgets.board import Board, BoardLines
+from .widgets.filter_bar import FilterBar, TextLine
 
 _POINTED = (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 _HELD_MAX = 1_000

@@ -9,10 +9,10 @@ from typing import cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from nri_scope.tui.actions import Action, Scope
-from nri_scope.tui.key_order import KeyOrderApp
-from nri_scope.tui.views import SCOPES
-from nri_scope.tui.widgets.board import Board
+from .actions import Action, Scope
+from .key_order import KeyOrderApp
+from .views import SCOPES
+from .widgets.board import Board
 
 
 class Actions(Provider):

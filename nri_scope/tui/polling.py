@@ -12,13 +12,14 @@ from textual.app import App
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recorder.filter_values import known_values
-from nri_scope.tui.frame import Frame
-from nri_scope.tui.store.store import Store
-from nri_scope.tui.terminal import is_gone
-from nri_scope.tui.textual_gaps import begin
-from nri_scope.tui.views import Views
-from nri_scope.tui.widgets.filter_bar import FilterBar
-from nri_scope.tui.widgets.messages import begin_reading
+
+from .frame import Frame
+from .store.store import Store
+from .terminal import is_gone
+from .textual_gaps import begin
+from .views import Views
+from .widgets.filter_bar import FilterBar
+from .widgets.messages import begin_reading
 
 POLL_SECONDS = 0.1
 """Between two looks at the recording, which cost little where nothing came."""

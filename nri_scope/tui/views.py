@@ -12,17 +12,18 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
 
 from nri_scope.recorder.model import Event
-from nri_scope.tui.actions import Keymap, Scope
-from nri_scope.tui.containers.container_board import ContainerBoard
-from nri_scope.tui.detail.detail_pane import DetailPane
-from nri_scope.tui.list.event_list import EventList
-from nri_scope.tui.list.row_painter import EventHeader
-from nri_scope.tui.plugins.plugin_board import PluginBoard
-from nri_scope.tui.sessions.session_board import SessionBoard
-from nri_scope.tui.store.context import Context
-from nri_scope.tui.store.store import Store
-from nri_scope.tui.timeline.timeline_board import TimelineBoard
-from nri_scope.tui.widgets.board import Board
+
+from .actions import Keymap, Scope
+from .containers.container_board import ContainerBoard
+from .detail.detail_pane import DetailPane
+from .list.event_list import EventList
+from .list.row_painter import EventHeader
+from .plugins.plugin_board import PluginBoard
+from .sessions.session_board import SessionBoard
+from .store.context import Context
+from .store.store import Store
+from .timeline.timeline_board import TimelineBoard
+from .widgets.board import Board
 
 EVENTS = "events"
 """The name of the first view."""

@@ -16,13 +16,14 @@ from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.filter import Filter
 from nri_scope.tui.actions import Keymap
-from nri_scope.tui.commands.mark import Marker
-from nri_scope.tui.commands.save import as_yaml, chosen_numbers, chosen_words
 from nri_scope.tui.frame import Frame
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.views import Views
+
+from .mark import Marker
+from .save import as_yaml, chosen_numbers, chosen_words
 
 CLIPBOARD_MAX = 48 << 10
 """Bytes of text. Some terminals silently drop what is longer than 74,994 bytes in base64."""

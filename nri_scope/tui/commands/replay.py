@@ -20,12 +20,13 @@ from textual.app import App, SuspendNotSupported
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.commands.copy import pasteable
-from nri_scope.tui.commands.job import Jobs, Progress
-from nri_scope.tui.commands.mark import Marker
-from nri_scope.tui.commands.save import ShownEvents, shown_events
 from nri_scope.tui.frame import Frame
 from nri_scope.tui.views import Views
+
+from .copy import pasteable
+from .job import Jobs, Progress
+from .mark import Marker
+from .save import ShownEvents, shown_events
 
 _LOOKED_AT = 1_000
 """Events among which the session to be replayed is looked for."""

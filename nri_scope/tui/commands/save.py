@@ -23,13 +23,14 @@ from nri_scope.recorder.escape import safe
 from nri_scope.recorder.problems import in_words
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.yamltext import to_yaml
-from nri_scope.tui.commands.job import Jobs, Progress
-from nri_scope.tui.commands.mark import Marker
 from nri_scope.tui.frame import Frame
 from nri_scope.tui.store.view import View
 from nri_scope.tui.text.styled_line import Span, Style, StyledLine, line
 from nri_scope.tui.views import Views
 from nri_scope.tui.widgets.screens import ReadingScreen
+
+from .job import Jobs, Progress
+from .mark import Marker
 
 if TYPE_CHECKING:
     from nri_scope.recorder.bundle import Bundle

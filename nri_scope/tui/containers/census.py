@@ -17,7 +17,8 @@ from weakref import WeakKeyDictionary
 from nri_scope.recorder.display import duration
 from nri_scope.recorder.event_scan import EventScan, SubjectEvent, name_of
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.containers.outline import NO_POD
+
+from .outline import NO_POD
 
 if TYPE_CHECKING:
     from nri_scope.tui.store.store import Store

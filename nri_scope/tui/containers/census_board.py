@@ -12,10 +12,11 @@ from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import keys_named
-from nri_scope.tui.containers.census import Census, census_of
-from nri_scope.tui.containers.outline import LAST, NO_POD, Node, Outline
-from nri_scope.tui.containers.outline_lines import Named, Subject
 from nri_scope.tui.widgets.board import Board
+
+from .census import Census, census_of
+from .outline import LAST, NO_POD, Node, Outline
+from .outline_lines import Named, Subject
 
 STEP = 20_000
 """Events that one step looks at."""

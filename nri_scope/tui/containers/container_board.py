@@ -12,11 +12,12 @@ from textual.binding import BindingType
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.subject_queries import events_of_container
 from nri_scope.tui.actions import Scope, bindings
-from nri_scope.tui.containers.census_board import CensusBoard
-from nri_scope.tui.containers.outline import Level, Node, Outline
-from nri_scope.tui.containers.outline_lines import FIELDS, life_of, node_line, node_words, read
 from nri_scope.tui.text.styled_line import Grid, StyledLine
 from nri_scope.tui.widgets.messages import Narrow, OpenEvent, Said
+
+from .census_board import CensusBoard
+from .outline import Level, Node, Outline
+from .outline_lines import FIELDS, life_of, node_line, node_words, read
 
 
 class ContainerBoard(CensusBoard):

@@ -10,10 +10,11 @@ from nri_scope.recorder.display import SHORT_ID, clock, duration, moment
 from nri_scope.recorder.model import Container, Event, Pod, Status
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import containers_by_key, owners_of, pods_by_key, state_in
-from nri_scope.tui.containers.census import Census, Life, Stage, life_words
-from nri_scope.tui.containers.outline import NO_POD, Level, Node
 from nri_scope.tui.store.rows import changed_in_short
 from nri_scope.tui.text.styled_line import Field, Grid, Span, Style, StyledLine
+
+from .census import Census, Life, Stage, life_words
+from .outline import NO_POD, Level, Node
 
 _TOLD = {
     "CONTAINER_CREATED": "created",

@@ -18,7 +18,6 @@ from nri_scope.errors import NriScopeError
 from nri_scope.recorder.display import subject
 from nri_scope.recorder.escape import safe
 from nri_scope.tui.actions import DEFAULT, Keymap
-from nri_scope.tui.detail.tab_lines import Tab, Wanted, detail
 from nri_scope.tui.store.reader_thread import Stop
 from nri_scope.tui.store.rows import Row
 from nri_scope.tui.store.store import Store
@@ -27,6 +26,8 @@ from nri_scope.tui.textual_gaps import begin
 from nri_scope.tui.widgets.bars import TabLine
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import TabChosen
+
+from .tab_lines import Tab, Wanted, detail
 
 _SETTLED = 0.06
 """Seconds for which the cursor has to stay on a row: who scrolls fast asks for nothing."""

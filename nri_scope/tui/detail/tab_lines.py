@@ -18,12 +18,13 @@ from nri_scope.recorder.model import Event
 from nri_scope.recorder.plain import MALFORMED, RAW, Plain
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import container_of_event
-from nri_scope.tui.detail import summary
 from nri_scope.tui.store.reader_thread import Stop
 from nri_scope.tui.store.rows import Row
 from nri_scope.tui.text.styled_line import Style, StyledLine, line, lines_of
 from nri_scope.tui.text.wrapping import folded
 from nri_scope.tui.text.yaml_lines import MAX_TEXT, clipped, clipped_text, yaml_lines
+
+from . import summary
 
 if TYPE_CHECKING:
     from nri_scope.differ import blame

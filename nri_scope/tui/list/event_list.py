@@ -15,12 +15,6 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from nri_scope.tui.actions import Scope, bindings
-from nri_scope.tui.list import columns
-from nri_scope.tui.list.columns import place
-from nri_scope.tui.list.row_painter import GUTTER, PREFIX, EventHeader, RowPainter
-from nri_scope.tui.list.row_reader import RowReader
-from nri_scope.tui.list.row_scrolling import RowWindow
-from nri_scope.tui.list.scroll_state import FollowState, ScrollState
 from nri_scope.tui.store.markers import Key
 from nri_scope.tui.store.rows import Row, RowStyle
 from nri_scope.tui.store.store import Store
@@ -32,6 +26,13 @@ from nri_scope.tui.widgets.messages import (
     RowOpened,
     Said,
 )
+
+from . import columns
+from .columns import place
+from .row_painter import GUTTER, PREFIX, EventHeader, RowPainter
+from .row_reader import RowReader
+from .row_scrolling import RowWindow
+from .scroll_state import FollowState, ScrollState
 
 _STRIPS = 1_024
 _LATE_SECONDS = 0.03

@@ -11,9 +11,10 @@ from rich.style import Style as RichStyle
 from textual.strip import Strip
 from textual.widget import Widget
 
-from nri_scope.tui.list.columns import PlacedColumn, cell
 from nri_scope.tui.store.rows import Row
 from nri_scope.tui.text.styled_line import fitted
+
+from .columns import PlacedColumn, cell
 
 GUTTER = 2
 """Columns before each row: the cursor's sign and the mark's."""

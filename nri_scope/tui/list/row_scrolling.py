@@ -12,7 +12,7 @@ from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollTo
 from textual.widget import Widget
 
-from nri_scope.tui.list.scroll_state import ScrollState
+from .scroll_state import ScrollState
 
 _WHEEL = 3
 """Rows that one turn of the wheel moves."""

@@ -18,10 +18,11 @@ from nri_scope.recorder.model import Role, Session
 from nri_scope.recorder.records import deadline_ms
 from nri_scope.recorder.stats import Took
 from nri_scope.tui.actions import Scope, bindings
-from nri_scope.tui.plugins.call_counts import CallCounts, SessionCounts, call_counts_of
 from nri_scope.tui.text.styled_line import Field, Grid, Span, Style, StyledLine, line
 from nri_scope.tui.widgets.messages import SetFilter
 from nri_scope.tui.widgets.table_board import TableBoard
+
+from .call_counts import CallCounts, SessionCounts, call_counts_of
 
 if TYPE_CHECKING:
     from nri_scope.differ.latency import TimeIn

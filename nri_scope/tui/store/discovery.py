@@ -29,7 +29,8 @@ from nri_scope.recorder.event_pages import (
 from nri_scope.recorder.log import Log
 from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.store.markers import MarkerPlaces, RowMarker
+
+from .markers import MarkerPlaces, RowMarker
 
 _RUNTIME_WIDTH = 100
 

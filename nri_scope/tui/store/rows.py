@@ -12,7 +12,8 @@ from nri_scope.recorder import display
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.model import Event, Gap, Session, Status
 from nri_scope.recorder.records import deadline_ms
-from nri_scope.tui.store.markers import (
+
+from .markers import (
     DamageMarker,
     GapMarker,
     Key,

@@ -28,7 +28,8 @@ from nri_scope.recorder.event_pages import (
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod, Session
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.store.discovery import (
+
+from .discovery import (
     EventDiscovery,
     Facts,
     Growth,
@@ -36,9 +37,9 @@ from nri_scope.tui.store.discovery import (
     Walked,
     facts_of,
 )
-from nri_scope.tui.store.markers import DamageMarker, Key
-from nri_scope.tui.store.reader_thread import ReaderThread
-from nri_scope.tui.store.rows import (
+from .markers import DamageMarker, Key
+from .reader_thread import ReaderThread
+from .rows import (
     Row,
     damaged_row,
     event_row,
@@ -46,7 +47,7 @@ from nri_scope.tui.store.rows import (
     marker_row,
     marker_text,
 )
-from nri_scope.tui.store.view import Ids, Runs, View, ViewEntry
+from .view import Ids, Runs, View, ViewEntry
 
 __all__ = ["Facts", "Growth", "Progress", "Store"]
 

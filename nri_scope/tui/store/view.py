@@ -16,7 +16,8 @@ from collections.abc import Iterable, Sequence
 
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Pod
-from nri_scope.tui.store.markers import DamageMarker, GapMarker, Key, RowMarker
+
+from .markers import DamageMarker, GapMarker, Key, RowMarker
 
 
 class Ids:

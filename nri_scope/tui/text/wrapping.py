@@ -11,7 +11,8 @@ from itertools import pairwise
 from rich.cells import cell_len, get_character_cell_size
 
 from nri_scope.recorder.escape import safe
-from nri_scope.tui.text.styled_line import Span, Style, StyledLine, text_of
+
+from .styled_line import Span, Style, StyledLine, text_of
 
 MAX_CHARACTERS = 4_000
 """Of one line that are shown; behind them stands how many there are."""

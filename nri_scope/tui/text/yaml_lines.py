@@ -10,7 +10,8 @@ from itertools import islice
 from nri_scope.recorder.plain import Plain
 from nri_scope.recorder.yamltext import to_yaml
 from nri_scope.tui.store.reader_thread import Stop
-from nri_scope.tui.text.styled_line import Span, Style, StyledLine
+
+from .styled_line import Span, Style, StyledLine
 
 MAX_TEXT = 2_000
 """Characters of one value."""

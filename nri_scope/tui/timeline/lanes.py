@@ -25,7 +25,8 @@ from nri_scope.tui.containers.census_board import SubjectFilter
 from nri_scope.tui.containers.outline import Node
 from nri_scope.tui.containers.outline_lines import Subject
 from nri_scope.tui.text.styled_line import Span, Style, StyledLine, fitted
-from nri_scope.tui.timeline.lane_drawing import (
+
+from .lane_drawing import (
     LINES,
     SIGNS,
     UNOBSERVED,

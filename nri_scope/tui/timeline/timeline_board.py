@@ -19,7 +19,10 @@ from nri_scope.tui.containers.census_board import CensusBoard
 from nri_scope.tui.containers.outline import Node
 from nri_scope.tui.containers.outline_lines import life_of, read
 from nri_scope.tui.text.styled_line import StyledLine
-from nri_scope.tui.timeline.lane_drawing import (
+from nri_scope.tui.widgets.board import GUTTER, BoardLines
+from nri_scope.tui.widgets.messages import OpenEvent, Said
+
+from .lane_drawing import (
     Interval,
     Point,
     Window,
@@ -28,7 +31,7 @@ from nri_scope.tui.timeline.lane_drawing import (
     lanes_within,
     unobserved,
 )
-from nri_scope.tui.timeline.lanes import (
+from .lanes import (
     Lanes,
     Points,
     axis_line,
@@ -40,8 +43,6 @@ from nri_scope.tui.timeline.lanes import (
     read_points,
     ruled,
 )
-from nri_scope.tui.widgets.board import GUTTER, BoardLines
-from nri_scope.tui.widgets.messages import OpenEvent, Said
 
 _KEPT = 4_096
 """Lanes whose names stay in memory."""

@@ -17,7 +17,8 @@ from nri_scope.tui.actions import Keymap
 from nri_scope.tui.store.store import Facts
 from nri_scope.tui.text.styled_line import line, text_of
 from nri_scope.tui.text.wrapping import folded
-from nri_scope.tui.widgets.messages import TabChosen
+
+from .messages import TabChosen
 
 _LEAST_RUNTIME = 12
 """Columns that are left to the runtime's name, whatever else there is to say."""

@@ -22,8 +22,9 @@ from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.text.styled_line import Style, StyledLine, cut, line
 from nri_scope.tui.textual_gaps import begin
-from nri_scope.tui.widgets.lines import Lines
-from nri_scope.tui.widgets.messages import Failed, LinesThere, RowChosen, Said, begin_reading
+
+from .lines import Lines
+from .messages import Failed, LinesThere, RowChosen, Said, begin_reading
 
 GUTTER = 2
 """Columns before lines: the cursor's sign and the mark's, as in the list of events."""

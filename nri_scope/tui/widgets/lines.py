@@ -26,7 +26,8 @@ from textual.strip import Strip
 from nri_scope.tui.actions import Scope, bindings
 from nri_scope.tui.text.styled_line import Source, Span, Style, StyledLine, line, text_of
 from nri_scope.tui.text.wrapping import breaks, hanging, pattern, pieces, shown, width
-from nri_scope.tui.widgets.messages import Said
+
+from .messages import Said
 
 MAX_WRAPPED = 20_000
 """Lines up to which they can be wrapped: the height of each has to be known."""

@@ -15,7 +15,8 @@ from textual.widgets import Static
 
 from nri_scope.tui.actions import Keymap, Scope
 from nri_scope.tui.text.styled_line import Span, Style, StyledLine, line
-from nri_scope.tui.widgets.lines import Lines
+
+from .lines import Lines
 
 MIN_COLUMNS, MIN_LINES = 40, 10
 """With less there is no room for a row that says anything."""

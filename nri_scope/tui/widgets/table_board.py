@@ -7,7 +7,8 @@ from collections.abc import Hashable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from nri_scope.tui.text.styled_line import Field, Grid, StyledLine
-from nri_scope.tui.widgets.board import Board
+
+from .board import Board
 
 E = TypeVar("E")
 

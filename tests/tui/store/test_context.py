@@ -33,7 +33,7 @@ def test_each_step_can_be_taken_back() -> None:
     assert context.back()
     assert context.about == POD
     assert context.back()
-    assert (context.where_text, context.about) == ("-status:ok", None)
+    assert (context.where_text, context.words()) == ("-status:ok", "")
     # What it began with can be left, too.
     assert context.back()
     assert context.where_text == ""
