@@ -35,7 +35,7 @@ from .detail.detail_pane import DetailPane
 from .frame import Frame
 from .key_order import KeyOrderApp
 from .list.event_list import EventList
-from .palette import Actions
+from .palette import PaletteActions
 from .polling import Poller, RecorderNews
 from .store.context import Context
 from .store.rows import Row
@@ -57,7 +57,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.APP)
-    COMMANDS: ClassVar = {Actions}
+    COMMANDS: ClassVar = {PaletteActions}
     CSS = screens.CSS + "#body { height: 1fr; }"
 
     def __init__(

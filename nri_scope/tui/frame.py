@@ -21,7 +21,7 @@ from .widgets.bars import KeyLine, StatusLine, TabLine, TitleBar
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkState:
     """What goes on while people wait."""
 
     part: float | None = None
@@ -38,7 +38,7 @@ class Work:
 
 
 def in_place_of_rows(
-    facts: Facts, view: View, narrowed: str, work: Work, keymap: Keymap
+    facts: Facts, view: View, narrowed: str, work: WorkState, keymap: Keymap
 ) -> tuple[str, ...]:
     """Return lines for a list without any row: the first says what, the others why."""
     if view.length:
@@ -65,7 +65,7 @@ def _none_of(events: int) -> str:
     return "The only event does not match" if events == 1 else f"None of {events:,} events matches"
 
 
-def _no_event(facts: Facts, work: Work) -> tuple[str, ...]:
+def _no_event(facts: Facts, work: WorkState) -> tuple[str, ...]:
     if facts.damage:
         return ("Nothing of this recording can be read", facts.damage)
     if work.recorder_ended:
@@ -85,7 +85,7 @@ def _no_event(facts: Facts, work: Work) -> tuple[str, ...]:
 
 
 def status_words(
-    view: View, position: int | None, listing: str, narrowed: str, work: Work, marked: int = 0
+    view: View, position: int | None, listing: str, narrowed: str, work: WorkState, marked: int = 0
 ) -> str:
     """Return the line below the list: ``following · 12 of 1,234 · 2 marked · 34 matches: ns:shop``.
 
@@ -136,7 +136,7 @@ class Frame:
         self.tabs = TabLine(tabs_of(keymap), lead="> ", style="bold")
         self.status = StatusLine()
         self.keys = KeyLine(keymap)
-        self.work = Work()
+        self.work = WorkState()
         self.trouble = ""
         """What keeps the recording from being read."""
         self._keymap = keymap
@@ -158,7 +158,7 @@ class Frame:
         self.show_status()
 
     def work_on(self, **changes: Any) -> None:
-        """Tell that something else goes on: see `Work`."""
+        """Tell that something else goes on: see `WorkState`."""
         self.work = replace(self.work, **changes)
         self.show_status()
 

@@ -15,7 +15,7 @@ from .views import SCOPES
 from .widgets.board import Board
 
 
-class Actions(Provider):
+class PaletteActions(Provider):
     """What can be done, here or in another view, which is shown then."""
 
     async def discover(self) -> Hits:

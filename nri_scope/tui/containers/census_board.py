@@ -16,7 +16,7 @@ from nri_scope.tui.widgets.board import Board
 
 from .census import Census, census_of
 from .outline import LAST, NO_POD, Node, Outline
-from .outline_lines import Named, Subject
+from .outline_lines import NamedSubjects, Subject
 
 STEP = 20_000
 """Events that one step looks at."""
@@ -196,7 +196,7 @@ class CensusBoard(Board):
 
     async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
         """Search names and ids of all pods and containers, whether they were read before or not."""
-        wanted = Named(*await self.store.run(lambda recording: keys_named(recording, text)))
+        wanted = NamedSubjects(*await self.store.run(lambda recording: keys_named(recording, text)))
         if not wanted.pods and not wanted.containers:
             return None
         steps = range(start, len(self.body.source) if forwards else -1, 1 if forwards else -1)

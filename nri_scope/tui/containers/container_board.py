@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.subject_queries import events_of_container
 from nri_scope.tui.actions import Scope, bindings
-from nri_scope.tui.text.styled_line import Grid, StyledLine
+from nri_scope.tui.text.styled_line import StyledLine, TableGrid
 from nri_scope.tui.widgets.messages import Narrow, OpenEvent, Said
 
 from .census_board import CensusBoard
@@ -30,7 +30,7 @@ class ContainerBoard(CensusBoard):
         self.outline = Outline()
         self._fresh: set[Node] = set()
         """The lines whose names were read since the recording grew."""
-        self._grid = Grid.of(FIELDS, 80)
+        self._grid = TableGrid.of(FIELDS, 80)
         self.body.mark_at = self.marked_at
 
     # -- reading --------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class ContainerBoard(CensusBoard):
 
     def resized(self) -> None:
         """Lay out columns for another width."""
-        self._grid = Grid.of(FIELDS, self.room)
+        self._grid = TableGrid.of(FIELDS, self.room)
         self.head.show((self._grid.head(),))
 
     def _unread(self) -> list[Node]:

@@ -48,7 +48,7 @@ class Node(NamedTuple):
         return Node(self.pod) if self.container else None
 
 
-class _Lines:
+class _SortedNodes:
     """Nodes that ascend, in three arrays: finding one among 200,000 takes some twenty steps."""
 
     def __init__(self) -> None:
@@ -79,9 +79,9 @@ class _Lines:
         for number, column in enumerate(self._columns):
             column[at:at] = array("q", [key[number] for key in keys])
 
-    def cut(self, first: int, last: int) -> _Lines:
+    def cut(self, first: int, last: int) -> _SortedNodes:
         """Take out the lines from the first one up to the last one, which stays."""
-        taken = _Lines()
+        taken = _SortedNodes()
         for column, of_taken in zip(self._columns, taken._columns, strict=True):
             of_taken.extend(column[first:last])
             del column[first:last]
@@ -102,8 +102,8 @@ class Outline:
     """The tree, by keys that ascend. Pods are unfolded at first, containers are not."""
 
     def __init__(self) -> None:
-        self._lines = _Lines()
-        self._folded: dict[int, _Lines] = {}
+        self._lines = _SortedNodes()
+        self._folded: dict[int, _SortedNodes] = {}
         """By pods, what is in them."""
         self._opened: set[Node] = set()
         """The containers that are unfolded."""
@@ -190,7 +190,7 @@ class Outline:
             return None
         return self.position_of(node.parent)
 
-    def _lines_with(self, node: Node) -> _Lines:
+    def _lines_with(self, node: Node) -> _SortedNodes:
         """Return the lines that one is or would be among: all, or those folded into its pod."""
         if node.level is Level.POD:
             return self._lines

@@ -11,7 +11,7 @@ from nri_scope.recorder.model import Container, Event, Pod, Status
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import containers_by_key, owners_of, pods_by_key, state_in
 from nri_scope.tui.store.rows import changed_in_short
-from nri_scope.tui.text.styled_line import Field, Grid, Span, Style, StyledLine
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine, TableField, TableGrid
 
 from .census import Census, Life, Stage, life_words
 from .outline import NO_POD, Level, Node
@@ -92,7 +92,7 @@ def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[No
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedSubjects:
     """The keys of some pods and containers."""
 
     pods: frozenset[int]
@@ -112,12 +112,12 @@ def _told(recording: Recording, life: Life) -> str:
 
 
 FIELDS = (
-    Field("Pod / container / event", 34, grows=True, most=70),
-    Field("State", 7),
-    Field("Age", 6, right=True),
-    Field("Events", 7, right=True),
-    Field("Not ok", 6, right=True, rank=2),
-    Field("Changed by", 12, grows=True, rank=1),
+    TableField("Pod / container / event", 34, grows=True, most=70),
+    TableField("State", 7),
+    TableField("Age", 6, right=True),
+    TableField("Events", 7, right=True),
+    TableField("Not ok", 6, right=True, rank=2),
+    TableField("Changed by", 12, grows=True, rank=1),
 )
 _OPEN = {True: "▾ ", False: "▸ ", None: "  "}
 _STATE_STYLES = {
@@ -137,7 +137,7 @@ def node_line(
     subject: Subject,
     life: Life,
     opened: bool | None,
-    grid: Grid,
+    grid: TableGrid,
     now_ns: int,
 ) -> StyledLine:
     """Return a line of the tree. ``opened``: whether it is unfolded; None for what cannot be."""
@@ -174,7 +174,7 @@ def node_words(node: Node, subject: Subject, life: Life, now_ns: int) -> StyledL
     return tuple(parts)
 
 
-def _event_line(event: Event | None, grid: Grid) -> StyledLine:
+def _event_line(event: Event | None, grid: TableGrid) -> StyledLine:
     if event is None:
         return grid.line([Span("  (removed meanwhile)", Style.DIM), *[Span("")] * 5])
     ok = event.status == Status.OK

@@ -43,7 +43,7 @@ _CREATE = "CreateContainer"
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparedContainer:
     """A container as one event told it."""
 
     event: Event
@@ -63,8 +63,8 @@ class Side:
 class Comparison:
     """What differs from `a` to `b`."""
 
-    a: Side
-    b: Side
+    a: ComparedContainer
+    b: ComparedContainer
     changes: tuple[Change, ...]
     same_container: bool
 
@@ -123,22 +123,22 @@ def compare(recording: Recording, a: Event, b: Event, stop: Stop) -> Comparison:
     return Comparison(one, other, tuple(found), same)
 
 
-def _side(recording: Recording, event: Event) -> Side:
+def _side(recording: Recording, event: Event) -> ComparedContainer:
     container = container_of_event(recording, event.id)
     told = None
     if not event.mark and container is not None:
         told = decode_request(event.method, recording.request(event.id)).container
     if told is not None and len(told.ListFields()) > 1:
-        return Side(event, event.id, container, spec_of(told))
+        return ComparedContainer(event, event.id, container, spec_of(told))
     newest = None if container is None else lookup.newest(recording, container)
     if newest is None:
-        return Side(event, event.id, container, None)
+        return ComparedContainer(event, event.id, container, None)
     message = decode_request(_CREATE, assembly.request(_CREATE, b"", None, newest.content))
     spec = None if message.container is None else spec_of(message.container)
-    return Side(event, newest.event, container, spec)
+    return ComparedContainer(event, newest.event, container, spec)
 
 
-def _made_up_left_out(side: Side, spec: Spec) -> Spec:
+def _made_up_left_out(side: ComparedContainer, spec: Spec) -> Spec:
     pod = side.container.pod if side.container is not None else None
     own = side.event.container_id, pod.id if pod else "", pod.uid if pod else ""
     return Generated(*own).spec(spec)

@@ -27,7 +27,7 @@ from nri_scope.tui.widgets.bars import TabLine
 from nri_scope.tui.widgets.lines import Lines
 from nri_scope.tui.widgets.messages import TabChosen
 
-from .tab_lines import Tab, Wanted, detail
+from .tab_lines import Tab, TabRequest, detail
 
 _SETTLED = 0.06
 """Seconds for which the cursor has to stay on a row: who scrolls fast asks for nothing."""
@@ -95,9 +95,9 @@ class DetailPane(Widget):
         self._comment = ""
         self._full = False
         self._beside: bool | None = None
-        self._shown: Wanted | None = None
+        self._shown: TabRequest | None = None
         """What the lines are of, or are going to be."""
-        self._read_last: Wanted | None = None
+        self._read_last: TabRequest | None = None
         """What the lines are of now; None where there are none, or "…"."""
         self._renewal: Timer | None = None
         self._stop = Stop()
@@ -237,7 +237,7 @@ class DetailPane(Widget):
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _wanted(self) -> Wanted | None:
+    def _wanted(self) -> TabRequest | None:
         if self._row is None or self.is_hidden:
             return None
         # Only YAML is wrapped as it is; all other lines are laid out for a width.
@@ -247,7 +247,7 @@ class DetailPane(Widget):
             # It will be told once it has its place.
             return None
         full = self._full and self.tab is Tab.BLAME
-        return Wanted(self._row, self.tab, max(width, 20), full, self._comment)
+        return TabRequest(self._row, self.tab, max(width, 20), full, self._comment)
 
     def _load(self, after: float = 0.0) -> None:
         """Read what is wanted, once the cursor has stayed where it is for so many seconds."""
@@ -304,7 +304,7 @@ def _title_of(row: Row | None) -> str:
     return f"#{event.id} {safe(event.event)} {subject(event)}".rstrip()
 
 
-def _alike(one: Wanted, other: Wanted) -> bool:
+def _alike(one: TabRequest, other: TabRequest) -> bool:
     """Return whether the same place in both is about the same things."""
     if one.tab is not other.tab or one.row.event is None or other.row.event is None:
         return False

@@ -41,7 +41,7 @@ class Tab(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TabRequest:
     """What is to be shown."""
 
     row: Row
@@ -54,7 +54,7 @@ class Wanted:
     """What the user wrote about the event."""
 
 
-def detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[StyledLine]:
+def detail(recording: Recording, wanted: TabRequest, stop: Stop) -> list[StyledLine]:
     """Return the lines of a tab. Raises RecordingError, and CancelledError after `Stop.set`.
 
     What is in them is not escaped yet.
@@ -79,19 +79,19 @@ def detail(recording: Recording, wanted: Wanted, stop: Stop) -> list[StyledLine]
 
 
 def _summary(
-    recording: Recording, event: Event, wanted: Wanted, _stop: Stop
+    recording: Recording, event: Event, wanted: TabRequest, _stop: Stop
 ) -> Iterator[StyledLine]:
     return _folded(summary.of_event(recording, event, wanted.comment), wanted)
 
 
-def _folded(lines: Iterable[StyledLine], wanted: Wanted) -> Iterator[StyledLine]:
+def _folded(lines: Iterable[StyledLine], wanted: TabRequest) -> Iterator[StyledLine]:
     """Break long lines, with the rest below what they begin with."""
     for one in lines:
         yield from folded(one, wanted.width, summary.INDENT)
 
 
 def _container(
-    recording: Recording, event: Event, _wanted: Wanted, stop: Stop
+    recording: Recording, event: Event, _wanted: TabRequest, stop: Stop
 ) -> Iterator[StyledLine]:
     """Return the container as this event tells it; where it tells none, the pod."""
     if event.mark:
@@ -114,7 +114,7 @@ def _container(
 
 
 def _changes(
-    recording: Recording, event: Event, wanted: Wanted, stop: Stop
+    recording: Recording, event: Event, wanted: TabRequest, stop: Stop
 ) -> Iterator[StyledLine]:
     """Return what the differ makes of the round that the event belongs to."""
     # The differ takes long to import: not before the first screen, nor while drawing.
@@ -136,7 +136,9 @@ def _changes(
         yield from _note("Blame shows what other events changed of this container.")
 
 
-def _blame(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> Iterator[StyledLine]:
+def _blame(
+    recording: Recording, event: Event, wanted: TabRequest, stop: Stop
+) -> Iterator[StyledLine]:
     """Return the container as it is in the end, line by line, with who put it there."""
     from nri_scope.differ import blame, excerpt
 
@@ -164,7 +166,9 @@ def _blame(recording: Recording, event: Event, wanted: Wanted, stop: Stop) -> It
     yield from lines_of(blame.legend(legend, paper))
 
 
-def _raw(recording: Recording, event: Event, _wanted: Wanted, stop: Stop) -> Iterator[StyledLine]:
+def _raw(
+    recording: Recording, event: Event, _wanted: TabRequest, stop: Stop
+) -> Iterator[StyledLine]:
     """Return request and reply as they were on the wire, decoded where they can be."""
     content, reply = recording.request(event.id), recording.reply(event.id)
     yield from _message("request", request_of(event, content), content, stop)
@@ -177,7 +181,7 @@ def _raw(recording: Recording, event: Event, _wanted: Wanted, stop: Stop) -> Ite
         yield from _message("reply", reply_of(event, reply), reply, stop)
 
 
-_OF_EVENT: dict[Tab, Callable[[Recording, Event, Wanted, Stop], Iterator[StyledLine]]] = {
+_OF_EVENT: dict[Tab, Callable[[Recording, Event, TabRequest, Stop], Iterator[StyledLine]]] = {
     Tab.SUMMARY: _summary,
     Tab.CONTAINER: _container,
     Tab.CHANGES: _changes,

@@ -13,6 +13,7 @@ from textual.widget import Widget
 
 from nri_scope.tui.store.rows import Row
 from nri_scope.tui.text.styled_line import fitted
+from nri_scope.tui.text.wrapping import pieces, places
 
 from .columns import PlacedColumn, cell
 
@@ -74,19 +75,10 @@ class RowPainter:
             yield Segment(" ", base)
 
     def _highlighted(self, text: str, style: RichStyle) -> Iterator[Segment]:
-        wanted = self.search_text.lower()
-        lower = text.lower()
-        # Some letters have more characters in lower case: then offsets would be wrong.
-        if not wanted or len(lower) != len(text) or wanted not in lower:
-            yield Segment(text, style)
-            return
-        match = style + self._style("match", partial=True)
-        at = 0
-        while (found := lower.find(wanted, at)) >= 0:
-            yield Segment(text[at:found], style)
-            yield Segment(text[found : found + len(wanted)], match)
-            at = found + len(wanted)
-        yield Segment(text[at:], style)
+        spans = places(text, self.search_text)
+        match = style + self._style("match", partial=True) if spans else style
+        for begin, end, is_match in pieces(0, len(text), spans):
+            yield Segment(text[begin:end], match if is_match else style)
 
 
 class EventHeader(Widget):

@@ -18,7 +18,7 @@ from nri_scope.recorder.model import Role, Session
 from nri_scope.recorder.records import deadline_ms
 from nri_scope.recorder.stats import Took
 from nri_scope.tui.actions import Scope, bindings
-from nri_scope.tui.text.styled_line import Field, Grid, Span, Style, StyledLine, line
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
 from nri_scope.tui.widgets.messages import SetFilter
 from nri_scope.tui.widgets.table_board import TableBoard
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nri_scope.differ.latency import TimeIn
 
 
-class PlaceKind(StrEnum):
+class ChainPlaceKind(StrEnum):
     """What a line of the chain is."""
 
     PLUGIN = "plugin"
@@ -42,10 +42,10 @@ class PlaceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChainPlace:
     """One place in the chain."""
 
-    what: PlaceKind
+    what: ChainPlaceKind
     name: str
     """``NN-name``; of what is between two connections, the indices it can have."""
     calls: int | None
@@ -65,7 +65,7 @@ class Place:
     """Of that session; 0 where it has none."""
 
 
-def places(tally: CallCounts) -> tuple[Place, ...]:
+def places(tally: CallCounts) -> tuple[ChainPlace, ...]:
     """Return the chain, in call order. Takes as long as sorting all times.
 
     Of a narrowed tally only the places that have something of what is counted.
@@ -77,7 +77,7 @@ def places(tally: CallCounts) -> tuple[Place, ...]:
     times = tally.times()
     seen = {str(time.owner): time for time in times if not time.after}
     told = _told(tally)
-    found: list[tuple[tuple[str, int, str], Place]] = []
+    found: list[tuple[tuple[str, int, str], ChainPlace]] = []
     for plugin, sessions in by_plugin.items():
         place = _connection(plugin, sessions, tally, seen.get(plugin), told)
         found.append(((plugin, 0, ""), place))
@@ -86,7 +86,7 @@ def places(tally: CallCounts) -> tuple[Place, ...]:
             found.append(((time.after, 1, time.before), _between(time)))
     for plugin, count in told.items():
         if plugin not in by_plugin:
-            place = Place(PlaceKind.NAMED, plugin, None, None, 0, 0, None, count)
+            place = ChainPlace(ChainPlaceKind.NAMED, plugin, None, None, 0, 0, None, count)
             found.append(((plugin, 0, ""), place))
     there = (place for _, place in sorted(found, key=lambda entry: entry[0]))
     return tuple(place for place in there if not tally.is_narrowed or place.calls or place.changes)
@@ -109,14 +109,14 @@ def _connection(
     tally: CallCounts,
     seen: TimeIn | None,
     told: Counter[str],
-) -> Place:
+) -> ChainPlace:
     counts = [tally.counts.get(session.id, SessionCounts()) for session in sessions]
     ours = all(session.role in (Role.LOGGER, Role.PROBE) for session in sessions)
     deadlines = [one.deadline_ns for one in counts if one.deadline_ns]
     own = sum(one.changes[plugin] for one in counts)
     newest = max(sessions, key=lambda session: session.id)
-    return Place(
-        PlaceKind.OURS if ours else PlaceKind.PLUGIN,
+    return ChainPlace(
+        ChainPlaceKind.OURS if ours else ChainPlaceKind.PLUGIN,
         plugin,
         sum(one.calls for one in counts),
         # Of a plugin's time that in the chain counts, as `stats` has it.
@@ -130,9 +130,9 @@ def _connection(
     )
 
 
-def _between(time: TimeIn) -> Place:
-    return Place(
-        PlaceKind.BETWEEN,
+def _between(time: TimeIn) -> ChainPlace:
+    return ChainPlace(
+        ChainPlaceKind.BETWEEN,
         time.owner.index or str(time.owner),
         time.count,
         time.took,
@@ -145,32 +145,35 @@ def _between(time: TimeIn) -> Place:
 
 
 FIELDS = (
-    Field("Plugin", 18, grows=True, most=40),
-    Field("", 7, rank=5),
-    Field("Calls", 9, right=True),
-    Field("p50", 6, right=True, rank=1),
-    Field("p99", 6, right=True),
-    Field("Max", 6, right=True),
-    Field("Of", 5, right=True, rank=2),
-    Field("Max/of", 6, right=True, rank=3),
-    Field("> half", 6, right=True, rank=4),
-    Field("Not ok", 6, right=True),
-    Field("Changes", 7, right=True),
+    TableField("Plugin", 18, grows=True, most=40),
+    TableField("", 7, rank=5),
+    TableField("Calls", 9, right=True),
+    TableField("p50", 6, right=True, rank=1),
+    TableField("p99", 6, right=True),
+    TableField("Max", 6, right=True),
+    TableField("Of", 5, right=True, rank=2),
+    TableField("Max/of", 6, right=True, rank=3),
+    TableField("> half", 6, right=True, rank=4),
+    TableField("Not ok", 6, right=True),
+    TableField("Changes", 7, right=True),
 )
 _BETWEEN = "  ↕ "
 """Before what is between two connections."""
 
 
-def place_line(place: Place, grid: Grid) -> StyledLine:
+def place_line(place: ChainPlace, grid: TableGrid) -> StyledLine:
     """Format one place as a line of `FIELDS`. What cannot be known is ``?``."""
-    style = {PlaceKind.OURS: Style.DIM, PlaceKind.BETWEEN: Style.DIM}.get(place.what, Style.PLAIN)
+    style = {ChainPlaceKind.OURS: Style.DIM, ChainPlaceKind.BETWEEN: Style.DIM}.get(
+        place.what, Style.PLAIN
+    )
     took = place.took
     ms = deadline_ms(place.deadline_ns)
     used = None if took is None or not place.deadline_ns else took.max / place.deadline_ns
     return grid.line(
         (
             Span(
-                f"{_BETWEEN}{place.name}" if place.what is PlaceKind.BETWEEN else place.name, style
+                f"{_BETWEEN}{place.name}" if place.what is ChainPlaceKind.BETWEEN else place.name,
+                style,
             ),
             Span(place.what, Style.DIM),
             Span(_count(place.calls)),
@@ -187,14 +190,14 @@ def place_line(place: Place, grid: Grid) -> StyledLine:
     )
 
 
-def place_words(place: Place) -> str:
+def place_words(place: ChainPlace) -> str:
     """Return what the place is, in a sentence."""
     match place.what:
-        case PlaceKind.OURS:
+        case ChainPlaceKind.OURS:
             return f"{place.name}: our own connection; the time is what we took to answer"
-        case PlaceKind.BETWEEN:
+        case ChainPlaceKind.BETWEEN:
             return f"{place.name}: {place.between}, the runtime included"
-        case PlaceKind.NAMED:
+        case ChainPlaceKind.NAMED:
             return f"{place.name}: known from its changes alone; nobody saw how long it takes"
     return f"{place.name}: seen itself; the time is from request to reply"
 
@@ -223,7 +226,7 @@ _REST = 10
 """So many times as long as it took to sort all times, they are not sorted again."""
 
 
-class PluginBoard(TableBoard[Place]):
+class PluginBoard(TableBoard[ChainPlace]):
     """The chain. Enter shows the events of a plugin connection, or what a plugin changed."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.PLUGINS, of_lines=False)
@@ -235,11 +238,11 @@ class PluginBoard(TableBoard[Place]):
         self._counted = -1
         self._again_at = 0.0
 
-    def entry_line(self, entry: Place) -> StyledLine:
+    def entry_line(self, entry: ChainPlace) -> StyledLine:
         """Return a place."""
         return place_line(entry, self.grid)
 
-    def key_of(self, entry: Place) -> Hashable:
+    def key_of(self, entry: ChainPlace) -> Hashable:
         """Return what tells a place from others."""
         return entry.what, entry.name, entry.between
 

@@ -17,7 +17,7 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import event_from
 from nri_scope.tui.actions import Scope, bindings
 from nri_scope.tui.plugins.call_counts import CallCounts, SessionCounts, call_counts_of
-from nri_scope.tui.text.styled_line import Field, Grid, Span, Style, StyledLine, cut, line
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine, TableField, TableGrid, cut, line
 from nri_scope.tui.widgets.messages import OpenEvent, Said
 from nri_scope.tui.widgets.table_board import TableBoard
 
@@ -85,18 +85,18 @@ def entries(
 
 
 FIELDS = (
-    Field("Session", 7, right=True),
-    Field("Plugin", 15, grows=True, most=30),
-    Field("Role", 6, rank=4),
-    Field("Began", 8),
-    Field("Lasted", 7, right=True, rank=1),
-    Field("Events", 9, right=True),
-    Field("Not ok", 6, right=True, rank=3),
-    Field("Why it ended", 24, grows=True),
+    TableField("Session", 7, right=True),
+    TableField("Plugin", 15, grows=True, most=30),
+    TableField("Role", 6, rank=4),
+    TableField("Began", 8),
+    TableField("Lasted", 7, right=True, rank=1),
+    TableField("Events", 9, right=True),
+    TableField("Not ok", 6, right=True, rank=3),
+    TableField("Why it ended", 24, grows=True),
 )
 
 
-def entry_line(entry: Entry, grid: Grid, now_ns: int, *, growing: bool) -> StyledLine:
+def entry_line(entry: Entry, grid: TableGrid, now_ns: int, *, growing: bool) -> StyledLine:
     """Format one entry as a line. ``now_ns``: the end of what was recorded.
 
     ``growing``: it may still be written, so that what has not ended goes on.

@@ -19,7 +19,7 @@ _KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Narrowing:
     text: str
     where: Filter | None
     about: Pod | Container | None
@@ -34,9 +34,9 @@ class Context:
         marked: Callable[[Filter | None], Filter] | None = None,
     ) -> None:
         """``where``: the filter to begin with. ``marked``: makes one that asks for a mark, too."""
-        self._place = _Place(where.text if where is not None else "", where, None)
+        self._place = _Narrowing(where.text if where is not None else "", where, None)
         # What it begins with can be left like anything else.
-        self._before = [_Place("", None, None)] if where is not None else []
+        self._before = [_Narrowing("", None, None)] if where is not None else []
         self._marked = marked
         self.only_marked = False
         """Whether only marked events are shown."""
@@ -63,7 +63,7 @@ class Context:
     def everything(self) -> None:
         """Show everything: no filter, no pod, no container; unmarked events, too."""
         self.only_marked = False
-        self._go(_Place("", None, None))
+        self._go(_Narrowing("", None, None))
 
     def back(self) -> bool:
         """Go back to what it was before; False where there is nothing before."""
@@ -115,7 +115,7 @@ class Context:
         parts = [self.words(), marked, safe(self.where_text, _SHOWN)]
         return " · ".join(part for part in parts if part)
 
-    def _go(self, place: _Place) -> None:
+    def _go(self, place: _Narrowing) -> None:
         if place == self._place:
             return
         self._before.append(self._place)

@@ -47,7 +47,7 @@ from .rows import (
     marker_row,
     marker_text,
 )
-from .view import Ids, Runs, View, ViewEntry
+from .view import NumberList, NumberRanges, View, ViewEntry
 
 __all__ = ["Facts", "Growth", "Progress", "Store"]
 
@@ -94,8 +94,8 @@ class Store:
         self._stopped: DamageMarker | None = None
         self._look = news.look
         self._between = news.between
-        self._runs = Runs(max(1, news.look.oldest))
-        self._views: WeakKeyDictionary[View, Ids] = WeakKeyDictionary()
+        self._runs = NumberRanges(max(1, news.look.oldest))
+        self._views: WeakKeyDictionary[View, NumberList] = WeakKeyDictionary()
         """Those with a filter."""
         self.all = View(self._runs)
         """Everything, without a filter: what `view` gives for None."""
@@ -167,7 +167,7 @@ class Store:
         """
         if where is None and about is None:
             return self.all
-        ids = Ids()
+        ids = NumberList()
         until = self._newest
         first = max(0, self._look.oldest - 1)
         view = View(ids, where=where, about=about, looked_at=first)
@@ -341,7 +341,7 @@ class Store:
         for view in (self.all, *self._views):
             view.stopped = view.stopped or self._stopped
 
-    def _add(self, view: View, ids: Ids, found: Matches | Damage) -> None:
+    def _add(self, view: View, ids: NumberList, found: Matches | Damage) -> None:
         if isinstance(found, Damage):
             view.stopped = DamageMarker.behind(found.after, found.words)
             view.looked_at = found.after

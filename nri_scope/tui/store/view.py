@@ -20,7 +20,7 @@ from nri_scope.recorder.model import Container, Pod
 from .markers import DamageMarker, GapMarker, Key, RowMarker
 
 
-class Ids:
+class NumberList:
     """Numbers one by one."""
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
@@ -54,7 +54,7 @@ class Ids:
         self.array.extend(numbers)
 
 
-class Runs:
+class NumberRanges:
     """Numbers by runs without holes.
 
     The last run may be no more than assumed: that what has not been looked through yet has no
@@ -144,7 +144,7 @@ class Runs:
         return moved
 
 
-Numbers = Ids | Runs
+Numbers = NumberList | NumberRanges
 """Event numbers that ascend."""
 
 

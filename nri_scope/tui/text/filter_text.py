@@ -27,7 +27,7 @@ Values = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class FilterCheck:
     """What there is to say about the text of a filter."""
 
     filter: Filter | None
@@ -38,13 +38,13 @@ class Check:
     """Where, as an offset in the text."""
 
 
-def check(text: str) -> Check:
+def check(text: str) -> FilterCheck:
     """Look at ``text`` as it is typed. Never raises."""
     try:
-        return Check(parse(text))
+        return FilterCheck(parse(text))
     except FilterError as error:
         problem = f"{error.problem}; {error.hint}" if error.hint else error.problem
-        return Check(None, problem, error.position)
+        return FilterCheck(None, problem, error.position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def narrowed(text: str, added: str, *, out: bool = False) -> str:
     return f"({text}) {more}" if isinstance(root, Or) else f"{text.strip()} {more}"
 
 
-class History:
+class TypedHistory:
     """What was typed before; the newest last."""
 
     def __init__(self) -> None:

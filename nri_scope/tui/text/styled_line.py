@@ -97,7 +97,7 @@ def fitted(text: str, width: int, *, right: bool = False) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class TableField:
     """A column of a table."""
 
     title: str
@@ -113,10 +113,10 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class TableGrid:
     """Where fields stand in a line of some width."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[TableField, ...]
     widths: tuple[int, ...]
     """One for each field; 0 where it is left out."""
 
@@ -124,7 +124,7 @@ class Grid:
     """Of a line; it may be larger where not even the fields of rank 0 fit."""
 
     @classmethod
-    def of(cls, fields: Sequence[Field], width: int) -> Grid:
+    def of(cls, fields: Sequence[TableField], width: int) -> TableGrid:
         """Place as many of ``fields`` as fit into ``width``; those of rank 0 are always there."""
         kept = list(fields)
 

@@ -46,6 +46,12 @@ def pattern(text: str) -> re.Pattern[str] | None:
     return re.compile(re.escape(text), re.IGNORECASE) if text else None
 
 
+def places(text: str, wanted: str) -> list[tuple[int, int]]:
+    """Return where ``wanted`` is in a text: from, to."""
+    found = pattern(wanted)
+    return [] if found is None else [match.span() for match in found.finditer(text)]
+
+
 def width(parts: StyledLine) -> int:
     """Return the columns of what is shown of a line."""
     return cell_len(text_of(shown(parts)))

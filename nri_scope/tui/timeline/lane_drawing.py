@@ -31,14 +31,14 @@ _MARGIN = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeWindow:
     """What is drawn: from a moment up to, and without, another one."""
 
     from_ns: int
     to_ns: int
 
     @classmethod
-    def around(cls, first_ns: int, last_ns: int) -> Window:
+    def around(cls, first_ns: int, last_ns: int) -> TimeWindow:
         """Return everything from ``first_ns`` to ``last_ns``, both included, with a margin."""
         margin = max((last_ns - first_ns) // _MARGIN, MIN_SPAN)
         return cls(first_ns - margin, last_ns + margin)
@@ -60,23 +60,23 @@ class Window:
         """Return the moment in the middle of a column."""
         return (self.start(column, width) + self.start(column + 1, width)) // 2
 
-    def zoomed(self, whole: Window, around_ns: int, *, closer: bool) -> Window:
+    def zoomed(self, whole: TimeWindow, around_ns: int, *, closer: bool) -> TimeWindow:
         """Return half or twice as much time, ``around_ns`` where it was; at most ``whole``."""
         span = max(MIN_SPAN, self.span // 2) if closer else min(whole.span, self.span * 2)
-        return Window(
+        return TimeWindow(
             from_ns := around_ns - (around_ns - self.from_ns) * span // self.span,
             from_ns + span,
         ).within(whole)
 
-    def moved(self, whole: Window, by_ns: int) -> Window:
+    def moved(self, whole: TimeWindow, by_ns: int) -> TimeWindow:
         """Return it later by so much, as far as ``whole`` goes."""
-        return Window(self.from_ns + by_ns, self.to_ns + by_ns).within(whole)
+        return TimeWindow(self.from_ns + by_ns, self.to_ns + by_ns).within(whole)
 
-    def within(self, whole: Window) -> Window:
+    def within(self, whole: TimeWindow) -> TimeWindow:
         """Return it moved into ``whole``, and cut to it where it is larger."""
         span = min(self.span, whole.span)
         from_ns = min(max(self.from_ns, whole.from_ns), whole.to_ns - span)
-        return Window(from_ns, from_ns + span)
+        return TimeWindow(from_ns, from_ns + span)
 
     def shows(self, at_ns: int) -> bool:
         """Return whether a moment is in it."""
@@ -95,24 +95,24 @@ _STEPS = (
 )
 
 
-class Tick(NamedTuple):
+class AxisTick(NamedTuple):
     """A moment on the axis, and how it is called."""
 
     column: int
     label: str
 
 
-def ticks(window: Window, width: int) -> tuple[Tick, ...]:
+def ticks(window: TimeWindow, width: int) -> tuple[AxisTick, ...]:
     """Return round moments, in local time, as many as have room beside each other."""
     # A day's clock where the window begins; a change to summer time within is left aside.
     zone = time.localtime(window.from_ns // _SECOND).tm_gmtoff * _SECOND
     for step in _STEPS:
         if step * width < window.span * 4:
             continue
-        found: list[Tick] = []
+        found: list[AxisTick] = []
         at = -(-(window.from_ns + zone) // step) * step - zone
         while at < window.to_ns:
-            found.append(Tick(window.column(at, width), _label(at, step)))
+            found.append(AxisTick(window.column(at, width), _label(at, step)))
             at += step
         if all(
             before.column + len(before.label) + 1 < after.column
@@ -136,7 +136,7 @@ def _label(at_ns: int, step: int) -> str:
     return f"{text}.{rest:09d}"[: len(text) + 1 + digits] if digits else text
 
 
-def axis(window: Window, width: int) -> str:
+def axis(window: TimeWindow, width: int) -> str:
     """Return the ticks in one line: ``╵`` at the moment, its name to the right."""
     line = [" "] * width
     for column, label in ticks(window, width):
@@ -185,7 +185,7 @@ UNOBSERVED = ("░", Style.WARN)
 """What was not observed, at any state."""
 
 
-class Point(NamedTuple):
+class LanePoint(NamedTuple):
     """An event in a lane."""
 
     at_ns: int
@@ -205,30 +205,30 @@ def kind_of(stage: Stage | None, *, ok: bool, changed: bool) -> PointKind:
     return PointKind.CHANGED if changed else PointKind.OTHER
 
 
-class Interval(NamedTuple):
+class TimeInterval(NamedTuple):
     """From a moment up to, and without, another one."""
 
     from_ns: int
     to_ns: int
 
 
-def unobserved(sessions: Iterable[Session], gaps: Iterable[Gap]) -> tuple[Interval, ...]:
+def unobserved(sessions: Iterable[Session], gaps: Iterable[Gap]) -> tuple[TimeInterval, ...]:
     """Return when something may have happened that is not recorded, in order and apart.
 
     Gaps, and the times between sessions. What was before the first and after the last is not among
     it. What a session whose recorder was killed did not see is a gap already, noted by the next.
     """
-    found = [Interval(gap.from_ns, max(gap.to_ns, gap.from_ns + 1)) for gap in gaps]
+    found = [TimeInterval(gap.from_ns, max(gap.to_ns, gap.from_ns + 1)) for gap in gaps]
     latest: int | None = None
     for session in sorted(sessions, key=lambda session: session.started_ns):
         if latest is not None and session.started_ns > latest:
-            found.append(Interval(latest, session.started_ns))
+            found.append(TimeInterval(latest, session.started_ns))
         ended = FOR_EVER if session.ended_ns is None else session.ended_ns
         latest = max(latest or ended, ended)
-    merged: list[Interval] = []
+    merged: list[TimeInterval] = []
     for one in sorted(found):
         if merged and one.from_ns <= merged[-1].to_ns:
-            merged[-1] = Interval(merged[-1].from_ns, max(merged[-1].to_ns, one.to_ns))
+            merged[-1] = TimeInterval(merged[-1].from_ns, max(merged[-1].to_ns, one.to_ns))
         else:
             merged.append(one)
     return tuple(merged)
@@ -236,12 +236,12 @@ def unobserved(sessions: Iterable[Session], gaps: Iterable[Gap]) -> tuple[Interv
 
 def lane_cells(
     life: Life,
-    points: Iterable[Point],
-    window: Window,
+    points: Iterable[LanePoint],
+    window: TimeWindow,
     width: int,
     *,
     until_ns: int,
-    blind: Sequence[Interval] = (),
+    blind: Sequence[TimeInterval] = (),
 ) -> list[Span]:
     """Return the ``width`` cells of a lane. Several events in one cell are drawn strong."""
     blank = Span(" ")
@@ -264,7 +264,7 @@ def lane_cells(
     return cells
 
 
-def _fill(cells: list[Span], window: Window, from_ns: int, to_ns: int, cell: Span) -> None:
+def _fill(cells: list[Span], window: TimeWindow, from_ns: int, to_ns: int, cell: Span) -> None:
     width = len(cells)
     first = max(0, window.column(from_ns, width))
     last = min(width - 1, window.column(to_ns - 1, width))
@@ -282,7 +282,7 @@ def joined_cells(cells: Iterable[Span]) -> StyledLine:
     return tuple(parts)
 
 
-def lanes_within(lanes: Iterable[tuple[int, int, int, int]], window: Window) -> array[int]:
+def lanes_within(lanes: Iterable[tuple[int, int, int, int]], window: TimeWindow) -> array[int]:
     """Return the numbers of the lanes that have something in the window.
 
     ``lanes``: in order, each with its pod, its container (0: a pod's own), and when it begins and
@@ -302,7 +302,7 @@ def lanes_within(lanes: Iterable[tuple[int, int, int, int]], window: Window) -> 
     return found
 
 
-def nearest(points: Sequence[Point], at_ns: int) -> Point | None:
+def nearest(points: Sequence[LanePoint], at_ns: int) -> LanePoint | None:
     """Return the point with the least distance; of two, the earlier. ``points`` are in order of
     time.
     """

@@ -30,9 +30,9 @@ from .lane_drawing import (
     LINES,
     SIGNS,
     UNOBSERVED,
-    Point,
+    LanePoint,
     PointKind,
-    Window,
+    TimeWindow,
     axis,
     kind_of,
     nearest,
@@ -43,10 +43,10 @@ MOST = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Points:
+class LanePoints:
     """The events of one lane in a window, in order of time."""
 
-    points: tuple[Point, ...] = ()
+    points: tuple[LanePoint, ...] = ()
     complete: bool = True
     """False where there are so many that of each column only the first event was read."""
 
@@ -55,10 +55,10 @@ def read_points(
     recording: Recording,
     census: Census,
     lanes: Sequence[Node],
-    window: Window,
+    window: TimeWindow,
     width: int,
     where: Filter | None,
-) -> dict[Node, Points]:
+) -> dict[Node, LanePoints]:
     """Return the events in ``window``, which is ``width`` columns wide. Raises RecordingError."""
     span = census.between(window.from_ns, window.to_ns - 1)
     return {lane: _of_lane(recording, census, lane, window, span, width, where) for lane in lanes}
@@ -68,35 +68,35 @@ def _of_lane(
     recording: Recording,
     census: Census,
     lane: Node,
-    window: Window,
+    window: TimeWindow,
     span: EventSpan,
     width: int,
     where: Filter | None,
-) -> Points:
+) -> LanePoints:
     found = _between(recording, lane, window, span, where, MOST + 1)
     if len(found) <= MOST:
-        return Points(tuple(sorted(found)))
-    first: list[Point] = []
+        return LanePoints(tuple(sorted(found)))
+    first: list[LanePoint] = []
     for column in range(width):
-        part = Window(window.start(column, width), window.start(column + 1, width))
+        part = TimeWindow(window.start(column, width), window.start(column + 1, width))
         there = census.between(part.from_ns, part.to_ns - 1)
         first += _between(recording, lane, part, there, where, 1)
-    return Points(tuple(sorted(first)), complete=False)
+    return LanePoints(tuple(sorted(first)), complete=False)
 
 
 def _between(
     recording: Recording,
     lane: Node,
-    window: Window,
+    window: TimeWindow,
     span: EventSpan,
     where: Filter | None,
     most: int,
-) -> list[Point]:
+) -> list[LanePoint]:
     found = points_between(
         recording, (lane.pod, lane.container), (window.from_ns, window.to_ns), span, where, most
     )
     return [
-        Point(
+        LanePoint(
             one.at_ns,
             one.event,
             kind_of(STAGES.get(one.name, (None,))[0], ok=one.ok, changed=one.changed),
@@ -153,7 +153,7 @@ class Lanes:
                 return number
         return None
 
-    def whole(self, until_ns: int) -> Window | None:
+    def whole(self, until_ns: int) -> TimeWindow | None:
         """Return the time from the first beginning to the last end; None where nothing began."""
         first = min(filter(None, self.first_ns), default=0)
         if not first:
@@ -163,7 +163,7 @@ class Lanes:
             for end, began in zip(self.end_ns, self.first_ns, strict=True)
             if began
         )
-        return Window.around(first, max(first, last))
+        return TimeWindow.around(first, max(first, last))
 
 
 def label(node: Node, subject: Subject, width: int) -> Span:
@@ -180,7 +180,7 @@ def ruled(cells: list[Span], column: int) -> list[Span]:
     return cells
 
 
-def axis_line(window: Window, width: int, column: int, margin: int) -> StyledLine:
+def axis_line(window: TimeWindow, width: int, column: int, margin: int) -> StyledLine:
     """Return the axis, ``margin`` columns from the left, with the cursor's column."""
     text = axis(window, width)
     if not 0 <= column < width:
@@ -193,7 +193,9 @@ def axis_line(window: Window, width: int, column: int, margin: int) -> StyledLin
     )
 
 
-def point_line(points: Points, point: Point | None, window: Window, width: int) -> StyledLine:
+def point_line(
+    points: LanePoints, point: LanePoint | None, window: TimeWindow, width: int
+) -> StyledLine:
     """Return the event that the cursor is nearest to, and what shares its cell."""
     if point is None:
         return (Span("no event of it in this window", Style.DIM),)
@@ -236,7 +238,7 @@ def legend() -> StyledLine:
     return tuple(parts)
 
 
-def near(points: Points | None, at_ns: int, event: int) -> Point | None:
+def near(points: LanePoints | None, at_ns: int, event: int) -> LanePoint | None:
     """Return the event of this number, if it is there; else the one nearest to a moment."""
     if points is None:
         return None

@@ -23,17 +23,17 @@ from nri_scope.tui.widgets.board import GUTTER, BoardLines
 from nri_scope.tui.widgets.messages import OpenEvent, Said
 
 from .lane_drawing import (
-    Interval,
-    Point,
-    Window,
+    LanePoint,
+    TimeInterval,
+    TimeWindow,
     joined_cells,
     lane_cells,
     lanes_within,
     unobserved,
 )
 from .lanes import (
+    LanePoints,
     Lanes,
-    Points,
     axis_line,
     label,
     legend,
@@ -77,7 +77,7 @@ class TimelineBoard(CensusBoard):
         self.body.on_column = self._go_to_column
         self.packed: array[int] = array("q")
         """The numbers of the lanes that have something in the window."""
-        self.window = Window(0, 10**9)
+        self.window = TimeWindow(0, 10**9)
         self.whole = self.window
         self.at_ns = 0
         """The cursor's moment."""
@@ -87,8 +87,8 @@ class TimelineBoard(CensusBoard):
         """Those that are drawn, and those that will be once it is known which are in the window."""
         self._again_at = 0.0
         self._is_whole = True
-        self._blind: tuple[Interval, ...] = ()
-        self._points: dict[Node, Points] = {}
+        self._blind: tuple[TimeInterval, ...] = ()
+        self._points: dict[Node, LanePoints] = {}
         self._current: set[Node] = set()
         """The lanes whose points are those of the window."""
         self._state: tuple[object, ...] = ()
@@ -132,7 +132,7 @@ class TimelineBoard(CensusBoard):
         nothing_then = f"nothing was there at this time; {self.keymap.first('zoom_all')} shows all"
         self.say_empty(nothing_then if len(lanes) else "")
 
-    def _show(self, window: Window) -> None:
+    def _show(self, window: TimeWindow) -> None:
         """Draw another window, with what is known of it already."""
         self.window = window
         self._current.clear()
@@ -249,7 +249,7 @@ class TimelineBoard(CensusBoard):
         subject = self.subjects.get(node) if node is not None else None
         if node is None or subject is None:
             return ()
-        points = self._points.get(node, Points())
+        points = self._points.get(node, LanePoints())
         return (
             point_line(points, self.point, self.window, self.width),
             life_line(subject, life_of(self.census, node), self.now_ns),
@@ -259,7 +259,7 @@ class TimelineBoard(CensusBoard):
     # -- the cursor -----------------------------------------------------------------------
 
     @property
-    def point(self) -> Point | None:
+    def point(self) -> LanePoint | None:
         """The event of the lane that the cursor is nearest to."""
         node = self.node
         points = self._points.get(node) if node is not None else None

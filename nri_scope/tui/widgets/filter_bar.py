@@ -21,7 +21,7 @@ from textual.widgets import Input, Label
 
 from nri_scope.recorder.escape import MAX_MARKS, columns, safe
 from nri_scope.tui.actions import Keymap, Scope, bindings
-from nri_scope.tui.text.filter_text import History, Values, check, complete
+from nri_scope.tui.text.filter_text import TypedHistory, Values, check, complete
 from nri_scope.tui.textual_gaps import ShownInput
 
 HIDDEN = "·"
@@ -120,7 +120,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         self._keymap = keymap
         self._when_accepted = accepted
         self._when_closed = closed
-        self._histories = {purpose: History() for purpose in Purpose}
+        self._histories = {purpose: TypedHistory() for purpose in Purpose}
         self._problem = _FromProblem()
         self._options: tuple[str, ...] = ()
         self._option = -1

@@ -25,7 +25,7 @@ from textual.strip import Strip
 
 from nri_scope.tui.actions import Scope, bindings
 from nri_scope.tui.text.styled_line import Source, Span, Style, StyledLine, line, text_of
-from nri_scope.tui.text.wrapping import breaks, hanging, pattern, pieces, shown, width
+from nri_scope.tui.text.wrapping import breaks, hanging, pattern, pieces, places, shown, width
 
 from .messages import Said
 
@@ -399,9 +399,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _laid(self, parts: StyledLine) -> Strip:
         parts = shown(parts)
-        wanted = pattern(self.highlight)
-        matches = wanted.finditer(text_of(parts)) if wanted is not None else ()
-        spans = [match.span() for match in matches]
+        spans = places(text_of(parts), self.highlight)
         segments: list[Segment] = []
         at = 0
         for part in parts:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
-from nri_scope.tui.text.styled_line import Field, Grid, StyledLine
+from nri_scope.tui.text.styled_line import StyledLine, TableField, TableGrid
 
 from .board import Board
 
@@ -16,13 +16,13 @@ E = TypeVar("E")
 class TableBoard(Board, Generic[E]):
     """One line for each entry; all of them are in memory."""
 
-    FIELDS: ClassVar[Sequence[Field]]
+    FIELDS: ClassVar[Sequence[TableField]]
     FOOT_LINES: ClassVar[int] = 2
 
     def on_mount(self) -> None:
         """Begin with nothing known."""
         self.entries: tuple[E, ...] = ()
-        self.grid = Grid.of(self.FIELDS, 80)
+        self.grid = TableGrid.of(self.FIELDS, 80)
 
     def entry_line(self, entry: E) -> StyledLine:
         """Return the line of an entry."""
@@ -60,5 +60,5 @@ class TableBoard(Board, Generic[E]):
 
     def resized(self) -> None:
         """Lay out columns for another width."""
-        self.grid = Grid.of(self.FIELDS, self.room)
+        self.grid = TableGrid.of(self.FIELDS, self.room)
         self.head.show((self.grid.head(),))

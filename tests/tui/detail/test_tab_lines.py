@@ -13,7 +13,7 @@ import pytest
 
 from nri_scope.recorder.model import Event, Gap, Session
 from nri_scope.recorder.reader import Recording
-from nri_scope.tui.detail.tab_lines import Tab, Wanted, detail
+from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
 from nri_scope.tui.store.markers import Key
 from nri_scope.tui.store.reader_thread import Stop
 from nri_scope.tui.store.rows import COLUMNS, Row, RowKind, RowStyle
@@ -54,7 +54,7 @@ def _event(recording: Recording, name: str, container: str = "") -> Event:
 
 
 def _lines(recording: Recording, row: Row, tab: Tab, **more: object) -> list[str]:
-    wanted = Wanted(row, tab, 80, **more)  # type: ignore[arg-type]
+    wanted = TabRequest(row, tab, 80, **more)  # type: ignore[arg-type]
     return [text_of(one) for one in detail(recording, wanted, Stop())]
 
 
@@ -203,7 +203,7 @@ def test_long_work_ends_when_nobody_waits_for_it(chain: Recording, tab: Tab) -> 
     stop.set()
     row = a_row(_event(chain, "CreateContainer"))
     with pytest.raises(CancelledError):
-        detail(chain, Wanted(row, tab, 80), stop)
+        detail(chain, TabRequest(row, tab, 80), stop)
 
 
 def test_whatever_strangers_wrote_is_harmless_in_every_tab(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_whatever_strangers_wrote_is_harmless_in_every_tab(tmp_path: Path) -> No
         rows += [a_row(session=session) for session in found.sessions()]
         for row in rows:
             for tab in Tab:
-                lines: list[StyledLine] = detail(found, Wanted(row, tab, 78, full=True), Stop())
+                lines: list[StyledLine] = detail(found, TabRequest(row, tab, 78, full=True), Stop())
                 assert lines
                 text = "\n".join(text_of(shown(one)) for one in lines)
                 assert_harmless(text)

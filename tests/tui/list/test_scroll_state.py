@@ -14,7 +14,7 @@ from nri_scope.recorder.filter import parse
 from nri_scope.recorder.model import Gap
 from nri_scope.tui.list.scroll_state import FollowState, ScrollState
 from nri_scope.tui.store.markers import GapMarker, Key, RowMarker
-from nri_scope.tui.store.view import Ids, View
+from nri_scope.tui.store.view import NumberList, View
 
 HEIGHT = 5
 
@@ -23,7 +23,7 @@ class Rows:
     """A view that grows by hand."""
 
     def __init__(self, count: int = 0) -> None:
-        self.ids = Ids()
+        self.ids = NumberList()
         self.between: tuple[RowMarker, ...] = ()
         self.view = View(self.ids)
         self.view.complete = True
@@ -46,7 +46,7 @@ class Rows:
         self.view.settle(self.between)
 
     def only(self, *numbers: int) -> View:
-        view = View(Ids(numbers), where=parse("x"), looked_at=self.newest)
+        view = View(NumberList(numbers), where=parse("x"), looked_at=self.newest)
         view.complete = True
         view.settle(self.between)
         return view
@@ -294,7 +294,7 @@ def test_where_the_selected_event_is_not_in_the_view_the_next_one_is() -> None:
 def test_a_filter_at_work_reaches_the_selected_event_in_the_end() -> None:
     rows, shown = listing(30)
     shown.go_to(14)
-    ids = Ids()
+    ids = NumberList()
     view = View(ids, where=parse("x"), looked_at=0)
     for number in (5, 10, 15, 20):
         ids.extend(array("q", [number]))

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.tui.store.view import Ids, Numbers, Runs
+from nri_scope.tui.store.view import NumberList, NumberRanges, Numbers
 
 _ASCENDING = st.lists(st.integers(1, 60), unique=True, max_size=30).map(sorted)
 
 
-def runs_of(numbers: list[int], oldest: int = 1) -> Runs:
-    runs = Runs(oldest)
+def runs_of(numbers: list[int], oldest: int = 1) -> NumberRanges:
+    runs = NumberRanges(oldest)
     for number in numbers:
         runs.extend(number, number)
     return runs
@@ -36,7 +36,7 @@ def agree(numbers: Numbers, expected: list[int]) -> None:
 def test_runs_are_the_numbers_they_stand_for(
     numbers: list[int], oldest: int, later: list[int]
 ) -> None:
-    runs, ids = runs_of(numbers), Ids(numbers)
+    runs, ids = runs_of(numbers), NumberList(numbers)
     agree(runs, numbers)
     agree(ids, numbers)
     left = [number for number in numbers if number >= oldest]
@@ -64,7 +64,7 @@ def test_what_is_assumed_counts_like_what_is_known(
 
 
 def test_a_run_that_was_assumed_moves_nothing() -> None:
-    runs = Runs()
+    runs = NumberRanges()
     runs.assume(100)
     assert not runs.extend(1, 50)
     assert len(runs) == 100
@@ -74,7 +74,7 @@ def test_a_run_that_was_assumed_moves_nothing() -> None:
 
 
 def test_a_hole_moves_what_was_assumed_behind_it() -> None:
-    runs = Runs()
+    runs = NumberRanges()
     runs.assume(100)
     runs.extend(1, 50)
     assert runs.extend(61, 80)
@@ -83,7 +83,7 @@ def test_a_hole_moves_what_was_assumed_behind_it() -> None:
 
 
 def test_what_was_assumed_and_is_not_there_goes() -> None:
-    runs = Runs()
+    runs = NumberRanges()
     runs.assume(100)
     runs.extend(1, 99)
     assert runs.settle()

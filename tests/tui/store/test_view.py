@@ -18,7 +18,7 @@ from nri_scope.tui.store.markers import (
     SessionBegan,
     SessionEnded,
 )
-from nri_scope.tui.store.view import Ids, View
+from nri_scope.tui.store.view import NumberList, View
 from tests.recorder.made import a_session
 
 _ASCENDING = st.lists(st.integers(1, 40), unique=True, max_size=20).map(sorted)
@@ -33,7 +33,7 @@ def gaps(places: list[int]) -> tuple[RowMarker, ...]:
 
 
 def a_view(numbers: list[int], between: tuple[RowMarker, ...]) -> View:
-    view = View(Ids(numbers), looked_at=1000)
+    view = View(NumberList(numbers), looked_at=1000)
     view.complete = True
     view.settle(between)
     return view
@@ -68,7 +68,7 @@ def test_rows_that_moved_make_another_revision(
 ) -> None:
     between = gaps([place for place, _ in places])
     early = tuple(one for one, (_, known) in zip(between, places, strict=True) if known)
-    ids = Ids(numbers)
+    ids = NumberList(numbers)
     view = View(ids, looked_at=1000)
     view.settle(early)
     before, revision = keys(view), view.revision
@@ -91,16 +91,16 @@ def test_sessions_do_not_drown_what_is_looked_for() -> None:
         found.append(SessionBegan(Key(first, 0, 0, number), session))
         found.append(SessionEnded(Key(first + 9, 0, 0, number), session))
     between = tuple(sorted(found, key=lambda one: one.key))
-    view = View(Ids([12, 14]), where=parse("x"), looked_at=30)
+    view = View(NumberList([12, 14]), where=parse("x"), looked_at=30)
     view.settle(between)
     assert keys(view) == [Key.of_event(12), Key.of_event(14)]
-    whole = View(Ids([12, 14]), looked_at=30)
+    whole = View(NumberList([12, 14]), looked_at=30)
     whole.settle(between)
     assert whole.length == 8
 
 
 def test_gaps_are_told_where_something_that_is_looked_for_follows() -> None:
-    ids = Ids([3, 7])
+    ids = NumberList([3, 7])
     view = View(ids, where=parse("x"), looked_at=20)
     between = gaps([2, 5, 7, 8, 12])
     view.settle(between)
@@ -110,13 +110,13 @@ def test_gaps_are_told_where_something_that_is_looked_for_follows() -> None:
     view.settle(between)
     assert [key.event for key in keys(view)] == [2, 3, 5, 7, 7, 8, 11]
     assert view.revision == revision
-    nothing = View(Ids([]), where=parse("x"), looked_at=20)
+    nothing = View(NumberList([]), where=parse("x"), looked_at=20)
     nothing.settle(between)
     assert not nothing.length
 
 
 def test_a_filter_at_work_shows_only_what_it_has_reached() -> None:
-    ids = Ids([3])
+    ids = NumberList([3])
     view = View(ids, where=parse("x"), looked_at=5)
     between = (gap(2), gap(6), gap(9))
     view.settle(between)
@@ -130,7 +130,7 @@ def test_a_filter_at_work_shows_only_what_it_has_reached() -> None:
 
 
 def test_nothing_follows_what_cannot_be_read() -> None:
-    view = View(Ids([1, 2]), looked_at=2)
+    view = View(NumberList([1, 2]), looked_at=2)
     view.stopped = DamageMarker.behind(2, "torn")
     view.settle((gap(2), gap(3), gap(9)))
     assert [key.event for key in keys(view)] == [1, 2, 2, 3, 3]
@@ -147,13 +147,13 @@ def test_what_grows_step_by_step_is_what_was_there_from_the_beginning(
 ) -> None:
     between = gaps(places)
     where = parse("x") if narrowed else None
-    ids = Ids()
+    ids = NumberList()
     view = View(ids, where=where, looked_at=0)
     for step in steps:
         ids.extend(array("q", [number for number in step if number > max([0, *ids.array])]))
         view.looked_at = max([view.looked_at, *step])
         view.settle(between)
-        whole = View(Ids(ids.array), where=where, looked_at=view.looked_at)
+        whole = View(NumberList(ids.array), where=where, looked_at=view.looked_at)
         whole.settle(between)
         assert keys(view) == keys(whole)
         assert view.length == whole.length

@@ -17,7 +17,7 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.tui.list.columns import term
 from nri_scope.tui.text.filter_text import (
     VIEWS,
-    History,
+    TypedHistory,
     check,
     complete,
     narrowed,
@@ -170,7 +170,7 @@ def test_a_filter_that_is_narrowed_keeps_what_it_was(recorded: list[Event]) -> N
 
 
 def test_history_goes_back_and_comes_again_to_what_was_being_typed() -> None:
-    history = History()
+    history = TypedHistory()
     for text in ("one", "two", "one", " "):
         history.add(text)
     assert [history.older("draft"), history.older("x"), history.older("x")] == ["one", "two", "two"]
@@ -178,4 +178,4 @@ def test_history_goes_back_and_comes_again_to_what_was_being_typed() -> None:
 
 
 def test_an_empty_history_changes_nothing() -> None:
-    assert History().older("draft") == History().newer("draft") == "draft"
+    assert TypedHistory().older("draft") == TypedHistory().newer("draft") == "draft"

@@ -10,7 +10,7 @@ from nri_scope.recorder.escape import columns, safe
 from nri_scope.tui.containers import outline_lines as treelines
 from nri_scope.tui.plugins import plugin_board
 from nri_scope.tui.sessions import session_board
-from nri_scope.tui.text.styled_line import Field, Grid, Span, cut, text_of
+from nri_scope.tui.text.styled_line import Span, TableField, TableGrid, cut, text_of
 from tests.tui.hostile import NAMES
 
 TABLES = (plugin_board.FIELDS, session_board.FIELDS, treelines.FIELDS)
@@ -18,16 +18,16 @@ TABLES = (plugin_board.FIELDS, session_board.FIELDS, treelines.FIELDS)
 
 @given(st.sampled_from(TABLES), st.integers(80, 300), st.text(max_size=200))
 def test_a_line_is_as_wide_as_the_heading_whatever_is_in_it(
-    fields: tuple[Field, ...], width: int, text: str
+    fields: tuple[TableField, ...], width: int, text: str
 ) -> None:
-    grid = Grid.of(fields, width)
+    grid = TableGrid.of(fields, width)
     line = text_of(grid.line([Span(text)] * len(fields)))
     assert columns(line) == columns(text_of(grid.head())) <= width
 
 
 @given(st.sampled_from(TABLES), st.integers(1, 300))
-def test_what_matters_most_stays(fields: tuple[Field, ...], width: int) -> None:
-    grid = Grid.of(fields, width)
+def test_what_matters_most_stays(fields: tuple[TableField, ...], width: int) -> None:
+    grid = TableGrid.of(fields, width)
     left_out = [field.rank for field, wide in zip(fields, grid.widths, strict=True) if not wide]
     kept = [field.rank for field, wide in zip(fields, grid.widths, strict=True) if wide]
     assert all(rank > 0 for rank in left_out)
@@ -37,14 +37,14 @@ def test_what_matters_most_stays(fields: tuple[Field, ...], width: int) -> None:
 
 def test_everything_is_on_a_usual_terminal() -> None:
     # One column of 80 is the scroll bar's.
-    shown = [text_of(Grid.of(fields, 79).head()).split() for fields in TABLES]
+    shown = [text_of(TableGrid.of(fields, 79).head()).split() for fields in TABLES]
     assert "Changes" in shown[0] and "Max/of" in shown[0]
     assert "ended" in shown[1] and "Lasted" in shown[1]
     assert "Changed" in shown[2] and "Not" in shown[2]
 
 
 def test_hostile_texts_are_escaped_and_cut() -> None:
-    grid = Grid.of((Field("a", 10), Field("b", 10, right=True)), 21)
+    grid = TableGrid.of((TableField("a", 10), TableField("b", 10, right=True)), 21)
     for name in NAMES.values():
         line = text_of(grid.line([Span(name), Span(name * 1000)]))
         assert columns(line) == 21 and line.isprintable()

@@ -18,10 +18,10 @@ from nri_scope.tui.timeline.lane_drawing import (
     MIN_SPAN,
     SIGNS,
     UNOBSERVED,
-    Interval,
-    Point,
+    LanePoint,
     PointKind,
-    Window,
+    TimeInterval,
+    TimeWindow,
     axis,
     joined_cells,
     kind_of,
@@ -37,13 +37,13 @@ SECOND = 10**9
 
 moments = st.integers(NOW - 10**15, NOW + 10**15)
 spans = st.one_of(st.integers(MIN_SPAN, MIN_SPAN * 10), st.integers(MIN_SPAN, 10**17))
-windows = st.builds(lambda at, span: Window(at, at + span), moments, spans)
+windows = st.builds(lambda at, span: TimeWindow(at, at + span), moments, spans)
 widths = st.integers(1, 400)
 
 
 @given(windows, widths, st.data())
 def test_each_moment_is_in_the_column_that_it_lies_in(
-    window: Window, width: int, data: st.DataObject
+    window: TimeWindow, width: int, data: st.DataObject
 ) -> None:
     at_ns = data.draw(st.integers(window.from_ns, window.to_ns - 1))
     column = window.column(at_ns, width)
@@ -53,7 +53,7 @@ def test_each_moment_is_in_the_column_that_it_lies_in(
 
 @given(windows, widths, st.data())
 def test_a_column_is_found_by_its_first_moment_and_by_its_middle(
-    window: Window, width: int, data: st.DataObject
+    window: TimeWindow, width: int, data: st.DataObject
 ) -> None:
     column = data.draw(st.integers(0, width - 1))
     assert window.column(window.start(column, width), width) == column
@@ -62,9 +62,9 @@ def test_a_column_is_found_by_its_first_moment_and_by_its_middle(
 
 @given(windows, widths, st.data(), st.booleans())
 def test_zooming_leaves_the_cursor_in_the_window_and_the_window_in_the_whole(
-    window: Window, width: int, data: st.DataObject, closer: bool
+    window: TimeWindow, width: int, data: st.DataObject, closer: bool
 ) -> None:
-    whole = Window(
+    whole = TimeWindow(
         window.from_ns - data.draw(st.integers(0, 10**12)),
         window.to_ns + data.draw(st.integers(0, 10**12)),
     )
@@ -77,15 +77,17 @@ def test_zooming_leaves_the_cursor_in_the_window_and_the_window_in_the_whole(
 
 
 @given(windows, st.integers(-(10**16), 10**16), st.integers(0, 10**12))
-def test_moving_keeps_the_scale_and_stops_at_the_ends(window: Window, by: int, room: int) -> None:
-    whole = Window(window.from_ns - room, window.to_ns + room)
+def test_moving_keeps_the_scale_and_stops_at_the_ends(
+    window: TimeWindow, by: int, room: int
+) -> None:
+    whole = TimeWindow(window.from_ns - room, window.to_ns + room)
     moved = window.moved(whole, by)
     assert moved.span == window.span
     assert whole.from_ns <= moved.from_ns and moved.to_ns <= whole.to_ns
 
 
 @given(windows, st.integers(20, 400))
-def test_ticks_ascend_and_their_names_do_not_touch(window: Window, width: int) -> None:
+def test_ticks_ascend_and_their_names_do_not_touch(window: TimeWindow, width: int) -> None:
     found = ticks(window, width)
     for before, after in pairwise(found):
         assert before.column + len(before.label) + 1 < after.column
@@ -110,7 +112,7 @@ def test_ticks_are_round_moments(
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     try:
-        found = [tick.label for tick in ticks(Window(NOW, NOW + span), 80)]
+        found = [tick.label for tick in ticks(TimeWindow(NOW, NOW + span), 80)]
         assert found[: len(labels)] == labels
     finally:
         monkeypatch.undo()
@@ -132,13 +134,16 @@ def life(created: int = 0, started: int = 0, stopped: int = 0, removed: int = 0)
     )
 
 
-WINDOW = Window(NOW, NOW + 10 * SECOND)
+WINDOW = TimeWindow(NOW, NOW + 10 * SECOND)
 
 
 def drawn(
-    one: Life, *points: tuple[float, PointKind], until: int = 10, blind: tuple[Interval, ...] = ()
+    one: Life,
+    *points: tuple[float, PointKind],
+    until: int = 10,
+    blind: tuple[TimeInterval, ...] = (),
 ) -> str:
-    made = [Point(NOW + int(at * SECOND), 1, kind) for at, kind in points]
+    made = [LanePoint(NOW + int(at * SECOND), 1, kind) for at, kind in points]
     cells = lane_cells(one, made, WINDOW, 10, until_ns=NOW + until * SECOND, blind=blind)
     assert len(cells) == 10
     return "".join(cell.text for cell in cells)
@@ -165,7 +170,7 @@ def test_what_goes_on_is_drawn_as_far_as_it_was_watched() -> None:
 
 def test_of_events_in_one_cell_the_gravest_is_drawn_and_strongly() -> None:
     points = [
-        Point(NOW + at, 1, kind)
+        LanePoint(NOW + at, 1, kind)
         for at, kind in enumerate([PointKind.CREATED, PointKind.PROBLEM, PointKind.STARTED])
     ]
     cells = lane_cells(life(), points, WINDOW, 10, until_ns=NOW)
@@ -175,7 +180,7 @@ def test_of_events_in_one_cell_the_gravest_is_drawn_and_strongly() -> None:
 
 
 def test_what_was_not_observed_looks_so_while_the_container_was_there() -> None:
-    blind = (Interval(NOW, NOW + 4 * SECOND), Interval(NOW + 7 * SECOND, NOW + 9 * SECOND))
+    blind = (TimeInterval(NOW, NOW + 4 * SECOND), TimeInterval(NOW + 7 * SECOND, NOW + 9 * SECOND))
     assert drawn(life(2, 3, 6, 8), blind=blind) == "  ░░━━┈░  "
     assert drawn(life(2, 3, 6, 8), (3, PointKind.STARTED), blind=blind) == "  ░►━━┈░  "
 
@@ -192,7 +197,7 @@ def test_events_outside_of_the_window_are_not_drawn() -> None:
 def test_lanes_are_as_wide_as_the_window_and_show_every_event_in_it(
     events: list[tuple[int, PointKind]], times: list[int], width: int
 ) -> None:
-    points = [Point(NOW + at * SECOND, 1, kind) for at, kind in events]
+    points = [LanePoint(NOW + at * SECOND, 1, kind) for at, kind in events]
     cells = lane_cells(life(*times), points, WINDOW, width, until_ns=NOW + 10 * SECOND)
     assert len(cells) == width and all(len(cell.text) == 1 for cell in cells)
     assert text_of(joined_cells(cells)) == "".join(cell.text for cell in cells)
@@ -239,12 +244,12 @@ def test_packing_leaves_out_what_has_nothing_in_the_window() -> None:
         (3, 4, 30, FOR_EVER),
     ]
     # The second pod is gone itself; it tells whose container is there.
-    assert list(lanes_within(lanes, Window(10, 20))) == [2, 3, 5]
+    assert list(lanes_within(lanes, TimeWindow(10, 20))) == [2, 3, 5]
 
 
 @given(st.lists(st.integers(0, 100), max_size=10), st.integers(-5, 105))
 def test_the_nearest_event_is_the_nearest(times: list[int], at_ns: int) -> None:
-    points = [Point(at, number, PointKind.OTHER) for number, at in enumerate(sorted(times))]
+    points = [LanePoint(at, number, PointKind.OTHER) for number, at in enumerate(sorted(times))]
     found = nearest(points, at_ns)
     assume(points)
     assert found is not None
@@ -273,15 +278,15 @@ def session(started: int, ended: int | None) -> Session:
 
 def test_times_without_a_session_are_not_observed() -> None:
     sessions = [session(0, 10), session(5, 20), session(30, 40), session(35, None)]
-    assert unobserved(sessions, []) == (Interval(20, 30),)
+    assert unobserved(sessions, []) == (TimeInterval(20, 30),)
 
 
 def test_gaps_that_touch_are_one() -> None:
     gap = Gap(1, None, 8, 20, "queue full", 3)
     gaps = [gap, replace(gap, from_ns=15, to_ns=25), replace(gap, from_ns=50, to_ns=50)]
     assert unobserved([session(0, 10), session(24, 60)], gaps) == (
-        Interval(8, 25),
-        Interval(50, 51),
+        TimeInterval(8, 25),
+        TimeInterval(50, 51),
     )
 
 

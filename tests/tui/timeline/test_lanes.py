@@ -12,7 +12,7 @@ from nri_scope.recorder.reader import Recording
 from nri_scope.tui.containers.census import Census
 from nri_scope.tui.containers.outline import Node
 from nri_scope.tui.timeline import lanes as points
-from nri_scope.tui.timeline.lane_drawing import PointKind, Window
+from nri_scope.tui.timeline.lane_drawing import PointKind, TimeWindow
 from nri_scope.tui.timeline.lanes import read_points
 from tests.replay.recordings import START_NS, container, life, recording, run_pod
 
@@ -36,7 +36,7 @@ def census_of(reading: Recording) -> Census:
 def test_a_lane_has_the_events_of_its_window(path: Path) -> None:
     with Recording.open(path) as reading:
         census = census_of(reading)
-        window = Window.around(census.first_ns, census.last_ns)
+        window = TimeWindow.around(census.first_ns, census.last_ns)
         found = read_points(reading, census, [POD, APP], window, 80, None)
         assert [point.event for point in found[POD].points] == [3]
         assert [point.kind for point in found[APP].points] == [
@@ -49,7 +49,7 @@ def test_a_lane_has_the_events_of_its_window(path: Path) -> None:
             PointKind.STOPPED,
             PointKind.REMOVED,
         ]
-        window = Window(START_NS + 5 * SECOND, START_NS + 7 * SECOND)
+        window = TimeWindow(START_NS + 5 * SECOND, START_NS + 7 * SECOND)
         some = read_points(reading, census, [APP], window, 80, None)[APP]
         assert [point.event for point in some.points] == [6, 7] and some.complete
 
@@ -57,7 +57,7 @@ def test_a_lane_has_the_events_of_its_window(path: Path) -> None:
 def test_a_lane_has_only_what_the_filter_lets_through(path: Path) -> None:
     with Recording.open(path) as reading:
         census = census_of(reading)
-        window = Window.around(census.first_ns, census.last_ns)
+        window = TimeWindow.around(census.first_ns, census.last_ns)
         where = parse("event:UpdateContainer")
         found = read_points(reading, census, [POD, APP], window, 80, where)
         assert [point.event for point in found[APP].points] == [8] and not found[POD].points
@@ -69,7 +69,7 @@ def test_of_too_many_events_each_column_has_its_first(
     monkeypatch.setattr(points, "MOST", 3)
     with Recording.open(path) as reading:
         census = census_of(reading)
-        window = Window(START_NS + 3 * SECOND, START_NS + 11 * SECOND)
+        window = TimeWindow(START_NS + 3 * SECOND, START_NS + 11 * SECOND)
         found = read_points(reading, census, [APP], window, 4, None)[APP]
         assert [point.event for point in found.points] == [4, 6, 8, 10]
         assert not found.complete
