@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An open recording: rows by position, markers, marks, and the threads that read."""
+"""An open recording: rows by position, markers, what is shown, and the threads that read."""
