@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.display import size
+from nri_scope.recorder.display import many, size
 from nri_scope.recorder.documents import document
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.problems import in_words
@@ -86,7 +86,7 @@ async def shown_events(marker: Marker, view: View) -> ShownEvents:
 
     marked = [event.id for event in await marker.marked()]
     if marked:
-        words = _counted(len(marked), "marked event")
+        words = many(len(marked), "marked event")
         return ShownEvents(Selection(numbers=marked), marked, words)
     if not view.complete:
         raise UsageError("the filter is still at work", "wait until it is done")
@@ -94,8 +94,8 @@ async def shown_events(marker: Marker, view: View) -> ShownEvents:
         raise UsageError("no event is shown", "show some first")
     numbers = view.numbers_between(0, view.length)
     if view.is_everything:
-        return ShownEvents(Selection(), numbers, f"all {_counted(view.events, 'event')}")
-    words = _counted(view.events, "shown event")
+        return ShownEvents(Selection(), numbers, f"all {many(view.events, 'event')}")
+    words = many(view.events, "shown event")
     return ShownEvents(Selection(numbers=numbers), numbers, words)
 
 
@@ -197,7 +197,7 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
     needed = f" and {counts.context:,} that they need" if counts.context else ""
     lines = [
         line(safe(str(made.path)), Style.STRONG),
-        line(f"{size(made.size)}, {_counted(counts.events, 'event')}{needed}"),
+        line(f"{size(made.size)}, {many(counts.events, 'event')}{needed}"),
         line(),
     ]
     if manifest.damage:
@@ -205,7 +205,7 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
     if redaction is None or not redaction.replaced:
         lines.append(line("Nothing was found to be replaced by the default rules.", Style.WARN))
     else:
-        lines.append(line(f"{_counted(redaction.total, 'value')} replaced by the default rules:"))
+        lines.append(line(f"{many(redaction.total, 'value')} replaced by the default rules:"))
         for rule, total in redaction.by_rule().items():
             lines.append((Span(f"  {total:>7,}  ", Style.KEY), Span(safe(rule), Style.STRONG)))
             lines += [
@@ -226,10 +226,6 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
         line(stays),
         line(f"nri-scope tui {safe(shlex.quote(str(made.path)))}", Style.KEY),
     ]
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 # -- new files ----------------------------------------------------------------------------------

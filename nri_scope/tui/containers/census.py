@@ -40,6 +40,15 @@ class Stage(IntEnum):
     REMOVED = 5
 
 
+STATES = {
+    Stage.TOLD: "existed",
+    Stage.CREATING: "creating",
+    Stage.CREATED: "created",
+    Stage.STARTED: "running",
+    Stage.STOPPED: "stopped",
+    Stage.REMOVED: "removed",
+}
+"""What people call the stages."""
 STAGES: dict[str, tuple[Stage, bool]] = {
     "RunPodSandbox": (Stage.STARTED, False),
     "StopPodSandbox": (Stage.STOPPED, False),
@@ -55,7 +64,10 @@ STAGES: dict[str, tuple[Stage, bool]] = {
 
 
 class Life(NamedTuple):
-    """What became of one pod or container. Times are wall clock, in ns; 0 is not observed."""
+    """What became of one pod or container. Times are wall clock, in ns; 0 is not observed.
+
+    The first ones are those of the stages, in their order.
+    """
 
     creating_ns: int = 0
     created_ns: int = 0
@@ -81,15 +93,11 @@ class Life(NamedTuple):
     @property
     def stage(self) -> Stage:
         """How far it came."""
-        if self.removed_ns:
-            return Stage.REMOVED
-        if self.stopped_ns:
-            return Stage.STOPPED
-        if self.started_ns:
-            return Stage.STARTED
-        if self.created_ns:
-            return Stage.CREATED
-        return Stage.CREATING if self.creating_ns else Stage.TOLD
+        return max((stage for stage in Stage if self.reached_ns(stage)), default=Stage.TOLD)
+
+    def reached_ns(self, stage: Stage) -> int:
+        """Return when it came to a stage; 0 for not observed, and for `Stage.TOLD`."""
+        return self[stage - 1] if stage else 0
 
     @property
     def end_ns(self) -> int:
@@ -190,15 +198,9 @@ def phases(life: Life, until_ns: int) -> Iterator[tuple[Stage, int, int]]:
     ``until_ns``: up to there it was watched.
     """
     began = life.first_ns or until_ns
-    reached = (
-        (Stage.CREATING, life.creating_ns),
-        (Stage.CREATED, life.created_ns),
-        (Stage.STARTED, life.started_ns),
-        (Stage.STOPPED, life.stopped_ns),
-        (Stage.REMOVED, life.removed_ns),
-    )
     stage, since = Stage.TOLD, began
-    for after, at_ns in reached:
+    for after in Stage:
+        at_ns = life.reached_ns(after)
         if not at_ns:
             continue
         if at_ns > since:
@@ -210,17 +212,10 @@ def phases(life: Life, until_ns: int) -> Iterator[tuple[Stage, int, int]]:
 
 def life_words(life: Life, until_ns: int) -> str:
     """Return a life in words: ``created 95.0ms, running 727ms, stopped 96.4ms``."""
-    names = {
-        Stage.TOLD: "there",
-        Stage.CREATING: "creating",
-        Stage.CREATED: "created",
-        Stage.STARTED: "running",
-        Stage.STOPPED: "stopped",
-    }
     told = [
-        f"{names[stage]} {duration(to_ns - from_ns)}"
+        f"{STATES[stage] if stage else 'there'} {duration(to_ns - from_ns)}"
         for stage, from_ns, to_ns in phases(life, until_ns)
-        if stage in names
+        if stage is not Stage.REMOVED
     ]
     if life.end_ns != FOR_EVER:
         told.append("removed")

@@ -13,7 +13,7 @@ from nri_scope.recorder.subject_queries import containers_by_key, owners_of, pod
 from nri_scope.tui.store.rows import changed_in_short
 from nri_scope.tui.text.styled_line import Span, Style, StyledLine, TableField, TableGrid
 
-from .census import Census, Life, Stage, life_words
+from .census import STATES, Census, Life, Stage, life_words
 from .outline import NO_POD, Level, Node
 
 _TOLD = {
@@ -22,15 +22,6 @@ _TOLD = {
     "CONTAINER_RUNNING": "running",
     "CONTAINER_STOPPED": "stopped",
 }
-STATES = {
-    Stage.TOLD: "existed",
-    Stage.CREATING: "creating",
-    Stage.CREATED: "created",
-    Stage.STARTED: "running",
-    Stage.STOPPED: "stopped",
-    Stage.REMOVED: "removed",
-}
-"""What people call the stages."""
 
 
 @dataclass(frozen=True, slots=True)

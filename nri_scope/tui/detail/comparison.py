@@ -19,7 +19,7 @@ from nri_scope.errors import NriScopeError
 from nri_scope.nri.subject import decode_request
 from nri_scope.oci import Change, Spec, changes, spec_of
 from nri_scope.recorder import assembly, lookup
-from nri_scope.recorder.display import clock, day, subject
+from nri_scope.recorder.display import clock, day, many, subject
 from nri_scope.recorder.escape import columns, safe
 from nri_scope.recorder.model import Container, Event
 from nri_scope.recorder.reader import Recording
@@ -93,8 +93,7 @@ class Comparison:
         if not self.changes:
             yield (Span("No difference."),)
         else:
-            count = len(self.changes)
-            yield (Span(f"{count:,} difference{'' if count == 1 else 's'}", Style.STRONG),)
+            yield (Span(many(len(self.changes), "difference"), Style.STRONG),)
         if not self.same_container:
             what = "ids, random names and times that each container has of its own are left out"
             yield (Span(what, Style.DIM),)

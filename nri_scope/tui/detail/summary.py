@@ -13,6 +13,7 @@ from nri_scope.recorder.subject_queries import neighbours, pod_of_event
 from nri_scope.recorder.tapping import printed_by, tapped
 from nri_scope.tui.text.styled_line import Span, Style, StyledLine
 from nri_scope.tui.text.yaml_lines import clipped_text
+from nri_scope.wire.status import Code
 
 INDENT = 12
 """Columns before what is said of something."""
@@ -24,16 +25,6 @@ _PRINTED = 100
 """Lines that a plugin printed."""
 _SLOW = 0.5
 """Part of the deadline from which on an answer is called slow."""
-_CODES = {
-    1: "cancelled",
-    2: "unknown",
-    4: "deadline exceeded",
-    5: "not found",
-    12: "unimplemented",
-    13: "internal",
-    14: "unavailable",
-}
-"""Names of google.rpc.Code, of those that are seen on a plugin's connection."""
 
 
 def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[StyledLine]:
@@ -119,7 +110,8 @@ def _answer(event: Event) -> Iterator[StyledLine]:
 
 
 def _code(number: int) -> str:
-    return f"code {number} ({_CODES[number]})" if number in _CODES else f"code {number}"
+    known = f" ({Code(number).name.lower().replace('_', ' ')})" if number in set(Code) else ""
+    return f"code {number}{known}"
 
 
 def _of_deadline(event: Event) -> str:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from nri_scope.nri.events import events_in
-from nri_scope.recorder.display import clock, day, duration, runtime
+from nri_scope.recorder.display import clock, day, duration, many, runtime
 from nri_scope.recorder.model import Gap, Session
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import event_from
@@ -149,7 +149,7 @@ def gap_words(gap: Gap) -> str:
     if gap.lost is None:
         lost = "nobody knows how many events were lost"
     else:
-        lost = f"{gap.lost:,} event{'' if gap.lost == 1 else 's'} lost"
+        lost = f"{many(gap.lost, 'event')} lost"
     return f"{gap.reason}; {lost}"
 
 

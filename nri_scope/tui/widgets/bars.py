@@ -12,6 +12,7 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from nri_scope.recorder.display import many
 from nri_scope.recorder.escape import columns, safe
 from nri_scope.tui.actions import Keymap
 from nri_scope.tui.store.store import Facts
@@ -45,9 +46,9 @@ def needed(facts: Facts, badge: str = "") -> list[str]:
 
 def more(facts: Facts) -> list[str]:
     """Return what is said where there is room, the most important first."""
-    parts = [f"{facts.events:,} event{'' if facts.events == 1 else 's'}"]
+    parts = [many(facts.events, "event")]
     if facts.sessions > 1:
-        parts.append(f"{facts.sessions:,} sessions")
+        parts.append(many(facts.sessions, "session"))
     return parts
 
 
@@ -55,7 +56,7 @@ def lost_words(facts: Facts) -> str:
     """Return ``! 2 gaps, 12 lost``; "" where nothing was lost."""
     if not facts.gaps:
         return ""
-    gaps = f"! {facts.gaps:,} gap{'' if facts.gaps == 1 else 's'}"
+    gaps = f"! {many(facts.gaps, 'gap')}"
     if not facts.lost:
         return gaps
     return f"{gaps}, {'at least ' if facts.lost_unknown else ''}{facts.lost:,} lost"
