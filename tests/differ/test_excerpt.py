@@ -85,7 +85,7 @@ def _of_two_steps(path: Path) -> Path:
     now = START_NS
     pod = api.PodSandbox(id="pod-id", name="web", namespace="shop", uid="pod-uid")
 
-    def begin(role: str, index: str, name: str) -> int:
+    def begin(role: Role, index: str, name: str) -> int:
         version = "" if role == Role.CRI else "0.12.0"
         return recorder.begin_session(
             SessionStart(
