@@ -89,8 +89,8 @@ class _Reach(IntEnum):
 class Known:
     """Originals with their tokens, and the names that are shown.
 
-    Where a value is replaced, its `Owners` say. Tokens are those of `Tokens.scope`, but for those of
-    names, which are the same everywhere.
+    Where a value is replaced, its `Owners` say. Tokens are those of `Tokens.scope`, but for those
+    of names, which are the same everywhere.
     """
 
     def __init__(self, tokens: Tokens, memory: Memory) -> None:
@@ -129,9 +129,12 @@ class Known:
                 self.is_full = True
                 return self._tokens.of(value, scope)
             self._characters += len(value)
-        if strength is not Strength.NAME and not self.owners.has(value):
-            if self._reach(value, strength) is not _Reach.PLACE:
-                self.owners.add(value)
+        if (
+            strength is not Strength.NAME
+            and not self.owners.has(value)
+            and self._reach(value, strength) is not _Reach.PLACE
+        ):
+            self.owners.add(value)
         if before is None or before[1] < strength:
             self._rules[value] = (rule, strength)
             if strength is Strength.NAME:

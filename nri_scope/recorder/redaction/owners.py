@@ -21,9 +21,10 @@ _OTHER = re.compile(r"[^A-Za-z0-9]+")
 class Owners:
     """Pods by the values that are known from them.
 
-    Who writes a guess into a pod of theirs, and sees the result, must not learn from it that another
-    pod has that value. So a value that can be guessed is replaced in the texts of the pods that it is
-    known from, and in texts of no pod; one that cannot be guessed is replaced everywhere.
+    Who writes a guess into a pod of theirs, and sees the result, must not learn from it that
+    another pod has that value. So a value that can be guessed is replaced in the texts of the pods
+    that it is known from, and in texts of no pod; one that cannot be guessed is replaced
+    everywhere.
     """
 
     def __init__(self, values: int) -> None:
@@ -86,7 +87,7 @@ class Owners:
         return self._is_of(value, self._current)
 
     def may_tell(self, value: str) -> bool:
-        """Whether the current pod's texts may tell that a value is known; if not, it is left there."""
+        """Whether the current pod's texts may tell that a value is known; if not, it is left."""
         if self._current == 0 or value in self._random or self.has(value):
             return True
         self._left.add((value, self._current))
