@@ -49,6 +49,11 @@ async def test_no_change_is_laid_to_who_did_not_make_it(
             async def cut() -> None:
                 cut_oldest(diff.pid, containerd.nri_socket)
 
+            async def asked_about(container: Container) -> None:
+                # What became of its changes is not known where it is gone too early.
+                question = ("ContainerStatus", container.id)
+                await diff.told(f"answer about {container.id}", lambda: question in diff.told_of)
+
             async def kill() -> None:
                 await plugins.members["40"].kill()
 
@@ -57,6 +62,7 @@ async def test_no_change_is_laid_to_who_did_not_make_it(
                 await plugins.join("50")
 
             crowd.at = {8: kill, 14: join, 20: cut, 25: cut, 30: cut, 36: cut}
+            crowd.meanwhile = asked_about
             await crowd.live(PODS, at_a_time=AT_A_TIME)
             await update_out_of_turn(containerd, plugins, older)
             await crowd.end(older)
