@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
+from sys import maxsize
 
 from google.protobuf.message import DecodeError
 
@@ -22,8 +24,11 @@ from .choice import Choice
 from .differ import Differ
 from .history import History
 from .model import Evidence, RoundDiff, Step
-from .presence import SET_UP
+from .presence import INTRODUCTION, SET_UP
 from .rounds import ASIDE, CONTAINER_STATUS, CREATE, UPDATE
+
+_NEAR = 500
+"""Events among which one of every connection is found as a rule."""
 
 
 def rounds(
@@ -72,6 +77,7 @@ def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Dif
         # Among the events of a few containers none follows another.
         follows=lambda event: lookup.follows(recording, event),
         had_its_place=lambda session, event: _had_its_place(recording, session, event),
+        had_joined=_had_joined(recording),
         outcome=Creations(recording).outcome,
         unheard=unheard_in(recording),
     )
@@ -82,6 +88,36 @@ def _had_its_place(recording: Recording, session: Session, event: Event) -> bool
     return lookup.has_event_before(
         recording, session.id, event.id, sorted(ASIDE), others=True
     ) or not lookup.has_event_before(recording, session.id, event.id, sorted(SET_UP))
+
+
+def _had_joined(recording: Recording) -> Callable[[Session, Event], bool]:
+    """For `Rounds.had_joined`, by all that was recorded."""
+    introduction = sorted(INTRODUCTION)
+    since: dict[int, int] = {}
+
+    @cache
+    def firsts() -> dict[int, int]:
+        """The first event from which on each session may be asked."""
+        told = lookup.first_events(recording, introduction, others=True)
+        later = lookup.first_events(recording, sorted(SET_UP), others=True)
+        begun = lookup.first_events(recording, sorted(SET_UP))
+        # Where the beginning was not recorded, it may have been there before.
+        return {
+            session: told.get(session, maxsize) if first < later.get(session, maxsize) else 0
+            for session, first in begun.items()
+        }
+
+    def had_joined(session: Session, event: Event) -> bool:
+        if session.id not in since or since[session.id] > event.id:
+            # Most are asked about all that happens; to look for others takes the whole recording.
+            if not lookup.has_event_before(
+                recording, session.id, event.id, introduction, others=True, within=_NEAR
+            ):
+                return firsts().get(session.id, 0) < event.id
+            since[session.id] = event.id
+        return True
+
+    return had_joined
 
 
 def blame(recording: Recording, container: Container) -> History:

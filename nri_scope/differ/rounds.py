@@ -122,6 +122,9 @@ class Rounds:
     then has to be everything that there is."""
     had_its_place: Callable[[Session, Event], bool] | None = None
     """As `Presence.had_its_place`, where not everything is fed."""
+    had_joined: Callable[[Session, Event], bool] | None = None
+    """Whether a session that had begun was synchronized when an event came, where not everything
+    is fed. None: told by what is fed."""
     _open: list[Station] = field(default_factory=list)
     _bytes: int = 0
     _newest: dict[int, int] = field(default_factory=dict)
@@ -227,6 +230,7 @@ class Rounds:
                 and session.runtime_name == runtime
                 and bit
                 and (session.mask == 0 or session.mask & bit)
+                and (self.had_joined is None or self.had_joined(session, one.first))
             ):
                 yield session
 

@@ -16,6 +16,8 @@ from nri_scope.recorder.model import Captured, Event, Role, Session, SessionStar
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.writing import Writing
+from nri_scope.tui.model import excerpt
+from nri_scope.tui.model.stop import Stop
 
 Timed = tuple[int, Entry]
 """When the recorder was told of something, on the wall clock."""
@@ -69,6 +71,16 @@ class Playing:
             for event, request, reply in recording.exchanges():
                 found += differ.feed(event, request, reply)
             return [*found, *differ.flush()]
+
+    def excerpts(self) -> list[RoundDiff]:
+        """What is told of each container by no more than what is about it."""
+        with Recording.open(self.path) as recording:
+            return [
+                one
+                for container in recording.containers()
+                for one in excerpt.of_container(recording, container, Stop()).rounds
+                if one.container == container.id
+            ]
 
     def failures(self) -> tuple[dict[str, str], dict[str, str]]:
         """Why creations failed, by the whole recording and by what is about each container."""
