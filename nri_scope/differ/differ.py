@@ -150,6 +150,11 @@ class Differ:
         return [] if self._rounds.goes_on() else self.flush()
 
     @property
+    def looked_at(self) -> int:
+        """How much there is besides messages to be looked through with each event, in elements."""
+        return self._rounds.looked_at
+
+    @property
     def open(self) -> Round | None:
         """The round that is not over, as far as it came; None where there is none."""
         return self._rounds.open

@@ -79,6 +79,11 @@ class Presence:
             if event.method not in ASIDE:
                 heard.asked = heard.asked or event.id
 
+    @property
+    def count(self) -> int:
+        """How many sessions may be there."""
+        return len(self._heard) + len(self._starts)
+
     def during(
         self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]
     ) -> Iterator[Session]:

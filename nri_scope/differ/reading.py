@@ -42,7 +42,7 @@ def rounds(
     """
     sessions = recording.sessions()
     differ = differ or differ_of(recording)
-    found = _fed(differ, recording.exchanges())
+    found = _fed(differ, recording)
     if any(session.role == Role.CRI for session in sessions):
         # What the CRI tells comes after the changes that it is about.
         found = with_outcome(list(found), differ)
@@ -126,7 +126,7 @@ def blame(recording: Recording, container: Container) -> History:
     Raises RecordingError, and UsageError where nothing of it is known.
     """
     differ = differ_of_some(recording, [container])
-    for _ in _fed(differ, recording.exchanges(among=_events(recording, container, differ))):
+    for _ in _fed(differ, recording, _events(recording, container, differ)):
         pass
     history = differ.histories.get(container.id)
     if history is None:
@@ -141,7 +141,7 @@ def histories(recording: Recording) -> dict[str, History]:
     """Every container's history, by its id. Raises RecordingError."""
     differ = differ_of(recording)
     with _rarely_collected():
-        for _ in _fed(differ, recording.exchanges()):
+        for _ in _fed(differ, recording):
             pass
     return differ.histories
 
@@ -157,9 +157,13 @@ def _rarely_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _fed(differ: Differ, exchanges: Iterable[tuple[Event, bytes, bytes]]) -> Iterator[RoundDiff]:
-    for event, request, reply in exchanges:
+def _fed(
+    differ: Differ, recording: Recording, among: Sequence[int] | None = None
+) -> Iterator[RoundDiff]:
+    allowance = recording.allowance()
+    for event, request, reply in recording.exchanges(among=among, allowance=allowance):
         yield from differ.feed(event, request, reply)
+        allowance.spend(differ.looked_at)
     yield from differ.flush()
 
 

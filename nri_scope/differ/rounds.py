@@ -164,6 +164,11 @@ class Rounds:
         return self._end(None)
 
     @property
+    def looked_at(self) -> int:
+        """See `Differ.looked_at`."""
+        return 4 * self._presence.count + len(self.gaps) // 8
+
+    @property
     def open(self) -> Round | None:
         """The one that is not over, as far as it came."""
         return Round(tuple(self._open)) if self._open else None
