@@ -23,6 +23,7 @@ NOTHING = "no plugin"
 NOOP = "Go, does nothing"
 YAML = "Go, logs YAML"
 RECORD = "nri-scope record"
+REDACT = "nri-scope record --redact"
 THREE_NOOP = "three Go, do nothing"
 THREE_PROBES = "diff, three probes"
 _INDICES = ("10", "50", "90")
@@ -88,12 +89,13 @@ async def _contestants(stack: AsyncExitStack, folder: Path) -> dict[str, Contest
         await peer.admit()
         contestants[name] = Contestant(peer)
 
-    peer, socket = await runtime("record")
-    recording = folder / "latency.nriscope.db"
-    record = await stack.enter_async_context(await Record.start(socket, recording))
-    await peer.admit()
-    # The beginning of the session may be rows too: the wait can end so few events too early.
-    contestants[RECORD] = Contestant(peer, record.drained)
+    for name, options in ((RECORD, ()), (REDACT, ("--redact",))):
+        peer, socket = await runtime("redact" if options else "record")
+        recording = folder / f"latency{''.join(options)}.nriscope.db"
+        record = await stack.enter_async_context(await Record.start(socket, recording, *options))
+        await peer.admit()
+        # The beginning of the session may be rows too: the wait can end so few events too early.
+        contestants[name] = Contestant(peer, record.drained)
 
     peer, socket = await runtime("three")
     for index in _INDICES:
@@ -121,12 +123,15 @@ def _medians(rounds: list[Played]) -> Latency:
 
 def findings(latencies: dict[str, Latency]) -> list[Finding]:
     """The ratios that count."""
-    record, noop, yaml = (latencies[name] for name in (RECORD, NOOP, YAML))
+    record, redact, noop, yaml = (latencies[name] for name in (RECORD, REDACT, NOOP, YAML))
     probes, three = latencies[THREE_PROBES], latencies[THREE_NOOP]
     return [
         Finding(name="p50, record ÷ no-op", value=record.p50 / noop.p50, limit=0.6),
         Finding(name="p50, record ÷ YAML logger", value=record.p50 / yaml.p50, limit=0.1),
         Finding(name="p99, record ÷ no-op", value=record.p99 / noop.p99, limit=1.0),
+        Finding(name="p50, record --redact ÷ no-op", value=redact.p50 / noop.p50, limit=0.6),
+        Finding(name="p50, record --redact ÷ YAML logger", value=redact.p50 / yaml.p50, limit=0.1),
+        Finding(name="p99, record --redact ÷ no-op", value=redact.p99 / noop.p99, limit=1.0),
         Finding(name="p50, three probes ÷ three no-ops", value=probes.p50 / three.p50, limit=0.6),
         Finding(name="p99, three probes ÷ three no-ops", value=probes.p99 / three.p99, limit=1.0),
     ]

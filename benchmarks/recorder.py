@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Self
 
 # What is still queued reaches the disk within this time, or something hangs.
-_PATIENCE = 60.0
+_PATIENCE = 600.0
 # Seconds between two looks, and of work between them below which a process is idle: following a
 # file takes a little, and the kernel counts in hundredths of a second.
 _LOOK = 0.25
@@ -86,10 +86,10 @@ class Record:
         self.recording = recording
 
     @classmethod
-    async def start(cls, socket: Path, recording: Path) -> Self:
-        """Start it; it ends when the runtime goes away."""
+    async def start(cls, socket: Path, recording: Path, *more: str) -> Self:
+        """Start it, with ``more`` options; it ends when the runtime goes away."""
         options = ("--socket", str(socket), "-o", str(recording), "--index", "10", "--once")
-        return await cls._run(recording, command(), "record", *options)
+        return await cls._run(recording, command(), "record", *options, *more)
 
     @classmethod
     async def probes(cls, socket: Path, recording: Path, indices: Sequence[str]) -> Self:

@@ -17,10 +17,10 @@ from nri_scope.recorder import (
     long_names,
     reader,
     ring,
+    room,
     schema,
     sqlfunctions,
     text,
-    writing,
 )
 from nri_scope.recorder.bundle import archive
 from nri_scope.recorder.model import LEFT_OUT
@@ -137,9 +137,12 @@ its length and a hash of the whole. Messages are recorded in full. One with more
 
 A file is refused where it has more than {reader.MAX_ROWS:,} sessions, gaps or notes, \
 {long_names.MAX_NAMED:,} pods or containers, or {long_names.MAX_CHARACTERS >> 20} million \
-characters of their names. A recorder that has written {writing.MAX_SESSIONS:,} sessions to a file \
-begins no more in it: what comes in them is one counted gap. A bundle is refused where it would \
-unpack to more than {archive.MAX_RATIO} times its size and {archive.RATIO_FROM >> 20} MiB; \
+characters of their names. Recorders keep to that: one that has written \
+{room.MAX_SESSIONS:,} sessions to a file begins no more in it, and what would need one more pod, \
+container or name is not recorded; what is lost by that is one counted gap. Beyond \
+{room.MAX_GAPS:,} gaps all others are one, and beyond as many notes none is added. A bundle is \
+refused where it would unpack to more than {archive.MAX_RATIO} times its size and \
+{archive.RATIO_FROM >> 20} MiB; \
 recordings come to 10.
 
 ### Stretches and the ring

@@ -75,20 +75,23 @@ class Differ:
         gaps: Iterable[Gap] = (),
         follows: Callable[[Event], bool] | None = None,
         had_its_place: Callable[[Session, Event], bool] | None = None,
+        had_joined: Callable[[Session, Event], bool] | None = None,
         outcome: Callable[[Event], Outcome] | None = None,
         unheard: Callable[[str, Event], bool] | None = None,
     ) -> None:
         """``only``: ids of the containers that matter; of all others no more is looked at than
-        what their events did to these. ``gaps``, ``follows`` and ``had_its_place``: see `Rounds`.
-        ``outcome`` tells what became of a creation by what was recorded later, see `Creations`;
-        without it each counts as successful of which no event fed tells otherwise. ``unheard``
-        tells which containers there are not, where not all events are fed.
+        what their events did to these. ``gaps``, ``follows``, ``had_its_place`` and
+        ``had_joined``: see `Rounds`. ``outcome`` tells what became of a creation by what was
+        recorded later, see `Creations`; without it each counts as successful of which no event fed
+        tells otherwise. ``unheard`` tells which containers there are not, where not all events are
+        fed.
         """
         self._only = None if only is None else frozenset(only)
         self._containers = Containers()
         self._rounds = Rounds.of(sessions)
         self._rounds.follows = follows
         self._rounds.had_its_place = had_its_place
+        self._rounds.had_joined = had_joined
         self.lose(gaps)
         self._keep = keep
         self._creation: Round | None = None
@@ -145,6 +148,11 @@ class Differ:
     def flush_over(self) -> list[RoundDiff]:
         """The rounds of which nothing can come any more, if nothing has come by now."""
         return [] if self._rounds.goes_on() else self.flush()
+
+    @property
+    def looked_at(self) -> int:
+        """How much there is besides messages to be looked through with each event, in elements."""
+        return self._rounds.looked_at
 
     @property
     def open(self) -> Round | None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nri_scope.differ import Differ, History, RoundDiff
 from nri_scope.differ.reading import differ_of_some, events_of_some, rounds_of
@@ -80,13 +80,7 @@ def _excerpt(
     differ = differ_of_some(recording, containers)
     numbers = events_of_some(recording, containers, differ)
     among = None if numbers is None else sorted({*numbers, *near})
-
-    def exchanges() -> Iterator[tuple[Event, bytes, bytes]]:
-        for exchange in recording.exchanges(among=among):
-            check()
-            yield exchange
-
-    rounds = tuple(rounds_of(recording, exchanges(), differ))
+    rounds = tuple(rounds_of(recording, differ, among, check))
     names = {one.id: lookup.container_name(one) for one in containers}
     names |= {pod.id: lookup.pod_name(pod) for pod in pods}
     return Excerpt(differ, rounds, names)

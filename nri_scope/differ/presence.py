@@ -16,9 +16,9 @@ from nri_scope.recorder.model import Event, Gap, Session
 
 ASIDE = frozenset({"UpdateContainers", "ContainerStatus", "Shutdown"})
 """Between the runtime and one connection, at any time."""
-_INTRODUCTION = frozenset({"RegisterPlugin", "Configure"})
+INTRODUCTION = frozenset({"RegisterPlugin", "Configure"})
 _SYNCHRONIZE = "Synchronize"
-SET_UP = _INTRODUCTION | {_SYNCHRONIZE}
+SET_UP = INTRODUCTION | {_SYNCHRONIZE}
 """Before a connection is part of any chain. Runtimes do this while they ask others about events:
 who is synchronized meanwhile is asked from the next chain on (containerd/nri, pkg/adaptation)."""
 _FOR_EVER = float("inf")
@@ -74,10 +74,15 @@ class Presence:
         heard.newest, heard.over = event, 0
         if event.method == _SYNCHRONIZE and not heard.asked:
             heard.joined = event.id
-        elif event.method not in _INTRODUCTION:
+        elif event.method not in INTRODUCTION:
             heard.joined = heard.joined or event.id
             if event.method not in ASIDE:
                 heard.asked = heard.asked or event.id
+
+    @property
+    def count(self) -> int:
+        """How many sessions may be there."""
+        return len(self._heard) + len(self._starts)
 
     def during(
         self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]

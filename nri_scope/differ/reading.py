@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
+from sys import maxsize
 
 from google.protobuf.message import DecodeError
 
@@ -22,8 +24,11 @@ from .choice import Choice
 from .differ import Differ
 from .history import History
 from .model import Evidence, RoundDiff, Step
-from .presence import SET_UP
+from .presence import INTRODUCTION, SET_UP
 from .rounds import ASIDE, CONTAINER_STATUS, CREATE, UPDATE
+
+_NEAR = 500
+"""Events among which one of every connection is found as a rule."""
 
 
 def rounds(
@@ -36,7 +41,7 @@ def rounds(
     RecordingError.
     """
     differ = differ or differ_of(recording)
-    found = rounds_of(recording, recording.exchanges(), differ)
+    found = rounds_of(recording, differ)
     if thing is None:
         yield from found
         return
@@ -48,12 +53,17 @@ def rounds(
 
 
 def rounds_of(
-    recording: Recording, exchanges: Iterable[tuple[Event, bytes, bytes]], differ: Differ
+    recording: Recording,
+    differ: Differ,
+    among: Sequence[int] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[RoundDiff]:
     """Feed events of a recording to a differ; return their rounds, with what became of changes
-    where the CRI told it. Raises RecordingError.
+    where the CRI told it.
+
+    ``check`` is called for each event, and may raise. Raises RecordingError.
     """
-    found = _fed(differ, exchanges)
+    found = _fed(differ, recording, among, check)
     if any(session.role == Role.CRI for session in recording.sessions()):
         # What the CRI tells comes after the changes that it is about.
         return _with_outcome(list(found), differ)
@@ -81,6 +91,7 @@ def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Dif
         # Among the events of a few containers none follows another.
         follows=lambda event: lookup.follows(recording, event),
         had_its_place=lambda session, event: _had_its_place(recording, session, event),
+        had_joined=_had_joined(recording),
         outcome=Creations(recording).outcome,
         unheard=unheard_in(recording),
     )
@@ -93,6 +104,36 @@ def _had_its_place(recording: Recording, session: Session, event: Event) -> bool
     ) or not lookup.has_event_before(recording, session.id, event.id, sorted(SET_UP))
 
 
+def _had_joined(recording: Recording) -> Callable[[Session, Event], bool]:
+    """For `Rounds.had_joined`, by all that was recorded."""
+    introduction = sorted(INTRODUCTION)
+    since: dict[int, int] = {}
+
+    @cache
+    def firsts() -> dict[int, int]:
+        """The first event from which on each session may be asked."""
+        told = lookup.first_events(recording, introduction, others=True)
+        later = lookup.first_events(recording, sorted(SET_UP), others=True)
+        begun = lookup.first_events(recording, sorted(SET_UP))
+        # Where the beginning was not recorded, it may have been there before.
+        return {
+            session: told.get(session, maxsize) if first < later.get(session, maxsize) else 0
+            for session, first in begun.items()
+        }
+
+    def had_joined(session: Session, event: Event) -> bool:
+        if session.id not in since or since[session.id] > event.id:
+            # Most are asked about all that happens; to look for others takes the whole recording.
+            if not lookup.has_event_before(
+                recording, session.id, event.id, introduction, others=True, within=_NEAR
+            ):
+                return firsts().get(session.id, 0) < event.id
+            since[session.id] = event.id
+        return True
+
+    return had_joined
+
+
 def blame(recording: Recording, container: Container) -> History:
     """One container's history.
 
@@ -100,7 +141,7 @@ def blame(recording: Recording, container: Container) -> History:
     """
     differ = differ_of_some(recording, [container])
     numbers = events_of_some(recording, [container], differ)
-    for _ in _fed(differ, recording.exchanges(among=numbers)):
+    for _ in _fed(differ, recording, numbers):
         pass
     history = differ.histories.get(container.id)
     if history is None:
@@ -115,7 +156,7 @@ def histories(recording: Recording) -> dict[str, History]:
     """Every container's history, by its id. Raises RecordingError."""
     differ = differ_of(recording)
     with _rarely_collected():
-        for _ in _fed(differ, recording.exchanges()):
+        for _ in _fed(differ, recording):
             pass
     return differ.histories
 
@@ -131,9 +172,17 @@ def _rarely_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _fed(differ: Differ, exchanges: Iterable[tuple[Event, bytes, bytes]]) -> Iterator[RoundDiff]:
-    for event, request, reply in exchanges:
+def _fed(
+    differ: Differ,
+    recording: Recording,
+    among: Sequence[int] | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> Iterator[RoundDiff]:
+    allowance = recording.allowance()
+    for event, request, reply in recording.exchanges(among=among, allowance=allowance):
+        check()
         yield from differ.feed(event, request, reply)
+        allowance.spend(differ.looked_at)
     yield from differ.flush()
 
 

@@ -122,6 +122,9 @@ class Rounds:
     then has to be everything that there is."""
     had_its_place: Callable[[Session, Event], bool] | None = None
     """As `Presence.had_its_place`, where not everything is fed."""
+    had_joined: Callable[[Session, Event], bool] | None = None
+    """Whether a session that had begun was synchronized when an event came, where not everything
+    is fed. None: told by what is fed."""
     _open: list[Station] = field(default_factory=list)
     _bytes: int = 0
     _newest: dict[int, int] = field(default_factory=dict)
@@ -159,6 +162,11 @@ class Rounds:
     def flush(self) -> Round | None:
         """The round that is open, as far as it came."""
         return self._end(None)
+
+    @property
+    def looked_at(self) -> int:
+        """See `Differ.looked_at`."""
+        return 4 * self._presence.count + len(self.gaps) // 8
 
     @property
     def open(self) -> Round | None:
@@ -227,6 +235,7 @@ class Rounds:
                 and session.runtime_name == runtime
                 and bit
                 and (session.mask == 0 or session.mask & bit)
+                and (self.had_joined is None or self.had_joined(session, one.first))
             ):
                 yield session
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nri_scope.recorder.escape import safe
+from nri_scope.recorder.trusted_location import is_trusted_file
 
 from .background import Background
 from .destination import SUFFIX
@@ -86,6 +87,9 @@ class LogFile:
             with os.fdopen(
                 os.open(self._path, flags | os.O_CLOEXEC, 0o600), "a", encoding="utf-8"
             ) as file:
+                if not is_trusted_file(self._path, os.fstat(file.fileno())):
+                    # In a sticky folder another user can make it first, to read what comes.
+                    return
                 if file.tell() > LOG_MAX:
                     file.truncate(0)
                 file.write(text)

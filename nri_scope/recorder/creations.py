@@ -41,6 +41,9 @@ _ROWS_MAX = 400
 """Events of one container that are looked at: those of sixteen connections, a few times over."""
 _FEW = 24
 """Events that tell of most creations what became of them."""
+_MANY_MAX = 400_000
+"""Events that are looked at where these few do not tell. No container is created again and again,
+but in a stranger's recording."""
 _NEAR = 1_000
 """How far before an event of a creation the first one may be: all that came in some seconds."""
 _RANGE_MAX = 100_000
@@ -111,7 +114,8 @@ class Creations:
         """When each pod was stopped and removed, by its key."""
         self._attempts: dict[tuple[int, str], Sequence[_Row]] = {}
         """The creations of one name in one pod."""
-        self._ranges = 0
+        self._ranges = self._many = 0
+        self._allowance = recording.allowance()
         self._indices: dict[int, str] = {}
 
     def outcome(self, event: Event) -> Outcome:
@@ -127,10 +131,11 @@ class Creations:
                 f"ORDER BY o.id LIMIT {most}",
                 (event.id, event.id, _NEAR),
             )
+            self._many += len(rows) if most > _FEW else 0
             asked, later = _attempt(rows, event, self._index)
             if any(row.name in _SHOWS for row in later):
                 return CREATED
-            if len(rows) < most:
+            if len(rows) < most or self._many > _MANY_MAX:
                 break
         told = self._told(event)
         if told is not None:
@@ -189,7 +194,9 @@ class Creations:
             return UNKNOWN
         if runtime_title(session.runtime_name) != "containerd":
             return UNKNOWN
-        for event, request, _ in self._recording.exchanges(among=[end.id]):
+        for event, request, _ in self._recording.exchanges(
+            among=[end.id], allowance=self._allowance
+        ):
             container = decode_request(event.method, request).container
             if container is None or container.state != api.ContainerState.CONTAINER_UNKNOWN:
                 break

@@ -283,19 +283,42 @@ def next_after(
 
 
 def has_event_before(
-    recording: Recording, session: int, event: int, methods: Sequence[str], *, others: bool = False
+    recording: Recording,
+    session: int,
+    event: int,
+    methods: Sequence[str],
+    *,
+    others: bool = False,
+    within: int | None = None,
 ) -> bool:
-    """Whether a session has an earlier event of one of these methods; ``others``: of another."""
+    """Whether a session has an earlier event of one of these methods; ``others``: of another.
+
+    ``within``: among so many events of all sessions before it.
+    """
     among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
     rows = _rows(
         recording,
-        f"SELECT 1 FROM event WHERE session = ? AND id < ? AND method {among} "
+        f"SELECT 1 FROM event WHERE session = ? AND id < ? AND id >= ? AND method {among} "
         "ORDER BY id DESC LIMIT 1",
         session,
         event,
+        0 if within is None else event - within,
         *methods,
     )
     return bool(rows)
+
+
+def first_events(
+    recording: Recording, methods: Sequence[str], *, others: bool = False
+) -> dict[int, int]:
+    """The first event of one of these methods by session; ``others``: of another."""
+    among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
+    rows = _rows(
+        recording,
+        f"SELECT session, min(id) FROM event WHERE method {among} GROUP BY session",
+        *methods,
+    )
+    return {row[0]: row[1] for row in rows}
 
 
 def _marks(values: Sequence[str]) -> str:

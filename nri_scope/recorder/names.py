@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from nri_scope.recorder.room import Room
 from nri_scope.recorder.text import named
 
 # A runtime has some thirty. One that makes up more is served from the file.
@@ -12,7 +13,7 @@ _KNOWN = 4_096
 
 
 class Names:
-    """Finds or makes the rows of the table ``name``. Raises sqlite3.Error."""
+    """Finds or makes the rows of the table ``name``. Raises sqlite3.Error and NoRoom."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -21,6 +22,7 @@ class Names:
                 "SELECT text, id FROM name ORDER BY id LIMIT ?", (_KNOWN,)
             ).fetchall()
         )
+        self._room = Room.of_names(connection, "name", ["text"])
 
     def id(self, text: str) -> int:
         """The number of ``text``; its row is written at once if it is new."""
@@ -35,6 +37,7 @@ class Names:
         return number
 
     def _insert(self, text: str) -> int:
+        self._room.take(len(text))
         row = self._connection.execute("INSERT INTO name (text) VALUES (?)", (text,)).lastrowid
         assert row is not None
         return row

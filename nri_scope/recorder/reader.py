@@ -20,6 +20,7 @@ from nri_scope.errors import RecordingCut, RecordingError
 from nri_scope.nri.elements import MAX_ELEMENTS, Elements, bounded
 from nri_scope.nri.subject import kind_of_reply, kind_of_request
 from nri_scope.recorder import assembly
+from nri_scope.recorder.allowance import Allowance
 from nri_scope.recorder.between_sessions import gaps_between
 from nri_scope.recorder.check import recover
 from nri_scope.recorder.container_status import is_container_status
@@ -209,12 +210,15 @@ class Recording:
         where: Filter | None = None,
         after_id: int = 0,
         among: Sequence[int] | None = None,
+        allowance: Allowance | None = None,
     ) -> Iterator[tuple[Event, bytes, bytes]]:
         """Events, as from `events`, each with its request and its reply (`request`, `reply`).
 
         ``among`` leaves only events with these numbers. To ask for each message by itself takes
-        twice the time.
+        twice the time. Where the messages come to more than is allowed, by default to this call,
+        it ends before that, and warns.
         """
+        allowance = allowance or self.allowance()
         pages = (
             page
             for chunk in _parts_or_all(among)
@@ -225,7 +229,15 @@ class Recording:
             there = [event for event in page if event.id in parts]
             while there:
                 some, error = self._messages_of(there, parts)
-                yield from some
+                for one in some:
+                    self._charge(allowance, one, parts[one[0].id])
+                    if allowance.is_over:
+                        self._warn(
+                            f"its messages come to more than is taken apart of a file of its size, "
+                            f"from event {one[0].id} on"
+                        )
+                        return
+                    yield one
                 if error is not None:
                     raise error
                 there = there[len(some) :]
@@ -256,6 +268,31 @@ class Recording:
         except RecordingError as error:
             return found, error
         return found, None
+
+    def allowance(self, times: float = 1) -> Allowance:
+        """What one command may take apart of the messages of a file of this size."""
+        try:
+            size = self._real_path.stat().st_size
+        except OSError:
+            # Moved away meanwhile.
+            size = 0
+        return Allowance(size, times)
+
+    def _charge(self, allowance: Allowance, one: tuple[Event, bytes, bytes], parts: _Parts) -> None:
+        event, request, _ = one
+        allowance.event(event.method)
+        if event.method == _SYNCHRONIZE:
+            allowance.message(kind_of_request(event.method, event.mark), request, -event.id)
+            return
+        pod, container, rest, reply = parts
+        for number, kind in (
+            (pod, PodSandbox),
+            (container, ContainerMessage),
+            (rest, kind_of_request(event.method, event.mark)),
+            (reply, kind_of_reply(event.method, event.mark)),
+        ):
+            if number is not None:
+                allowance.message(kind, self._objects.get(number)[1], number)
 
     def event(self, event_id: int) -> Event | None:
         """One event, or None."""

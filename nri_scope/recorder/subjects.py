@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.recorder.cache import RecentlyUsed
+from nri_scope.recorder.room import Room
 from nri_scope.recorder.text import named
 
 _KNOWN = 4_096
@@ -40,8 +41,8 @@ class Subjects:
     """Finds or makes the rows of pods and containers.
 
     What arrives may be as little as an id; such a row is completed by the next event that tells
-    more. New rows and completed ones collect in lists. Raises sqlite3.Error where it has to look
-    into the file.
+    more. New rows and completed ones collect in lists. Raises NoRoom where there is none for them,
+    and sqlite3.Error where it has to look into the file.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, empty: bool) -> None:
@@ -49,6 +50,8 @@ class Subjects:
         self._connection = connection
         self._pods: RecentlyUsed[str, tuple[PodRow, ...]] = RecentlyUsed(_KNOWN)
         self._containers: RecentlyUsed[str, tuple[ContainerRow, ...]] = RecentlyUsed(_KNOWN)
+        self._pod_room = Room.of_names(connection, "pod", ["id", "namespace", "name", "uid"])
+        self._container_room = Room.of_names(connection, "container", ["id", "name"])
         self._empty = empty
         self._next_pod = 1 if empty else _next(connection, "pod")
         self._next_container = 1 if empty else _next(connection, "container")
@@ -83,9 +86,11 @@ class Subjects:
             if row.pod is not None and pod_key is not None and row.pod != pod_key:
                 continue
             if (name and not row.name) or (pod_key is not None and row.pod is None):
+                self._container_room.take(0 if row.name else len(name), rows=0)
                 row.name, row.pod = row.name or name, pod_key if row.pod is None else row.pod
                 self.completed_containers[row.key] = row
             return row
+        self._container_room.take(len(container_id) + len(name))
         row = ContainerRow(self._next_container, container_id, name, pod_key)
         self._next_container += 1
         self.new_containers.append(row)
@@ -115,6 +120,8 @@ class Subjects:
         self._pods.clear()
         self._containers.clear()
         self._empty = False
+        self._pod_room.recount()
+        self._container_room.recount()
 
     def flush(self) -> None:
         """Write what is new. Raises sqlite3.Error."""
@@ -167,9 +174,12 @@ class Subjects:
             ):
                 completed = (row.namespace or namespace, row.name or name, row.uid or uid)
                 if completed != (row.namespace, row.name, row.uid):
+                    grown = _length(*completed) - _length(row.namespace, row.name, row.uid)
+                    self._pod_room.take(grown, rows=0)
                     row.namespace, row.name, row.uid = completed
                     self.completed_pods[row.key] = row
                 return row
+        self._pod_room.take(_length(pod_id, namespace, name, uid))
         row = PodRow(self._next_pod, pod_id, namespace, name, uid)
         self._next_pod += 1
         self.new_pods.append(row)
@@ -204,6 +214,10 @@ class Subjects:
         if rows:
             self._containers.put(container_id, rows)
         return rows
+
+
+def _length(*texts: str) -> int:
+    return sum(map(len, texts))
 
 
 def _next(connection: sqlite3.Connection, table: str) -> int:

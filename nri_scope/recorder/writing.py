@@ -19,16 +19,12 @@ from nri_scope.recorder.file import PAGE, RecordingFile
 from nri_scope.recorder.inbox import Begin, End, Entry, Line, Missed, Remark
 from nri_scope.recorder.model import KILLED, Captured, Event, SessionStart
 from nri_scope.recorder.ring import Ring, cut, oldest
+from nri_scope.recorder.room import TOO_MANY_GAPS, TOO_MANY_NOTES, TOO_MANY_SESSIONS, NoRoom, Rooms
 from nri_scope.recorder.store import ObjectStore
-from nri_scope.recorder.text import int64, named, storable
+from nri_scope.recorder.text import WORDS_MAX, int64, named, storable
 
 if TYPE_CHECKING:
     from nri_scope.recorder.redaction.capture import AtSource
-
-MAX_SESSIONS = 100_000
-"""Sessions of a recording, which readers have in memory all at once. A runtime that repeats
-Configure begins one each time."""
-TOO_MANY_SESSIONS = f"the recording has {MAX_SESSIONS:,} sessions, and takes no more"
 
 DELETED = "the file was deleted or moved; what was recorded before is not in the new one"
 
@@ -102,11 +98,9 @@ class Writing:
         self._sessions: dict[int, OpenSession] = {}
         self._starts: dict[int, SessionStart] = {}
         self._preface: list[Entry] = []
-        self._session_rows = 0
+        self._rooms = Rooms(file.connection)
         self._refused: set[int] = set()
         """Open sessions for which there was no room."""
-        self._refused_in = 0
-        """The gap with what came in these; 0: none yet."""
         self._stretch_bytes = 0
         self._stretch_began = 0.0
         self._cutting: Iterator[int] | None = None
@@ -117,9 +111,7 @@ class Writing:
         """When the last event came of a recorder that was killed; until the next session begins."""
         try:
             self._set_up(file)
-            newest, self._session_rows = file.connection.execute(
-                "SELECT max(id), count(*) FROM session"
-            ).fetchone()
+            (newest,) = file.connection.execute("SELECT max(id) FROM session").fetchone()
         except sqlite3.Error as error:
             self.close()
             raise RecordingError(self.path, f"cannot record: {error}") from error
@@ -136,7 +128,7 @@ class Writing:
         before = self._file
         connection = self._connection(batch)
         sessions = {number: replace(session) for number, session in self._sessions.items()}
-        rows, refused, refused_in = self._session_rows, set(self._refused), self._refused_in
+        refused = set(self._refused)
         starts = dict(self._starts)
         killed_ns = self._killed_ns
         written = Written()
@@ -158,7 +150,7 @@ class Writing:
             connection.execute("COMMIT")
         except BaseException:
             self._sessions, self._starts, self._killed_ns = sessions, starts, killed_ns
-            self._session_rows, self._refused, self._refused_in = rows, refused, refused_in
+            self._refused = refused
             self._roll_back(connection)
             raise
         if self._checkpointer is not None:
@@ -190,6 +182,7 @@ class Writing:
             raise
         if removed is None:
             self._cutting = None
+            self._rooms.recount()
             # What remains is what Synchronize told, which stays however large it is.
             some = connection.execute("SELECT 1 FROM event LIMIT 1").fetchone()
             self._uncuttable = not self._cut_off and some is None
@@ -215,6 +208,7 @@ class Writing:
 
     def _set_up(self, file: RecordingFile) -> None:
         connection = file.connection
+        self._rooms = Rooms(connection)
         wanted = min(_LOG_BYTES, self._ring.log_bytes // 2)
         pages = 0 if self._background else wanted // PAGE
         connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchall()
@@ -249,7 +243,6 @@ class Writing:
             self.path.unlink(missing_ok=True)
             raise
         self._file = file
-        self._session_rows = self._refused_in = 0
         self._preface = [Begin(number, start) for number, start in self._starts.items()]
         first = min((start.started_ns for start in self._starts.values()), default=time.time_ns())
         # What is in this file begins with the batch, not with its being written.
@@ -260,6 +253,7 @@ class Writing:
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         # Both remember rows that are not there now.
         self._encoder = self._cutting = None
+        self._rooms.recount()
         if connection.in_transaction:
             connection.rollback()
 
@@ -301,9 +295,9 @@ class Writing:
         if self._redaction is not None and not isinstance(entry, tuple):
             entry = self._redaction.told(entry)
         match entry:
-            case Begin(number, start) if not self._has_room(connection):
+            case Begin(number, start) if not self._rooms.take_session(start):
                 self._refused.add(number)
-                self._refuse(connection, start.started_ns, 0, written)
+                self._refuse(TOO_MANY_SESSIONS, start.started_ns, start.started_ns, 0, written)
             case End(number) if number in self._refused:
                 self._refused.discard(number)
             case Begin(number, start):
@@ -315,7 +309,6 @@ class Writing:
                     self._apply(connection, encoder, missed, written)
                 self._killed_ns = 0
                 _insert_session(connection, number, start, encoder.next_event)
-                self._session_rows += 1
             case End(number, reason, at_ns):
                 self._sessions.pop(number, None)
                 self._starts.pop(number, None)
@@ -327,8 +320,12 @@ class Writing:
                 session = self._sessions.get(number) if number is not None else None
                 if session is not None:
                     session.seq += ours
+                lost_here = 0 if ours else lost or 0
+                if not self._rooms.take("gap", min(len(reason), WORDS_MAX)):
+                    self._refuse(TOO_MANY_GAPS, from_ns, to_ns, lost_here, written)
+                    return
                 written.gaps += 1
-                written.lost += 0 if ours else lost or 0
+                written.lost += lost_here
                 connection.execute(
                     "INSERT INTO gap (session, from_ns, to_ns, reason, lost) "
                     "VALUES (?, ?, ?, ?, ?)",
@@ -340,6 +337,8 @@ class Writing:
                         lost,
                     ),
                 )
+            case Remark(_, at_ns, text) if not self._rooms.take("note", min(len(text), WORDS_MAX)):
+                self._refuse(TOO_MANY_NOTES, at_ns, at_ns, 0, written)
             case Remark(number, at_ns, text):
                 connection.execute(
                     "INSERT INTO note (session, at_ns, text) VALUES (?, ?, ?)",
@@ -353,7 +352,7 @@ class Writing:
                     )
                     self._stretch_bytes += len(text) + _ROW_BYTES
             case (number, item) if number in self._refused:
-                self._refuse(connection, item.wall_ns, 1, written)
+                self._refuse(TOO_MANY_SESSIONS, item.wall_ns, item.wall_ns, 1, written)
             case (number, item):
                 self._store(connection, encoder, number, item, written)
 
@@ -379,6 +378,9 @@ class Writing:
             )
         except sqlite3.Error:
             raise
+        except NoRoom as full:
+            self._refuse(str(full), item.wall_ns, item.wall_ns, 1, written)
+            return
         except Exception as error:  # noqa: BLE001 - one odd event must not end the recording
             # An error's words may have what was to be redacted.
             words = "" if self._redaction is not None else f": {error}"
@@ -394,34 +396,12 @@ class Writing:
         if event is not None and self._want_events:
             written.events.append((event, item))
 
-    # -- sessions ---------------------------------------------------------------------------
-
-    def _has_room(self, connection: sqlite3.Connection) -> bool:
-        """Whether the recording takes one more session."""
-        if self._session_rows >= MAX_SESSIONS:
-            # The ring may have removed some.
-            (self._session_rows,) = connection.execute("SELECT count(*) FROM session").fetchone()
-        return self._session_rows < MAX_SESSIONS
-
-    def _refuse(
-        self, connection: sqlite3.Connection, at_ns: int, lost: int, written: Written
-    ) -> None:
-        """Count what is not recorded for want of room for its session, all in one gap."""
+    def _refuse(self, reason: str, from_ns: int, to_ns: int, lost: int, written: Written) -> None:
+        """Count what is not recorded for want of room."""
         written.lost += lost
-        grown = connection.execute(
-            "UPDATE gap SET to_ns = max(to_ns, ?), lost = lost + ? WHERE id = ? AND reason = ?",
-            (int64(at_ns), lost, self._refused_in, TOO_MANY_SESSIONS),
-        )
-        # The ring may have removed it.
-        if not grown.rowcount:
+        if self._rooms.refuse(reason, from_ns, to_ns, lost):
             written.gaps += 1
-            written.complaints.append(TOO_MANY_SESSIONS)
-            row = connection.execute(
-                "INSERT INTO gap (session, from_ns, to_ns, reason, lost) VALUES (NULL, ?, ?, ?, ?)",
-                (int64(at_ns), int64(at_ns), TOO_MANY_SESSIONS, lost),
-            ).lastrowid
-            assert row is not None
-            self._refused_in = row
+            written.complaints.append(reason)
 
     def _guarded(self, written: Written) -> Callable[[Event], bool]:
         def keep(event: Event) -> bool:

@@ -121,7 +121,9 @@ class _Collector:
 
     def collect(self, on_progress: Callable[[float], None] | None) -> Facts:
         first, last = lookup.event_range(self._recording)
-        for event, request, reply in self._recording.exchanges():
+        allowance = self._recording.allowance()
+        for event, request, reply in self._recording.exchanges(allowance=allowance):
+            allowance.spend(self._differ.looked_at)
             self._names.learn(event)
             # Rounds that are over by this event were before it.
             for diff in self._differ.feed(event, request, reply):

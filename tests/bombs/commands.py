@@ -54,6 +54,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export perfetto": ("export", "FILE", "--format", "perfetto"),
     "export tables": ("export", "FILE", "--format", "sqlite-expanded", "-o", "OUT/e", "--force"),
     "replay": ("replay", "FILE", "--", "/bin/true"),
+    "shrink": ("shrink", "FILE", "-o", "OUT/s.nriscope.db", "--force", "--", "/bin/true"),
     "import": ("import", "FILE", "-o", "OUT/i.nriscope.db", "--force"),
 }  # fmt: skip
 """By name. FILE is the recording, OUT a folder."""

@@ -16,6 +16,7 @@ from nri_scope.recorder.display import subject
 from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
+from tests.differ.live.probing import Probing, a_container, create
 from tests.replay.recordings import START_NS, of_capture
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
@@ -116,3 +117,20 @@ def _of_two_steps(path: Path) -> Path:
     capture(cri, container_status.METHOD, asked, answer, container_status.SERVICE)
     recorder.close()
     return path
+
+
+def test_a_connection_that_is_not_synchronized_yet_has_missed_nothing(tmp_path: Path) -> None:
+    probing = Probing(tmp_path / "a.nriscope.db", "00", "99")
+    for index, method in (("00", "Configure"), ("00", "Synchronize"), ("99", "Configure")):
+        probing.sees(index, method, getattr(api, f"{method}Request")())
+    probing.sees("00", "CreateContainer", create(a_container()))
+    probing.sees("99", "Synchronize", api.SynchronizeRequest())
+    probing.sees("00", "CreateContainer", create(a_container("other")))
+    probing.sees("00", "CreateContainer", create(a_container("third")))
+    probing.recorder.close()
+    with Recording.open(probing.path) as recording:
+        whole = [one for one in reading.rounds(recording) if one.name == "CreateContainer"]
+        assert [one.missed_by for one in whole] == [(), ("99-nri-scope",), ("99-nri-scope",)]
+        for container, one in zip(recording.containers(), whole, strict=True):
+            found = excerpt.of_container(recording, container, lambda: None)
+            assert found.round_of(one.event) == one

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.logger.logfile import LOG_MAX, LogFile, log_beside
+from tests.recorder.other_user import USER, needs_root
 
 
 def said(path: Path) -> list[str]:
@@ -91,6 +92,18 @@ def test_neither_a_link_nor_a_pipe_is_written_to(tmp_path: Path) -> None:
     log.close()
     assert precious.read_text() == ""
     assert said(last) == ["hello"]
+
+
+@needs_root
+def test_a_file_that_another_user_made_gets_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.touch()
+    os.chown(path, USER, USER)
+    log = LogFile()
+    log.settle(path)
+    log.write("hello")
+    log.close()
+    assert path.read_text() == ""
 
 
 @pytest.mark.parametrize(

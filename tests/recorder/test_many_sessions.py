@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder import writing
+from nri_scope.recorder import room
 from nri_scope.recorder.reader import MAX_ROWS, Recording
 from nri_scope.recorder.writer import Recorder
 from tests.recorder.traffic import NOW, a_start, an_item
@@ -17,7 +17,7 @@ MOST = 50
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "MAX_SESSIONS", MOST)
+    monkeypatch.setattr(room, "MAX_SESSIONS", MOST)
 
 
 def _sessions(recorder: Recorder, count: int, first: int = 0) -> None:
@@ -28,7 +28,7 @@ def _sessions(recorder: Recorder, count: int, first: int = 0) -> None:
 
 
 def test_what_writers_write_readers_read() -> None:
-    assert writing.TOO_MANY_SESSIONS.count("100,000") == 1
+    assert room.TOO_MANY_SESSIONS.count("100,000") == 1
     # As many gaps between them as sessions, and the two of each that a recorder may write.
     assert MAX_ROWS > 100_000 * 2
 
@@ -43,7 +43,7 @@ def test_sessions_beyond_the_bound_are_one_counted_gap(tmp_path: Path) -> None:
         assert len(recording.sessions()) == MOST
         assert len(list(recording.events())) == MOST
         (gap,) = [one for one in recording.gaps() if one.id > 0]
-    assert (gap.session, gap.lost, gap.reason) == (None, 200, writing.TOO_MANY_SESSIONS)
+    assert (gap.session, gap.lost, gap.reason) == (None, 200, room.TOO_MANY_SESSIONS)
     assert (gap.from_ns, gap.to_ns) == (NOW + MOST * 1000, NOW + (MOST + 199) * 1000)
 
 

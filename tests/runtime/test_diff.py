@@ -21,7 +21,7 @@ from tests.runtime.testbed.crew import Crew, crew
 from tests.runtime.testbed.crowd import Crowd
 from tests.runtime.testbed.diffing import PROBES, Diff, diffing
 from tests.runtime.testbed.driver import Container, Driver
-from tests.runtime.testbed.record import PATIENCE, command
+from tests.runtime.testbed.record import PATIENCE, command, rows
 from tests.runtime.testbed.truth import Truth
 from tests.runtime.testbed.verdict import SHARES, Told, Verdict
 
@@ -49,6 +49,11 @@ async def test_no_change_is_laid_to_who_did_not_make_it(
             async def cut() -> None:
                 cut_oldest(diff.pid, containerd.nri_socket)
 
+            async def asked_about(container: Container) -> None:
+                # What became of its changes is not known where it is gone too early.
+                question = ("ContainerStatus", container.id)
+                await diff.told(f"answer about {container.id}", lambda: question in diff.told_of)
+
             async def kill() -> None:
                 await plugins.members["40"].kill()
 
@@ -57,6 +62,7 @@ async def test_no_change_is_laid_to_who_did_not_make_it(
                 await plugins.join("50")
 
             crowd.at = {8: kill, 14: join, 20: cut, 25: cut, 30: cut, 36: cut}
+            crowd.meanwhile = asked_about
             await crowd.live(PODS, at_a_time=AT_A_TIME)
             await update_out_of_turn(containerd, plugins, older)
             await crowd.end(older)
@@ -81,6 +87,41 @@ async def test_no_change_is_laid_to_who_did_not_make_it(
     assert_worth_it(document["changes"], truth)
     assert_false_claims_are_found(verdict, document["changes"])
     assert await containerd.cri.ready()
+
+
+async def test_a_creation_in_which_a_probe_loses_its_connection_is_told_once(
+    containerd: Containerd, file: Path, tmp_path: Path
+) -> None:
+    crowd = Crowd(containerd)
+    async with crew(containerd, tmp_path) as plugins, diffing(file, containerd) as diff:
+        waiting = await plugins.join("20")
+        await plugins.join("60")
+        waiting.process.send_signal(signal.SIGSTOP)
+        starting = asyncio.create_task(crowd.start(0))
+        await recorded(file, "SELECT 1 FROM log WHERE event = 'CreateContainer'")
+        # Between two probes: the first has answered, and no other was asked.
+        cut_oldest(diff.pid, containerd.nri_socket)
+        await recorded(file, "SELECT 1 FROM session WHERE ended_ns IS NOT NULL")
+        assert len(rows(file, "SELECT 1 FROM log WHERE event = 'CreateContainer'")) == 1
+        waiting.process.send_signal(signal.SIGCONT)
+        await crowd.end(await starting)
+        assert await diff.end() == 1, diff.words
+        crew_answers = [one.answers for one in plugins.members.values()]
+
+    document: Told = json.loads(await printed("diff", file))
+    (container,) = crowd.lives
+    with Recording.open(file) as recording:
+        # On a busy machine its deadline passed: the runtime may have gone on without it.
+        truth = Truth.of(recording, crew_answers, killed=["20-meddler"])
+        verdict = Verdict(truth, crowd.lives)
+        changes = [one for each in diff.rounds for one in each["changes"]]
+        assert_told_right(verdict, diff.rounds, changes)
+        assert_told_right(verdict, document["events"], document["changes"])
+        assert verdict.of_histories(reading.histories(recording)) == []
+    assert verdict.of_blame(json.loads(await printed("blame", file, container))) == []
+    (created,) = (one for one in diff.rounds if one["event"] == "CreateContainer")
+    assert created["seen_by"] == [f"{index}-nri-scope" for index in PROBES]
+    assert not created["failure"]
 
 
 async def test_a_creation_with_missed_deadlines_is_told_once(
@@ -113,6 +154,13 @@ async def test_a_creation_with_missed_deadlines_is_told_once(
             for told in (diff.rounds, document["events"])
         )
         assert live == afterwards
+
+
+async def recorded(file: Path, query: str) -> None:
+    """Wait until a recording has something to answer."""
+    async with asyncio.timeout(PATIENCE):
+        while not rows(file, query):
+            await asyncio.sleep(0.01)
 
 
 def named(diff: Diff, event: str) -> int:

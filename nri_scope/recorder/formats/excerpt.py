@@ -15,6 +15,8 @@ from nri_scope.recorder.tapping import Taps
 from nri_scope.recorder.text import HIGHEST
 
 _PAGE = 10_000
+_TIMES = 2
+"""How many times more may be taken apart than to be compared: it is written as it comes."""
 """Numbers of events that a recording is asked for at a time."""
 
 
@@ -26,6 +28,7 @@ class Excerpt:
 
     def __init__(self, recording: Recording, numbers: Iterable[int] | None) -> None:
         self._recording = recording
+        self._allowance = recording.allowance(_TIMES)
         self._numbers = None if numbers is None else _ascending(numbers)
 
     def events(self) -> Iterator[Event]:
@@ -36,7 +39,9 @@ class Excerpt:
     def exchanges(self) -> Iterator[tuple[Event, bytes, bytes]]:
         """The events with their requests and replies."""
         for among in self._pages():
-            yield from self._recording.exchanges(among=among)
+            yield from self._recording.exchanges(among=among, allowance=self._allowance)
+            if self._allowance.is_over:
+                return
 
     def sessions(self) -> list[Session]:
         """All sessions of the recording: whose the events are, they say themselves."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 from nri_scope.errors import RecordingError
 from nri_scope.nri.changes import targets_of
 from nri_scope.nri.subject import decode_reply, decode_request
+from nri_scope.recorder.allowance import Allowance
 from nri_scope.recorder.check import has_effects
 from nri_scope.recorder.file import MAY_HAVE_EFFECTS
 from nri_scope.recorder.reader import Recording
@@ -79,7 +80,7 @@ class Effects:
         source = self._source
         if not source.rows(MAY_HAVE_EFFECTS):
             return
-        for event, request, reply in source.exchanges():
+        for event, request, reply in source.exchanges(allowance=Allowance.unlimited()):
             decoded = decode_request(event.method, request)
             if event.mark or decoded.message is None:
                 continue

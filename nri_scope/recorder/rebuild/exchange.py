@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from nri_scope.errors import RecordingError
+from nri_scope.recorder.allowance import Allowance
 from nri_scope.recorder.model import Event
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.rebuild.numbers import CHUNK, chunks, listed
@@ -84,7 +85,8 @@ def _one_by_one(source: Recording, numbers: Sequence[int]) -> Iterator[list[Exch
 
 def _read(source: Recording, numbers: Sequence[int]) -> Iterator[Exchange]:
     others = _others(source, numbers)
-    for event, request, reply in source.exchanges(among=numbers):
+    whole = Allowance.unlimited()
+    for event, request, reply in source.exchanges(among=numbers, allowance=whole):
         service, pod, container = others.get(event.id, ("", None, None))
         yield Exchange(event, request, reply, service, pod, container)
 

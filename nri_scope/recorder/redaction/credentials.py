@@ -15,7 +15,7 @@ from nri_scope.recorder.redaction.keys import (
     tells_an_amount,
 )
 from nri_scope.recorder.redaction.known import Strength
-from nri_scope.recorder.redaction.tokens import is_token
+from nri_scope.recorder.redaction.tokens import PLAIN, is_token
 from nri_scope.recorder.redaction.words import words
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ SCHEME = re.compile(
     r"|ssws|token|vapid|aws4-hmac-sha256|goog4-hmac-sha256|sso-key|zoho-oauthtoken|snowflake)[ \t]+"
 )
 """What is before credentials in a header and says of what kind they are."""
+_MARKED = re.compile(rf"[^A-Za-z0-9]{{0,8}}{PLAIN}[^A-Za-z0-9]{{0,8}}")
 _NOTHING = words("true false yes no on off null none nil")
 _MASK = re.compile(r"\*+|<[a-z-]{1,20}>|%[sdvq]")
 _SHELL_VARIABLE = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*\}|[0-9@*])")
@@ -41,6 +42,9 @@ def hides(key: str, value: str, certainty: Certainty) -> bool:
     bare = value.strip()
     scheme = SCHEME.match(bare)
     if scheme is not None and is_token(bare[scheme.end() :].strip()):
+        return False
+    if _MARKED.fullmatch(bare) is not None:
+        # Read with less around it before, it was replaced then.
         return False
     if certainty is Certainty.FORCED:
         return bool(bare) and not is_token(bare)

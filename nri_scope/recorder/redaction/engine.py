@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from nri_scope.recorder.redaction.harmless import HOSTS, REGISTRIES
 from nri_scope.recorder.redaction.known import Known, Strength
 from nri_scope.recorder.redaction.memory import Answer, Answers, Memory
+from nri_scope.recorder.redaction.owners import EVERYTHING
 from nri_scope.recorder.redaction.patterns import compiled, glob
 from nri_scope.recorder.redaction.rules import Action, Rule, Rules
 from nri_scope.recorder.redaction.scope import NAMES, Scope, Scopes
@@ -103,6 +104,10 @@ class Engine:
     def enter(self, scope: Scope) -> None:
         """From here on it is of this scope."""
         self.scope = scope
+        if scope is NAMES:
+            self.known.owners.enter(None)
+        else:
+            self.known.owners.enter(scope.pod if scope.pod.startswith("pod ") else EVERYTHING)
         own = self._event and scope is not NAMES
         self._tokens.scope = f"{scope.name} in {self._event}" if own else scope.name
 
@@ -213,22 +218,30 @@ class Engine:
             self._unpacked.append(text)
         known = self.known
         asked = self.asked(place, "")
-        answer = self._remembered.get((text, is_key, asked, None))
-        if answer is None:
-            answer = self._remembered.get((text, is_key, asked, self._tokens.scope))
-        if answer is not None and self._is_valid(answer):
-            for rule in answer.found:
-                self.hit(rule, place)
-            return answer.text
+        for scope in None, self._tokens.scope:
+            answer = self._remembered.get((text, is_key, asked, scope))
+            if answer is not None and self._is_valid(answer):
+                for rule in answer.found:
+                    self.hit(rule, place)
+                return answer.text
+        skipped = known.owners.skipped
         found, self._found = self._found, []
         unpacked, self._unpacked = self._unpacked, []
         try:
             given = self._redacted(text, place, depth, is_key=is_key)
             rules = tuple(self._found)
             looked_at = "\n".join((text, given, *self._unpacked))
+            is_of_all = given == text and known.owners.skipped == skipped
             self._remembered.keep(
-                (text, is_key, asked, None if given == text else self._tokens.scope),
-                Answer(given, rules, looked_at, known.count, known.epoch),
+                (text, is_key, asked, None if is_of_all else self._tokens.scope),
+                Answer(
+                    given,
+                    rules,
+                    looked_at,
+                    known.count,
+                    known.epoch,
+                    None if is_of_all else known.owners.late,
+                ),
             )
             unpacked += self._unpacked
         finally:
@@ -239,7 +252,9 @@ class Engine:
 
     def _is_valid(self, answer: Answer[str, str] | Answer[bytes, tuple[str, str]]) -> bool:
         known = self.known
-        if answer.epoch != known.epoch or known.has_new(answer.looked_at, answer.known):
+        if answer.epoch != known.epoch or answer.late not in {None, known.owners.late}:
+            return False
+        if known.has_new(answer.looked_at, answer.known):
             return False
         answer.known = known.count
         return True
@@ -252,7 +267,7 @@ class Engine:
         question = content, self._tokens.scope
         answer = self._parts.get(question)
         if answer is None or not self._is_valid(answer):
-            before = self.known.count, self.known.epoch
+            before = self.known.count, self.known.epoch, self.known.owners.late
             left = self._left
             self._left = min(left, self._memory.part)
             begun = self._left
@@ -287,7 +302,7 @@ class Engine:
         finders = self._key_finders if is_key else self._finders
         # A token may complete what was not found before, and one secret make another one known.
         for _ in range(_ROUNDS):
-            before = text, self.known.count
+            before = text, self.known.progress
             if not is_key and (self.rules.rules or self._values):
                 given = self.by_user(text, place)
                 if given is not None:
@@ -300,7 +315,7 @@ class Engine:
             text, rules = self.known.replace(text)
             for rule in rules:
                 self.hit(rule, place)
-            if (text, self.known.count) == before:
+            if (text, self.known.progress) == before:
                 break
         return text
 

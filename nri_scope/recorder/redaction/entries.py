@@ -62,13 +62,14 @@ class Entries:
         newline = text.find("\n", at)
         end = len(text) if newline < 0 else newline
         first = text[at:end].lstrip()[:1]
-        if not first or first in "#;":
+        is_text = self._is_in_text(at, end)
+        if not first or first == "#" or (first == ";" and not is_text):
             return end + 1
         if text.startswith(("---", "..."), at) and not text[at + 3 : end].strip():
             self._open = []
             self._root = self._add(Entry("", -1))
             return end + 1
-        section = _SECTION.match(text, at) if first == "[" else None
+        section = _SECTION.match(text, at) if first == "[" and not is_text else None
         if section is not None:
             self._open = []
             above = self._root
@@ -77,10 +78,10 @@ class Entries:
             self._open = [(-1, above)]
             return end + 1
         match = _LINE.match(text, at, end)
-        if match is not None:
+        if match is not None and not (is_text and not self._is_colon(match)):
             return self._key(match, at, end)
         item = _ITEM.match(text, at, end)
-        if item is not None:
+        if item is not None and not is_text:
             number = self._items(item)
             return self._value(number, item.end(), end, len(item["indent"]))
         brace = text.find("{", at, end)
@@ -88,15 +89,30 @@ class Entries:
             brace = text.find("[", at, end) if first == "[" else -1
         if brace < 0:
             return self._continued(at, end)
-        if self._open and self.list[self._open[-1][1]].start >= 0:
-            # A text over several lines, in which braces mean nothing; perhaps.
+        if is_text:
+            # They mean nothing in it, if this is YAML.
             self._continued(at, end)
         return self._all_braces(brace, end, self._top(at, end))
+
+    def _is_colon(self, match: re.Match[str]) -> bool:
+        """Whether a key ends as in YAML; others also take what follows without a space."""
+        end = match.end("sign")
+        return match["sign"] == ":" and not self._text[end : end + 1].strip()
+
+    def _is_in_text(self, at: int, end: int) -> bool:
+        """Whether a line goes on with a text without quotes, if it is of YAML."""
+        if not self._open:
+            return False
+        indent, number = self._open[-1]
+        entry = self.list[number]
+        column = _INDENT.match(self._text, at, end)
+        assert column is not None
+        return entry.start >= 0 and not entry.style and column.end() - at > indent >= 0
 
     def _key(self, match: re.Match[str], at: int, end: int) -> int:
         indent = len(match["indent"])
         is_colon = match["sign"] == ":"
-        if match["dashes"] and not is_colon:
+        if match["dashes"] and not self._is_colon(match):
             # An item that is a text, as variables of containers are.
             item = _ITEM.match(self._text, at, end)
             assert item is not None

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from nri_scope.recorder.cache import RecentlyUsed
 from nri_scope.recorder.redaction.forms import as_words, texts
 from nri_scope.recorder.redaction.memory import Memory
+from nri_scope.recorder.redaction.owners import Owners
 from nri_scope.recorder.redaction.prefixes import Prefixes
 from nri_scope.recorder.redaction.tokens import HOST, MAIL, MARK, NAMES, PLAIN, Tokens, is_token
 from nri_scope.recorder.redaction.words import words
@@ -88,8 +89,8 @@ class _Reach(IntEnum):
 class Known:
     """Originals with their tokens, and the names that are shown.
 
-    What is known is known for all of a recording. Tokens are those of `Tokens.scope`, but for
-    those of names, which are the same everywhere.
+    Where a value is replaced, its `Owners` say. Tokens are those of `Tokens.scope`, but for those
+    of names, which are the same everywhere.
     """
 
     def __init__(self, tokens: Tokens, memory: Memory) -> None:
@@ -104,6 +105,7 @@ class Known:
         self._shown = "\n"
         self._own: RecentlyUsed[str, str] = RecentlyUsed(memory.shown or _ALL_OWN)
         self._names: set[str] = set()
+        self.owners = Owners(memory.values)
         self.epoch = 0
         """Another one means that texts may stay that were replaced before."""
         self._noted: dict[str, _Reach] = {}
@@ -127,6 +129,12 @@ class Known:
                 self.is_full = True
                 return self._tokens.of(value, scope)
             self._characters += len(value)
+        if (
+            strength is not Strength.NAME
+            and not self.owners.has(value)
+            and self._reach(value, strength) is not _Reach.PLACE
+        ):
+            self.owners.add(value)
         if before is None or before[1] < strength:
             self._rules[value] = (rule, strength)
             if strength is Strength.NAME:
@@ -190,14 +198,15 @@ class Known:
         return value in self._visible or (len(value) > 2 and value in self._shown)
 
     def is_known(self, value: str, strength: Strength) -> bool:
-        """Whether it was added before, and as no weaker one."""
+        """Whether it was added before, of this pod, and as no weaker one."""
         known = self._rules.get(value)
-        return known is not None and known[1] >= strength
+        return known is not None and known[1] >= strength and self.owners.has(value)
 
     def originals(self) -> Iterator[Original]:
         """Everything that was added."""
+        left = self.owners.left()
         for value, (rule, strength) in self._rules.items():
-            searchable = self._reach(value, strength) is _Reach.ANYWHERE
+            searchable = self._reach(value, strength) is _Reach.ANYWHERE and value not in left
             yield Original(value, rule, searchable)
 
     def _reach(self, value: str, strength: Strength) -> _Reach:
@@ -231,6 +240,11 @@ class Known:
     # -- replacing it -----------------------------------------------------------------------
 
     @property
+    def progress(self) -> tuple[int, int, int]:
+        """Another one means that a text may have to be looked at again."""
+        return self.count, self.owners.added, self.epoch
+
+    @property
     def count(self) -> int:
         """Values that are replaced elsewhere than in their places; only ever more in one epoch."""
         return len(self._order)
@@ -261,7 +275,7 @@ class Known:
     def _without_names(self, text: str) -> str:
         pieces: list[str] = []
         at = 0
-        for start, value in self._spans(text):
+        for start, value in self._spans(text, of_all=True):
             plain = self._plain.get(value, value)
             if self._rules[plain][1] is Strength.NAME:
                 pieces += text[at:start], self._token(plain)
@@ -272,11 +286,16 @@ class Known:
         return self._tokens.of(value, NAMES if value in self._names else None)
 
     def _is_in(self, text: str) -> bool:
-        return bool(self._spans(text))
+        return bool(self._spans(text, of_all=True))
 
-    def _spans(self, text: str) -> list[tuple[int, str]]:
+    def _may_tell(self, value: str) -> bool:
+        """Whether it may be seen here that ``value``, or what it is a form of, is known."""
+        plain = self._plain.get(value, value)
+        return plain in self._names or self.owners.may_tell(plain)
+
+    def _spans(self, text: str, *, of_all: bool = False) -> list[tuple[int, str]]:
         """Where known values begin: they do not overlap, the one that begins first counts, and of
-        two that begin together the longer one.
+        two that begin together the longer one. ``of_all``: of whatever pod they are.
         """
         starts = self._starts(text)
         words: dict[int, list[str]] = defaultdict(list)
@@ -302,8 +321,11 @@ class Known:
                 if limit <= start:
                     continue
             value = self._longest_at(text, start, limit, long)
+            while value and not (of_all or self._may_tell(value)):
+                value = self._longest_at(text, start, start + len(value) - 1, long)
             for word in words.get(start, ()):
-                if start + len(word) <= limit and len(word) > len(value):
+                is_longer = start + len(word) <= limit and len(word) > len(value)
+                if is_longer and (of_all or self._may_tell(word)):
                     value = word
             if value:
                 spans.append((start, value))

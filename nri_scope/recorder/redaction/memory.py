@@ -40,6 +40,8 @@ class Answer(Generic[_Given, _Found]):
     """The text, and all that was unpacked from it."""
     known: int
     epoch: int
+    late: int | None
+    """`Owners.late` of the pod that it is for; None: it is the same for all."""
 
 
 class Answers(Generic[_Question, _Given, _Found]):

@@ -113,9 +113,9 @@ def redact(engine: Engine, message: Message, scope: Scope) -> None:
     # Variables come after annotations and arguments in which their values may be met.
     with engine.within(scope):
         for _ in range(_ROUNDS):
-            before = engine.known.count, engine.known.epoch
+            before = engine.known.progress
             _fields(engine, message, "")
-            if (engine.known.count, engine.known.epoch) == before:
+            if engine.known.progress == before:
                 break
 
 

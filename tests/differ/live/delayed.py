@@ -100,7 +100,7 @@ class Delayed:
         self.probes: list[Probe] = []
         self._lost: dict[int, Missed] = {}
         self._asking = False
-        self._hidden: list[Hidden] = self._pick(HIDDEN)
+        self.hidden: list[Hidden] = self._pick(HIDDEN)
         self.restless = self._yes()
         """Whether probes come and go."""
         self._made: dict[str, api.Container] = {}
@@ -160,7 +160,7 @@ class Delayed:
         turn = merging.Creation(api.CreateContainerRequest(container=container), version=None)
         waiting = [probe for probe in self.probes if not probe.joined]
         chain: list[Probe | Hidden] = [probe for probe in self.probes if probe.joined]
-        chain += [one for one in self._hidden if not one.gone]
+        chain += [one for one in self.hidden if not one.gone]
         self._asking = True
         for one in sorted(chain, key=lambda one: one.index):
             self.now_ns += self._pick(st.integers(1, 3)) * MS
@@ -207,7 +207,7 @@ class Delayed:
             truth.failed = one.creations - 1 == one.fails_at
             if one.sets and not truth.failed:
                 reply = api.CreateContainerResponse()
-                name = f"BY_{self._hidden.index(one)}"
+                name = f"BY_{self.hidden.index(one)}"
                 reply.adjust.env.add(key=name, value="1")
                 turn.apply(reply, f"{one.index}-hidden")
                 truth.changed.add(f"/process/env/{name}")

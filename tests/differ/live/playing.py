@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from nri_scope.differ import RoundDiff, reading
+from nri_scope.differ import RoundDiff, excerpt, reading
 from nri_scope.differ.live.following import Follower, Seen
 from nri_scope.differ.live.place import Place
 from nri_scope.recorder.file import RecordingFile
@@ -69,6 +69,16 @@ class Playing:
             for event, request, reply in recording.exchanges():
                 found += differ.feed(event, request, reply)
             return [*found, *differ.flush()]
+
+    def excerpts(self) -> list[RoundDiff]:
+        """What is told of each container by no more than what is about it."""
+        with Recording.open(self.path) as recording:
+            return [
+                one
+                for container in recording.containers()
+                for one in excerpt.of_container(recording, container, lambda: None).rounds
+                if one.container == container.id
+            ]
 
     def failures(self) -> tuple[dict[str, str], dict[str, str]]:
         """Why creations failed, by the whole recording and by what is about each container."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
@@ -90,4 +90,13 @@ def _live(
         found += one.end()
         whole, alone = one.failures()
         assert whole == alone
-        return found, one.afterwards()
+        afterwards = one.afterwards()
+        assert _of_changing(one.excerpts()) == _of_changing(afterwards)
+        return found, afterwards
+
+
+def _of_changing(found: Iterable[RoundDiff]) -> list[tuple[object, ...]]:
+    """What is told of rounds in which plugins can change something, in order."""
+    found = [one for one in found if one.name in ("CreateContainer", "UpdateContainer")]
+    found.sort(key=lambda one: one.event)
+    return [(*_told(one), one.failure, one.doubt, one.remarks) for one in found]

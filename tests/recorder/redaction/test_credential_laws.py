@@ -277,6 +277,7 @@ def spellings(shown: str) -> list[str]:
 _WRITTEN = "\n".join(
     [
         "runtimeSpec annotations prestart poststop process sysctl example.com linux container",
+        "redacted-",
         *(name for key in KEYS for name in (key, key.replace("-", "_").replace(".", "_"))),
         *(write("k", "v") for write, _ in SYNTAXES.values()),
     ]
@@ -384,8 +385,10 @@ def test_every_key_that_is_asked_for_is_met_by_the_quick_look(hint: str) -> None
     assert may_name_credential(f'a {{"{hint}": 1}}') and may_name_credential(f"{hint}=1")
 
 
-def test_braces_in_a_text_over_lines_are_a_part_of_it() -> None:
-    written = "db:\n  password: x7\n    00{k8\n    and {a: b}\n  port: 80\nkeys:\n  {x: 1}\n"
+def test_whatever_lines_of_a_text_begin_with_they_are_a_part_of_it() -> None:
+    written = "db:\n  password: x7\n    00{k8\n    and {a}\n    ; c7\n    - d=8\n    - e9\n"
+    written += "    [f]\n    g=h\n  port: 80\nkeys:\n  {x: 1}\n"
+    assert yaml.safe_load(written)["db"]["password"].endswith("; c7 - d=8 - e9 [f] g=h")
 
     shown = Redactor(Rules.DEFAULT, KEY).text(written)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 
 import yaml
@@ -14,8 +15,8 @@ from nri_scope.recorder.redaction.entries import Entries
 _SCALARS = st.text(
     string.ascii_letters + string.digits + ":#- ,'\"{[", min_size=1, max_size=12
 ).filter(
-    # A comma at the end is taken for JSON's, and so is a bracket right behind a colon.
-    lambda text: not text.rstrip().endswith(",") and ":{" not in text and ":[" not in text
+    # A comma at the end is taken for JSON's, and so is a bracket or mark right behind a colon.
+    lambda text: not text.rstrip().endswith(",") and not re.search(r":[\[{\"']", text)
 )
 _DOCUMENTS = st.dictionaries(
     st.sampled_from(["host", "port", "db", "list"]),

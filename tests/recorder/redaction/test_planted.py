@@ -138,6 +138,86 @@ def test_no_token_of_one_container_is_met_in_another(
     assert not ours & theirs
 
 
+def _shape(redactor: Redactor, items: list[Captured]) -> str:
+    """All that is shown of events; of tokens and addresses only which ones are equal."""
+    shown: list[str] = []
+    for item in items:
+        request = redactor.request(item.method, item.request, service=item.service)
+        reply = redactor.reply(item.method, item.reply, service=item.service)
+        shown += request.decode("latin-1"), reply.decode("latin-1")
+        shown.append(redactor.text("wrong password=hunter2, not Zx81Yq", of_event=True))
+        shown.append(redactor.path("/annotations/hunter2"))
+    numbers: dict[str, str] = {}
+    return re.sub(
+        f"{PLAIN}|{ADDRESSES.pattern}",
+        lambda found: numbers.setdefault(found[0], f"<{len(numbers)}>"),
+        "\0".join(shown),
+    )
+
+
+def _planted_as_names(request: api.CreateContainerRequest, value: str) -> None:
+    request.pod.name = f"{value}-0"
+    request.pod.labels["app"] = request.container.name = value
+    request.container.image.name = f"docker.io/library/{value}:1"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    secret=st.sampled_from(SECRETS),
+    guesses=st.lists(st.sampled_from(SECRETS), min_size=1, max_size=5),
+    in_victim=st.lists(st.sampled_from([*TELLING, *BARE]), min_size=1, max_size=3),
+    in_attacker=st.lists(
+        st.sampled_from([*TELLING, *BARE, *BARE, _planted_as_names]), min_size=1, max_size=5
+    ),
+    is_attacker_first=st.booleans(),
+    learns=st.booleans(),
+)
+def test_what_a_pod_shows_does_not_depend_on_what_another_one_has(
+    secret: str,
+    guesses: list[str],
+    in_victim: list[Plant],
+    in_attacker: list[Plant],
+    is_attacker_first: bool,
+    learns: bool,
+) -> None:
+    planted = [(plant, guess) for plant in in_attacker for guess in guesses]
+    attacker = exchanges(a_request(ATTACKER, planted), "own-Secret1")
+    seen: set[str] = set()
+    for value in secret, "other-Secret2":
+        victim = exchanges(a_request(VICTIM, [(plant, value) for plant in in_victim]), value)
+        redactor = Redactor(Rules.DEFAULT, KEY)
+        for item in (*victim, *attacker) if learns else ():
+            redactor.learn(item.method, item.request, item.reply, service=item.service)
+        if not is_attacker_first:
+            _shape(redactor, victim)
+        seen.add(_shape(redactor, attacker))
+
+    assert len(seen) == 1
+
+
+def test_what_cannot_be_guessed_is_replaced_wherever_it_is_met() -> None:
+    secret = "9fXk2Lq8ZtWv3RbYp7Hn"
+    victim = exchanges(a_request(VICTIM, [(TELLING[0], secret)]), secret)
+    other = a_request(ATTACKER, [(plant, secret) for plant in BARE])
+    redactor = Redactor(Rules.DEFAULT, KEY)
+    for item in victim:
+        redactor.learn(item.method, item.request, item.reply, service=item.service)
+
+    shown = redactor.request("CreateContainer", other.SerializeToString())
+
+    assert secret.encode() not in shown and secret.encode() in other.SerializeToString()
+
+
+def test_two_pods_that_have_one_secret_both_hide_it_in_all_their_texts() -> None:
+    redactor = Redactor(Rules.DEFAULT, KEY)
+    requests = [a_request(of, [(BARE[1], "hunter2"), (TELLING[1], "hunter2")]) for of in "abc"]
+    for _ in range(2):
+        for request in requests:
+            shown = redactor.request("CreateContainer", request.SerializeToString())
+            assert b"hunter2" not in shown
+    assert [one.is_searchable for one in redactor.originals() if one.value == "hunter2"] == [True]
+
+
 def test_within_one_container_the_same_value_has_one_token_in_every_event() -> None:
     items = exchanges(a_request(VICTIM, [(TELLING[0], "hunter2")]), "hunter2")
     redactor = Redactor(Rules.DEFAULT, KEY)

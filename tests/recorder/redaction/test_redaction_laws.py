@@ -270,6 +270,29 @@ def test_a_text_that_was_redacted_stays_as_it_is(text: str) -> None:
     assert Redactor(Rules.DEFAULT, OTHER_KEY).text(once) == once
 
 
+_PIECES = [
+    *("password=", "token: ", "--password ", "mysql -p", "echo ", "/etc/x/y", "x1y2z3", "foo", " "),
+    *("\\n", "\\\n", "\n", '"', "'", '\\"', "$PW", "%20", "4096", "secret", ":", "=", ","),
+    *('{"a":', 'credentials: {"type": ', "}", ";", "|", "- ", "&"),
+]
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.lists(st.sampled_from(_PIECES), min_size=2, max_size=14).map("".join))
+@example(text="\\npassword=}|")
+@example(text='"password=\\"')
+def test_pieces_of_scripts_and_configurations_are_redacted_once(text: str) -> None:
+    request = a_request()
+    request.container.args.extend(["sh", "-c", text])
+    request.container.annotations.update(a=text, b=json.dumps({"x": text}))
+    once = redacted(Redactor(Rules.DEFAULT, KEY), request)
+
+    assert (
+        redacted(Redactor(Rules.DEFAULT, OTHER_KEY), api.CreateContainerRequest.FromString(once))
+        == once
+    )
+
+
 @settings(max_examples=60, deadline=None)
 @given(secrets=st.lists(SECRETS, min_size=2, max_size=5, unique=True))
 def test_equal_values_have_equal_tokens_and_others_have_others(secrets: list[str]) -> None:

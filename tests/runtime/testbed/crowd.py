@@ -44,6 +44,8 @@ class Crowd:
         """Pods that came and went."""
         self.at: dict[int, Callable[[], Awaitable[None]]] = {}
         """What to do when so many pods have ended, while others go on."""
+        self.meanwhile: Callable[[Container], Awaitable[None]] | None = None
+        """What to wait for in the middle of each life."""
 
     async def live(self, pods: int, *, at_a_time: int, first: int = 0) -> None:
         """Whole lives of so many pods."""
@@ -85,7 +87,10 @@ class Crowd:
         await driver.remove_pod(container.pod)
 
     async def _live(self, number: int) -> None:
-        await self.end(await self.start(number))
+        container = await self.start(number)
+        if self.meanwhile is not None:
+            await self.meanwhile(container)
+        await self.end(container)
 
     async def _look(self, life: Life) -> None:
         details = await self._containerd.cri.container_status(life.id)

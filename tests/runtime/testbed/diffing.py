@@ -31,6 +31,8 @@ class Diff:
         self._open_streams = 2
         self.rounds: list[Told] = []
         """What it has printed."""
+        self.told_of: set[tuple[str, str]] = set()
+        """The event and the container's id of each of them."""
         self.words: list[str] = []
         """What it has said on stderr, line by line."""
         self._readers = [
@@ -87,7 +89,9 @@ class Diff:
         return f"it told of {len(self.rounds)} rounds and said: {' | '.join(self.words)}"
 
     def _take(self, line: str) -> None:
-        self.rounds.append(cast(Told, json.loads(line)))
+        one = cast(Told, json.loads(line))
+        self.rounds.append(one)
+        self.told_of.add((one["event"], one["container_id"]))
 
     async def _read(self, stream: asyncio.StreamReader | None, take: Callable[[str], None]) -> None:
         assert stream is not None

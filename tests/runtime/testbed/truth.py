@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -14,6 +15,8 @@ from nri_scope.recorder.reader import Recording
 from .deeds import GONE, Answers, Deed, Value, do, resources, shown
 
 State = dict[str, Value]
+
+CREATE = "CreateContainer"
 
 SINCE = {"/process/oomScoreAdj": (0, 7), "/linux/resources/pids/limit": (0, 7)}
 """Paths that runtimes with an older NRI take no notice of."""
@@ -68,17 +71,26 @@ class Truth:
 
     @classmethod
     def of(cls, recording: Recording, crew: Iterable[Answers], killed: Iterable[str] = ()) -> Truth:
-        """``killed``: plugins (``NN-name``) whose last answer may never have been sent."""
+        """``killed``: plugins (``NN-name``) whose last answer may never have been sent.
+
+        :raises Unexplained: a plugin or a connection was asked twice to create one container.
+        """
         major, minor, *_ = recording.sessions()[0].nri_version.split(".")
         version = int(major), int(minor)
         deeds: list[Deed] = []
         doubtful: set[tuple[str, int]] = set()
+        looks = _looks(recording)
+        asked = Counter((look.plugin, *key) for key, several in looks.items() for look in several)
         for each in crew:
             deeds += each.deeds()
+            asked.update((each.plugin, *one) for one in each.asked())
             if each.plugin in killed:
                 doubtful.add((each.plugin, len(each.asked()) - 1))
         late = {path for path, since in SINCE.items() if version < since}
-        truth = cls(_looks(recording), [one for one in deeds if one.path not in late])
+        twice = [one for one, times in asked.items() if one[1] == CREATE and times > 1]
+        if twice:
+            raise Unexplained(f"asked more than once: {twice}")
+        truth = cls(looks, [one for one in deeds if one.path not in late])
         truth.doubtful = frozenset(doubtful)
         for deed in truth.deeds:
             if deed.about == deed.container:
@@ -103,11 +115,15 @@ class Truth:
     def rounds(self, event: str, container: str) -> list[list[Look]]:
         """The looks that may be taken for one and the same event.
 
-        Once a connection is lost it may be that the runtime tries again with the others, unless
-        there is one left that it would then ask first.
+        All looks at a creation are: each plugin and each connection was asked once, see `of`. An
+        update may come again with the same content, and once a connection is lost the others may
+        have been asked about the second one, unless there is one left that would be asked first.
         """
+        looks = self.looks.get((event, container), [])
+        if event == CREATE:
+            return [looks] if looks else []
         groups: list[list[Look]] = []
-        for look in self.looks.get((event, container), []):
+        for look in looks:
             before = groups[-1] if groups else []
             left = [one for one in before if one.ended_ns is None or one.ended_ns >= look.at_ns]
             if before and (
@@ -149,9 +165,7 @@ def _explains(stretch: Stretch) -> bool:
 
 def _looks(recording: Recording) -> dict[tuple[str, str], list[Look]]:
     read: dict[str, Callable[[bytes], State]] = {
-        "CreateContainer": lambda request: shown(
-            api.CreateContainerRequest.FromString(request).container
-        ),
+        CREATE: lambda request: shown(api.CreateContainerRequest.FromString(request).container),
         "UpdateContainer": lambda request: _asked_for(
             api.UpdateContainerRequest.FromString(request).linux_resources
         ),

@@ -203,11 +203,8 @@ class Verdict:
                     problems.append(f"it was {authors}: {where}")
                 if not authors and not owner.holds_others:
                     problems.append(f"no plugin did that: {where}")
-            rounds = self._truth.rounds("CreateContainer", container)
             from_the_start = bool(looks) and looks[0].plugin.startswith("00")
-            # Of a creation that fell apart less may be known than each part showed.
-            runtimes = history.base_owner.who is Who.RUNTIME
-            if runtimes != from_the_start and len(rounds) < 2:
+            if (history.base_owner.who is Who.RUNTIME) != from_the_start:
                 problems.append(f"{history.name} began with {history.base_owner}")
             problems += self._of_reality(history)
         return problems

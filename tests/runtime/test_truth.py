@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the truth about events that probes left on their way agrees with what is said of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from time import time_ns
+from typing import cast
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ import RoundDiff, blame, reading
+from nri_scope.differ.render.document import JsonRenderer
+from nri_scope.recorder.inbox import Missed
+from nri_scope.recorder.reader import Recording
+from tests.differ.live.delayed import OFFSET_NS, Delayed
+from tests.differ.live.playing import Playing
+from tests.differ.live.probing import Probing, a_container, create
+from tests.recorder.traffic import MEMORY
+
+from .testbed.crowd import Life
+from .testbed.deeds import Answers
+from .testbed.diffing import PROBES
+from .testbed.record import PATIENCE
+from .testbed.truth import Truth, Unexplained
+from .testbed.verdict import Told, Verdict
+
+PLUGIN = "20-meddler"
+LIFE = Life("app-id", "shop/web/app", None)
+
+
+@pytest.mark.parametrize("leaving", [("00",), ("00", "30"), ("30",), ("00", "30", "50")])
+def test_a_creation_that_probes_left_on_its_way_is_one(
+    tmp_path: Path, leaving: tuple[str, ...]
+) -> None:
+    with Recording.open(created(tmp_path, leaving)) as recording:
+        verdict = Verdict(Truth.of(recording, [noted(tmp_path)]), {LIFE.id: LIFE})
+        document = told(reading.rounds(recording))
+        assert verdict.of_rounds(document["events"]) == []
+        assert verdict.of_changes(document["changes"]) == []
+        histories = reading.histories(recording)
+        assert verdict.of_histories(histories) == []
+        lines = blame.document(histories[LIFE.id], blame.lines(histories[LIFE.id]))
+        assert verdict.of_blame(cast(Told, lines)) == []
+    # The verdict itself: told as two, it would be found.
+    (one,) = document["events"]
+    for parts in ((one["seen_by"][:1], one["seen_by"][1:]), (one["seen_by"][1:],), ()):
+        assert verdict.of_rounds([one | {"seen_by": part} for part in parts])
+    assert verdict.of_changes([])
+
+
+def test_a_creation_that_a_plugin_was_asked_about_twice_is_not_explained(tmp_path: Path) -> None:
+    with Recording.open(created(tmp_path, ())) as recording:
+        answers = noted(tmp_path)
+        Truth.of(recording, [answers])
+        noted(tmp_path)
+        with pytest.raises(Unexplained, match=f"more than once.*{PLUGIN}.*CreateContainer"):
+            Truth.of(recording, [answers])
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_whoever_leaves_when_the_truth_is_what_is_told_live_and_afterwards(
+    data: st.DataObject,
+) -> None:
+    node = Delayed(data.draw)
+    # No plugin notes anything here: none changes anything.
+    node.hidden = [replace(one, sets=False) for one in node.hidden]
+    node.live()
+    # Around a gap less is told than a connection saw.
+    assume(not any(isinstance(entry, Missed) for _, entry in node.entries))
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
+        Playing(Path(folder) / "a.nriscope.db", node.entries, wall_minus_mono_ns=OFFSET_NS) as one,
+    ):
+        live = [each for at_ns, _ in node.entries for each in one.until(at_ns)] + one.end()
+        with Recording.open(one.path) as recording:
+            truth = Truth.of(recording, [])
+        for event, container in truth.looks:
+            seen = [
+                tuple(look.plugin for look in looks) for looks in truth.rounds(event, container)
+            ]
+            for found in (live, one.afterwards()):
+                assert seen == [
+                    each.seen_by
+                    for each in found
+                    if (each.name, each.container) == (event, container)
+                ]
+
+
+def created(folder: Path, leaving: Iterable[str]) -> Path:
+    """A recording of one creation, in which some probes are gone as soon as they have answered."""
+    probing = Probing(folder / "a.nriscope.db", *PROBES)
+    for index in PROBES:
+        by_plugin = {} if index < PLUGIN else {"by": PLUGIN}
+        probing.sees(index, "CreateContainer", create(a_container(**by_plugin)))
+        if index in leaving:
+            probing.recorder.end_session(probing.sessions[index], "closed", time_ns())
+    assert probing.recorder.close(PATIENCE).lost == 0
+    return probing.path
+
+
+def noted(folder: Path) -> Answers:
+    """The notes of a plugin that was asked once (more)."""
+    adjust = api.ContainerAdjustment(annotations={"by": PLUGIN}).SerializeToString()
+    note = {"event": "CreateContainer", "container": LIFE.id, "updates": []}
+    with (folder / "notes").open("a") as notes:
+        notes.write(json.dumps(note | {"adjust": [base64.b64encode(adjust).decode()]}) + "\n")
+    return Answers(PLUGIN, folder / "notes", is_go=False)
+
+
+def told(rounds: Iterable[RoundDiff]) -> Told:
+    """As ``diff --format json`` tells them."""
+    renderer = JsonRenderer(live=False, quiet_unchanged=False)
+    parts = [part for one in rounds for part in renderer.round(one, lambda id: id)]
+    return cast(Told, json.loads("".join([*parts, *renderer.end()])))
