@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,9 +40,9 @@ from nri_scope.differ.live.process import FAILED, WatcherProcess
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.logger.background import Background
 from nri_scope.logger.probes import ProbeListener, Probes, check_indices
-from nri_scope.logger.run import STOP_SIGNALS
 from nri_scope.nri.events import Event, events_in
 from nri_scope.nri.versions import runtime_title
+from nri_scope.process.signals import stop_signals
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.redaction.capture import NOTE, AtSource, check_continued
 from nri_scope.recorder.writer import Recorder, RecorderCounters, WriterLimits
@@ -204,25 +203,20 @@ class _Run(ProbeListener):
     async def main(self) -> int:
         """Everything between the two processes; the exit status."""
         loop = asyncio.get_running_loop()
-        for number, name in STOP_SIGNALS.items():
-            loop.add_signal_handler(number, self._stop, name)
         hearing = asyncio.create_task(self._hear())
-        try:
-            await self._ready.wait()
-            if self._failure is not None:
-                raise self._failure
-            if self._stopped:
-                # Before there was anything to show.
-                self._watcher.kill()
-                status = await self._watcher.ended()
-                return 0 if self._watcher.was_killed else status
-            await self._record()
-        finally:
-            hearing.cancel()
-            for number in STOP_SIGNALS:
-                loop.remove_signal_handler(number)
-                # What is left to do is bounded.
-                signal.signal(number, signal.SIG_IGN)
+        with stop_signals(lambda _, words: self._stop(words), loop=loop, ignored_afterwards=True):
+            try:
+                await self._ready.wait()
+                if self._failure is not None:
+                    raise self._failure
+                if self._stopped:
+                    # Before there was anything to show.
+                    self._watcher.kill()
+                    status = await self._watcher.ended()
+                    return 0 if self._watcher.was_killed else status
+                await self._record()
+            finally:
+                hearing.cancel()
         if self._failure is not None:
             raise self._failure
         status = await self._watcher.ended()

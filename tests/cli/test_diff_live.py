@@ -315,6 +315,20 @@ async def test_interrupting_both_processes_shows_all_that_happened(tmp_path: Pat
     assert "Traceback" not in errors
 
 
+async def test_with_nohup_it_stays_when_the_terminal_goes(tmp_path: Path) -> None:
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        await annotating("20-a").join(runtime)
+        async with live("--socket", tmp_path / "s", folder=tmp_path, prefix=("nohup",)) as one:
+            await runtime.wait_plugins(4)
+            # The terminal tells all of its processes.
+            os.killpg(one.process.pid, signal.SIGHUP)
+            await create(runtime)
+            await one.printed("/annotations/20-a")
+            status, _, errors = await one.interrupt()
+    assert status == 1, errors
+
+
 async def test_a_second_interrupt_ends_it_though_nobody_takes_the_output(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
