@@ -6,10 +6,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    # Helper processes import this; not all of them need more.
     import asyncio
 
 STOP_SIGNALS = {
@@ -54,14 +56,12 @@ def stop_signals(
     def handle(number: int, _frame: FrameType | None) -> None:
         nonlocal came
         first, came = not came, True
-        act: Callable[..., object] = stop
-        arguments: tuple[Any, ...] = (number, STOP_SIGNALS[signal.Signals(number)])
-        if again is not None and not first:
-            act, arguments = again, ()
+        words = STOP_SIGNALS[signal.Signals(number)]
+        act = again if again and not first else partial(stop, number, words)
         if loop is None:
-            act(*arguments)
+            act()
         else:
-            loop.call_soon_threadsafe(act, *arguments)
+            loop.call_soon_threadsafe(act)
 
     # Not the loop's own handlers: to remove them leaves the default action in place for a moment.
     for number in before:
