@@ -271,7 +271,7 @@ async def test_a_reader_that_stops_reading_delays_no_answer(tmp_path: Path) -> N
     assert ", 0 gaps" in errors
 
 
-async def test_the_watcher_dies_with_the_probes_and_cleans_up(tmp_path: Path) -> None:
+async def test_the_probes_end_with_the_viewer_and_clean_up(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
         async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
@@ -283,7 +283,43 @@ async def test_the_watcher_dies_with_the_probes_and_cleans_up(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_the_probes_end_in_good_order_when_the_watcher_dies(tmp_path: Path) -> None:
+async def test_when_the_recorder_dies_what_it_wrote_is_shown(tmp_path: Path) -> None:
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        await annotating("20-a").join(runtime)
+        async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
+            await runtime.wait_plugins(4)
+            await create(runtime)
+            await one.printed("/annotations/20-a")
+            (child,) = children(one)
+            os.kill(child, signal.SIGKILL)
+            status, _, errors = await one.ended()
+    assert status == 2
+    assert errors.splitlines()[-1] == (
+        "nri-scope: the process that records has ended, killed by SIGKILL"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_when_the_recorder_stands_still_a_second_interrupt_ends_it(
+    tmp_path: Path,
+) -> None:
+    async with Runtime(MIDDLE) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
+            await runtime.wait_plugins(3)
+            (child,) = children(one)
+            os.kill(child, signal.SIGSTOP)
+            one.process.send_signal(signal.SIGINT)
+            await asyncio.sleep(0.1)
+            one.process.send_signal(signal.SIGINT)
+            status, _, errors = await one.ended()
+            assert not runs(child)
+    assert status == 2, errors
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_probes_end_in_good_order_when_the_viewer_dies(tmp_path: Path) -> None:
     path = tmp_path / "kept.nriscope.db"
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -291,10 +327,8 @@ async def test_the_probes_end_in_good_order_when_the_watcher_dies(tmp_path: Path
             await runtime.wait_plugins(3)
             await create(runtime)
             (child,) = children(one)
-            os.kill(child, signal.SIGKILL)
-            status, _, errors = await one.ended()
-    assert status == 2, errors
-    assert "killed" in errors
+            one.process.kill()
+            await until(lambda: not runs(child))
     with Recording.open(path) as recording:
         assert all(session.ended_ns for session in recording.sessions())
         assert "StartContainer" in {event.event for event in recording.events()}
