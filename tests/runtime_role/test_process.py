@@ -425,4 +425,4 @@ def test_keeper_is_no_part_of_what_the_package_imports() -> None:
         text=True,
         cwd=ROOT,
     )
-    assert "nri_scope.runtime.keeper" not in json.loads(found)
+    assert "nri_scope.process.keeper" not in json.loads(found)
