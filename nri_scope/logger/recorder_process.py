@@ -21,7 +21,7 @@ from typing import Any
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.process.channel import ThreadChannel
-from nri_scope.process.child import spawn
+from nri_scope.process.child import keep_exit_statuses, spawn
 
 from .background import Background
 from .run import RecordOptions, record
@@ -64,6 +64,7 @@ class RecorderProcess:
         self._on_message = on_message
         self._asked_to_stop = 0
         self._told = threading.Event()
+        keep_exit_statuses()
         self._child = spawn(
             module,
             failure="the process that records cannot be started",

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -74,59 +74,64 @@ def spawn(
     output: tuple[int, int] = (subprocess.DEVNULL, subprocess.DEVNULL),
     with_site: bool = True,
 ) -> Child:
-    """Start a process that runs ``main(descriptor, *arguments)`` of ``module``.
+    """Start a process that runs ``main(channel, *descriptors, *arguments)`` of ``module``.
 
-    It gets one end of a channel as ``descriptor``, ``descriptors`` under the same numbers, and
-    ``output`` as its standard output and error. It has a session of its own, as what a terminal
-    sends is for the process that starts it, which knows what to make of it. When that process, or
-    the thread that calls this, dies it gets the signal ``on_parents_death``; in any case the
-    channel is closed then.
+    It gets the descriptor of its end of a channel, copies of ``descriptors``, and ``output`` as its
+    standard output and error. It has a session of its own, as what a terminal sends is for the
+    process that starts it, which knows what to make of it. When that process, or the thread that
+    calls this, dies it gets the signal ``on_parents_death``, and its channel is closed.
 
     ``with_site``: whether it needs packages beside the standard library and this one. Raises
-    UsageError, which begins with
-    ``failure``.
+    UsageError, which begins with ``failure``.
     """
     if not sys.executable:
         raise UsageError(f"{failure}: Python does not know its own program")
-    _let_children_be_waited_for()
     ours, theirs = socket.socketpair()
-    try:
-        popen = subprocess.Popen(
-            [
-                sys.executable,
-                # Isolated: what is not in our path is not in its path either.
-                *("-I", *(() if with_site else ("-S",))),
-                *(("-B",) if sys.dont_write_bytecode else ()),
-                str(START),
-                module,
-                str(theirs.fileno()),
-                str(os.getpid()),
-                str(int(on_parents_death)),
-                json.dumps(sys.path),
-                *arguments,
-            ],
-            pass_fds=(theirs.fileno(), *descriptors),
-            stdin=subprocess.DEVNULL,
-            stdout=output[0],
-            stderr=output[1],
-            start_new_session=True,
-        )
-    except OSError as error:
-        ours.close()
-        words = f"{sys.executable}: {(error.strerror or str(error)).lower()}"
-        raise UsageError(f"{failure}: {words}") from error
-    finally:
-        theirs.close()
+    with contextlib.ExitStack() as passed:
+        try:
+            with theirs:
+                given = [_copy(one, passed) for one in (theirs.fileno(), *descriptors)]
+            popen = subprocess.Popen(
+                [
+                    sys.executable,
+                    # Isolated: what is not in our path is not in its path either.
+                    *("-I", *(() if with_site else ("-S",))),
+                    *(("-B",) if sys.dont_write_bytecode else ()),
+                    str(START),
+                    module,
+                    str(os.getpid()),
+                    str(int(on_parents_death)),
+                    json.dumps(sys.path),
+                    *map(str, given),
+                    *arguments,
+                ],
+                pass_fds=given,
+                stdin=subprocess.DEVNULL,
+                stdout=output[0],
+                stderr=output[1],
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            words = f"{sys.executable}: {(error.strerror or str(error)).lower()}"
+            raise UsageError(f"{failure}: {words}") from error
     return Child(popen, ours)
 
 
-def _let_children_be_waited_for() -> None:
+def _copy(descriptor: int, passed: contextlib.ExitStack) -> int:
+    """A copy that is none of the standard ones, which may be closed here but not in the process."""
+    copy = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    passed.callback(os.close, copy)
+    return copy
+
+
+def keep_exit_statuses() -> None:
     """Take SIGCHLD back from who ignores it, as some do who start programs.
 
-    The system would forget how children ended.
+    The system would forget how helper processes ended. For commands; not where nri-scope is a part
+    of another program.
     """
-    is_main = threading.current_thread() is threading.main_thread()
-    if is_main and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 

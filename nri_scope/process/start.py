@@ -14,11 +14,11 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
-    """Run ``main`` of a module, with the descriptor of the channel and further arguments.
+    """Run ``main`` of a module, with the descriptor of the channel and what else it gets.
 
     What it returns is the exit status, None for 0.
     """
-    module, descriptor, parent, on_parents_death, path, *arguments = sys.argv[1:]
+    module, parent, on_parents_death, path, channel, *arguments = sys.argv[1:]
     # Here at the earliest, and again by the channel's end: a process that is stopped reads nothing.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(on_parents_death), 0, 0, 0)
     if os.getppid() != int(parent):
@@ -27,7 +27,7 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # A module is found where the other process found it, whatever led there.
     sys.path[:] = json.loads(path)
-    return __import__(module, fromlist=["main"]).main(int(descriptor), *arguments) or 0
+    return __import__(module, fromlist=["main"]).main(int(channel), *arguments) or 0
 
 
 if __name__ == "__main__":

@@ -288,7 +288,6 @@ def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[S
             raise UsageError(f"{failure}: {(error.strerror or str(error)).lower()}") from error
         keeper = spawn(
             "nri_scope.process.keeper",
-            str(connection.fileno()),
             plugin,
             failure=failure,
             # It kills the plugin when the channel is closed, and must not die before it has.

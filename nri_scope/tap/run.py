@@ -14,6 +14,7 @@ from time import monotonic
 from nri_scope.errors import ConnectError
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import ABSENT_POLL, Identity
+from nri_scope.process.child import keep_exit_statuses
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
 from nri_scope.recorder.model import SessionStart, plugin_title
 from nri_scope.recorder.outcome import outcome
@@ -112,6 +113,7 @@ def run_tap(
     path = Path(settings.output)
     existed = os.path.lexists(path)
     recorder = settings.open(say, on_event)
+    keep_exit_statuses()
     tap: Tap | None = None
 
     async def main() -> int:

@@ -15,7 +15,7 @@ import pytest
 
 from nri_scope.errors import UsageError
 from nri_scope.process.channel import ThreadChannel
-from nri_scope.process.child import START, Child, spawn
+from nri_scope.process.child import START, Child, keep_exit_statuses, spawn
 from tests.runtime_role.scripts import is_running
 
 PATIENCE = 30.0
@@ -34,8 +34,8 @@ def main(descriptor, manner="", *more):
         return 3
     if manner == "fails":
         raise LookupError
-    if manner == "copies":
-        os.write(int(more[0]), b"through it")
+    if manner.isdigit():
+        os.write(int(manner), b"%d" % len(os.listdir("/proc/self/fd")))
         return
     time.sleep(1000)
 """
@@ -71,6 +71,7 @@ def test_how_it_ended_is_known_whatever_the_one_who_started_us_ignores(
     handling: signal.Handlers,
 ) -> None:
     signal.signal(signal.SIGCHLD, handling)
+    keep_exit_statuses()
     child, _ = helper("reads", "an argument", "é\udcff")
     end = child.stop(PATIENCE)
     assert (end.code, end.needed, end.words) == (3, 0, "exit status 3")
@@ -102,17 +103,18 @@ def test_it_gets_the_descriptors_that_it_is_to_have_and_no_others() -> None:
     reading, writing = os.pipe()
     other = os.open(os.devnull, os.O_RDONLY)
     os.set_inheritable(other, True)
-    child, _ = helper("copies", str(writing), descriptors=(writing,))
+    child, _ = helper(descriptors=(writing,))
     os.close(writing)
     assert child.stop(PATIENCE).code == 0
-    assert os.read(reading, 100) == b"through it"
+    # The standard ones, the channel, this one, and that with which the folder is read.
+    assert os.read(reading, 100) == b"6"
     os.close(reading)
     os.close(other)
 
 
 def test_what_a_process_that_is_gone_has_started_does_nothing() -> None:
     # As if it had died between the start of the other one and its first lines.
-    arguments = ("a_helper_module", "0", str(os.getppid()), "9", "[]")
+    arguments = ("a_helper_module", str(os.getppid()), "9", "[]", "0")
     ended = subprocess.run([sys.executable, START, *arguments], capture_output=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, b"", b"")
 
@@ -126,6 +128,24 @@ if sys.argv[1:]:
 print(child.pid, flush=True)
 time.sleep(1000)
 """
+
+
+_WITHOUT_STANDARD = """
+import os
+from nri_scope.process.channel import ThreadChannel
+from nri_scope.process.child import spawn
+os.closerange(0, 3)
+pipe = os.pipe()
+child = spawn("a_helper_module", failure="x", on_parents_death=9, descriptors=(pipe[1],))
+assert ThreadChannel(child.socket).receive(30)
+os._exit(child.stop(30).code + (os.read(pipe[0], 100) != b"6"))
+"""
+
+
+def test_it_starts_where_the_standard_descriptors_are_closed(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", _WITHOUT_STANDARD], env=environment, check=False)
+    assert ended.returncode == 0
 
 
 @pytest.mark.parametrize("stopped", [False, True])
