@@ -214,22 +214,25 @@ def _live(options: Options, given: set[str]) -> int:
     probes = _probes(options["probes"])
 
     from nri_scope.cli.diff_live import LiveOptions, live
+    from nri_scope.cli.diff_recorder import ProbeOptions
 
     return live(
         LiveOptions(
-            socket=options["socket"],
-            name=options["name"],
-            probes=probes,
-            validate=options["validate"],
-            cri=options["cri"],
+            ProbeOptions(
+                output=options["output"],
+                socket=options["socket"],
+                name=options["name"],
+                probes=probes,
+                validate=options["validate"],
+                cri=options["cri"],
+                duration=options["duration"],
+                once=options["once"],
+                wait=options["wait"],
+                redact=options["redact"],
+            ),
             where=options["where"],
-            output=options["output"],
             output_format=options["output_format"],
             quiet_unchanged=options["quiet_unchanged"],
-            duration=options["duration"],
-            once=options["once"],
-            wait=options["wait"],
-            redact=options["redact"],
         )
     )
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nri_scope.recorder.filter import Filter
-    from nri_scope.recorder.redaction.rules import Rules
 
 NICER = 10
 """Steps of niceness between the process that answers the runtime and this one. They share no lock
@@ -42,24 +41,11 @@ for which the other could wait, so this one may be late."""
 class LiveOptions:
     """What to watch, and how to show it."""
 
-    socket: Path
-    name: str
-    probes: tuple[str, ...] | None
-    """None: around the plugins that are there."""
-    validate: bool
-    cri: Path | None
+    probing: ProbeOptions
     where: Filter | None
     """Which events to show; all are recorded."""
-    output: Path | None
-    """None: a private file, removed in the end."""
     output_format: Literal["text", "json", "markdown"]
     quiet_unchanged: bool
-    duration: float | None
-    """Seconds."""
-    once: bool
-    wait: bool
-    redact: Rules | None = None
-    """What to replace before it is recorded, and so before it is shown."""
 
 
 class _Stopped(BaseException):
@@ -75,15 +61,20 @@ def live(options: LiveOptions) -> int:
 
     0: nothing changed, 1: something did, 2: it could not be shown. Raises NriScopeError.
     """
-    check_indices(options.probes or FIRST_PLACES)
-    if options.output is not None:
-        check_continued(options.output, redacts=options.redact is not None)
+    probing = options.probing
+    check_indices(probing.probes or FIRST_PLACES)
+    if probing.output is not None:
+        check_continued(probing.output, redacts=probing.redact is not None)
     output = Output()
-    private = None if options.output else Path(tempfile.mkdtemp(prefix="nri-scope-"))
+    private = None if probing.output else Path(tempfile.mkdtemp(prefix="nri-scope-"))
     # In the background: a terminal that was stopped must not stop what it belongs to.
     notices: Background[str] = Background(_say, waiting_max=200)
+    viewing = _Viewing(replace(probing, private=private), notices.put)
     try:
-        return _Viewing(options, output, private, notices.put).run()
+        with stop_signals(viewing.stop, again=_hurry, ignored_afterwards=True):
+            return viewing.run(options, output)
+    except _Stopped:
+        return 0
     except _Impatient:
         status = FAILED
     finally:
@@ -94,106 +85,72 @@ def live(options: LiveOptions) -> int:
     os._exit(status)
 
 
+def _hurry() -> None:
+    # What is left to do then is bounded.
+    ignore_stop_signals()
+    raise _Impatient
+
+
 def _say(text: str) -> None:
     from nri_scope.recorder.escape import safe
 
     click.echo(safe(text), err=True)
 
 
-def _title(options: LiveOptions) -> str:
-    at = ", ".join(options.probes) if options.probes else "places around the plugins"
-    return f"changes as they happen at {options.socket}, seen by probes at {at}"
-
-
 class _Viewing:
     """One run, as the process sees it that shows what is recorded."""
 
-    def __init__(
-        self,
-        options: LiveOptions,
-        output: Output,
-        private: Path | None,
-        say: Callable[[str], None],
-    ) -> None:
-        self._options = options
-        self._output = output
-        self._private = private
+    def __init__(self, probing: ProbeOptions, say: Callable[[str], None]) -> None:
+        self._probing = probing
         self._say = say
-        self._begun = False
+        self._recorder: RecorderProcess | None = None
+        """Once it was told to record."""
 
-    def run(self) -> int:
+    def stop(self, number: int, _words: str) -> None:
+        """Pass a stop signal on."""
+        if self._recorder is None:
+            raise _Stopped
+        self._recorder.signal(number)
+
+    def run(self, options: LiveOptions, output: Output) -> int:
         """Have it recorded, and show it; returns the exit status."""
-        self._recorder = recorder = RecorderProcess(
+        probing = self._probing
+        recorder = RecorderProcess(
             "nri_scope.cli.diff_recorder",
             nicer=NICER,
             on_notice=self._say,
-            on_message=self._hear,
+            on_message=lambda kind, payload: watcher.hear(decode(kind, payload)),
         )
         with suppress(OSError):
             # It does not take the processor away from who has just been woken.
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-        options, output = self._options, self._output
-        showing = Showing(
-            output,
-            renderer(
-                options.output_format,
-                width=output.width,
-                colour=output.colour,
-                live=True,
-                quiet_unchanged=options.quiet_unchanged,
-            ),
-            _title(options),
-            options.where,
+        shown = renderer(
+            options.output_format,
+            width=output.width,
+            colour=output.colour,
+            live=True,
+            quiet_unchanged=options.quiet_unchanged,
         )
-        self._watcher = watcher = Watcher(self._tell, showing, self._say, own_name=options.name)
-        with stop_signals(self._stop, again=self._hurry, ignored_afterwards=True):
-            try:
-                if options.cri is not None:
-                    watcher.ask(options.cri)
-                path = options.output or (self._private or Path()) / "live.nriscope.db"
-                recorder.begin(self._recorded(path))
-                self._begun = True
-                opened = watcher.watch(path, lambda: recorder.ended)
-                if showing.nobody_reads:
-                    self._tell(Unread())
-                recorder.stop()
-                if opened:
-                    showing.finish()
-            except _Stopped:
-                return 0
-            finally:
-                recorder.stop(signal.SIGINT)
+        at = ", ".join(probing.probes) if probing.probes else "places around the plugins"
+        title = f"changes as they happen at {probing.socket}, seen by probes at {at}"
+        showing = Showing(output, shown, title, options.where)
+
+        def tell(message: ToRecorder) -> None:
+            recorder.tell(*encode(message))
+
+        watcher = Watcher(tell, showing, self._say, own_name=probing.name)
+        try:
+            if probing.cri is not None:
+                watcher.ask(probing.cri)
+            self._recorder = recorder
+            recorder.begin(probing)
+            opened = watcher.watch(probing.path, lambda: recorder.ended)
+            if showing.nobody_reads:
+                tell(Unread())
+            recorder.stop()
+            if opened:
+                showing.finish()
+        finally:
+            recorder.stop(signal.SIGINT)
         recorder.check()
         return int(showing.changed)
-
-    def _recorded(self, path: Path) -> ProbeOptions:
-        options = self._options
-        return ProbeOptions(
-            path=path,
-            private=self._private,
-            socket=options.socket,
-            name=options.name,
-            probes=options.probes,
-            validate=options.validate,
-            asks_cri=options.cri is not None,
-            duration=options.duration,
-            once=options.once,
-            wait=options.wait,
-            redact=options.redact,
-        )
-
-    def _tell(self, message: ToRecorder) -> None:
-        self._recorder.tell(*encode(message))
-
-    def _hear(self, kind: int, payload: bytes) -> None:
-        self._watcher.hear(decode(kind, payload))
-
-    def _stop(self, number: int, _words: str) -> None:
-        if not self._begun:
-            raise _Stopped
-        self._recorder.signal(number)
-
-    def _hurry(self) -> None:
-        # What is left to do then is bounded.
-        ignore_stop_signals()
-        raise _Impatient

@@ -61,20 +61,27 @@ UNREAD = "nobody reads the output any more"
 class ProbeOptions:
     """What to record, from where and to where."""
 
-    path: Path
-    private: Path | None
-    """A folder of the file's own, to be removed where the viewer cannot do that any more."""
+    output: Path | None
+    """None: a private file, removed in the end."""
     socket: Path
     name: str
     probes: tuple[str, ...] | None
     """None: around the plugins that are there."""
     validate: bool
-    asks_cri: bool
+    cri: Path | None
     duration: float | None
     """Seconds."""
     once: bool
     wait: bool
     redact: Rules | None
+    """What to replace before it is recorded, and so before it is shown."""
+    private: Path | None = None
+    """The folder of a private file, to be removed where the viewer cannot do that any more."""
+
+    @property
+    def path(self) -> Path:
+        """The file to record to."""
+        return self.output or (self.private or Path()) / "live.nriscope.db"
 
 
 def main(descriptor: int) -> int:
@@ -264,11 +271,11 @@ class _Run(ProbeListener):
     def _summary(self, counters: RecorderCounters) -> str:
         lost = f", {counters.lost:,} lost" if counters.lost else ""
         asked = ""
-        if self._asked is not None and self._options.asks_cri:
+        if self._asked is not None and self._options.cri is not None:
             asked = f"; the CRI answered {self._asked.answered:,} times"
             if self._asked.unanswered:
                 asked += f" and did not for {self._asked.unanswered:,} containers"
-        kept = "" if self._options.private else f": {self._options.path}"
+        kept = f": {self._options.output}" if self._options.output else ""
         events = max(0, counters.recorded - self._cri.answers)
         return (
             f"{events:,} events in {self._sessions:,} sessions of probes over "

@@ -68,7 +68,8 @@ class RecorderProcess:
         self._child = spawn(
             module,
             failure="the process that records cannot be started",
-            on_parents_death=signal.SIGTERM,
+            # It learns of that by its channel, but not while it is stopped.
+            on_parents_death=signal.SIGCONT,
         )
         self._channel = ThreadChannel(self._child.socket)
         os.nice(nicer)
@@ -92,6 +93,8 @@ class RecorderProcess:
         """Pass a stop signal on."""
         self._asked_to_stop = number
         self._child.signal(number)
+        # One that was stopped has something to bring to an end, too.
+        self._child.signal(signal.SIGCONT)
 
     def ready(self, seconds: float = READY_SECONDS) -> None:
         """Wait until it said something. Raises UsageError where it cannot record."""

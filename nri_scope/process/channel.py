@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import select
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from time import monotonic
 
 from nri_scope.errors import ProtocolError
 
@@ -197,44 +195,22 @@ class ThreadChannel:
         sock.setblocking(True)
         self._socket = sock
         self._sending = threading.Lock()
-        self._poll = select.poll()
-        self._poll.register(sock, select.POLLIN)
         self._reader = MessageReader()
         self._received: deque[tuple[int, bytes]] = deque()
-        self._ended = False
 
-    def send(self, kind: int, *parts: bytes) -> bool:
-        """Send a message; False where there is no process any more that could take it."""
-        try:
-            with self._sending:
-                self._socket.sendall(message(kind, *parts))
-        except OSError:
-            return False
-        return True
+    def send(self, kind: int, *parts: bytes) -> None:
+        """Send a message; a process that has ended does not hear it."""
+        with contextlib.suppress(OSError), self._sending:
+            self._socket.sendall(message(kind, *parts))
 
-    def receive(self, seconds: float | None = None) -> tuple[int, bytes] | None:
-        """Return kind and payload of the next message; None when no more can come.
-
-        Raises TimeoutError when none came for ``seconds``.
-        """
-        until = None if seconds is None else monotonic() + seconds
-        while not self._received and not self._ended:
-            left = None if until is None else max(0.0, until - monotonic()) * 1000
-            if not self._poll.poll(left):
-                raise TimeoutError
+    def receive(self) -> tuple[int, bytes] | None:
+        """Return kind and payload of the next message; None when no more can come."""
+        while not self._received:
             try:
                 data = self._socket.recv(READ_BYTES)
                 self._received.extend(self._reader.feed(data))
             except (OSError, ProtocolError):
-                data = b""
-            self._ended = not data
-        return self._received.popleft() if self._received else None
-
-    def finish(self) -> None:
-        """Send no more, which the other process takes for the end; it may still send."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
-
-    def close(self) -> None:
-        """Neither send nor receive any more."""
-        self._socket.close()
+                return None
+            if not data:
+                return None
+        return self._received.popleft()

@@ -55,6 +55,9 @@ class Child:
         ``seconds`` and ``terminate_s`` are what it may take before the one and the other. Returns
         when it has ended, and again the same when called again.
         """
+        with contextlib.suppress(OSError):
+            # To close it does nothing while a thread reads from it.
+            self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
         for number, patience in ((0, seconds), (signal.SIGTERM, terminate_s)):
             if number:

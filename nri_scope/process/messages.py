@@ -10,9 +10,8 @@ from nri_scope.errors import RemoteProtocolError
 
 HEAD = struct.Struct("=IB")
 """Bytes of payload, and the kind. Both ends run on one machine."""
-KIND_MAX = 0x7F
 WITH_DESCRIPTORS = 0x80
-"""Set in the kind of a message that descriptors come with."""
+"""Set in the kind of a message that descriptors come with; kinds are below this."""
 PAYLOAD_MAX = 64 << 20
 """Bytes; who announces more than this is not one of ours, or out of step."""
 

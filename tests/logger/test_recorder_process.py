@@ -107,15 +107,19 @@ def test_one_that_never_began_ends_with_nothing_to_say(recorder: RecorderProcess
     assert not is_there(recorder._child.pid)
 
 
-def test_one_that_does_not_end_is_killed_and_that_is_told(
-    recorder: RecorderProcess, tmp_path: Path
+@pytest.mark.parametrize(
+    ("number", "words"), [(signal.SIGSTOP, ""), (signal.SIGKILL, "has ended, killed by SIGKILL")]
+)
+def test_one_that_was_stopped_ends_in_good_order_and_of_one_that_was_killed_it_is_told(
+    number: signal.Signals, words: str, recorder: RecorderProcess, tmp_path: Path
 ) -> None:
     options = RecordOptions(
         tmp_path / "a.db", tmp_path / "s", Identity(index="00", name="x"), wait=True
     )
     recorder.begin(options)
     recorder.ready(PATIENCE)
-    os.kill(recorder._child.pid, signal.SIGSTOP)
-    recorder.stop(signal.SIGINT, seconds=0.1)
-    with pytest.raises(UsageError, match="has ended, killed by SIGKILL"):
-        recorder.check()
+    os.kill(recorder._child.pid, number)
+    recorder.stop(signal.SIGINT, seconds=PATIENCE)
+    assert words in recorder.failure and bool(words) is bool(recorder.failure)
+    assert words or recorder.latest == "nothing recorded: no runtime was there"
+    assert not is_there(recorder._child.pid)

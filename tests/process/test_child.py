@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
@@ -60,7 +61,7 @@ def helper(*arguments: str, descriptors: tuple[int, ...] = ()) -> tuple[Child, T
         descriptors=descriptors,
     )
     channel = ThreadChannel(child.socket)
-    told = channel.receive(PATIENCE)
+    told = channel.receive()
     assert told is not None
     assert told == (0, repr((os.getpid(), True, arguments[1:])).encode())
     return child, channel
@@ -87,6 +88,14 @@ def test_one_that_does_not_end_is_ended(manner: str, needed: signal.Signals) -> 
     assert (end.code, end.needed, end.words) == (-needed, needed, f"killed by {needed.name}")
 
 
+def test_a_thread_that_listens_does_not_keep_the_channel_open() -> None:
+    child, channel = helper("reads")
+    listening = threading.Thread(target=channel.receive)
+    listening.start()
+    assert child.stop(PATIENCE).needed == 0
+    listening.join()
+
+
 def test_one_that_stands_still_is_killed() -> None:
     child, _ = helper("reads")
     child.signal(signal.SIGSTOP)
@@ -95,7 +104,7 @@ def test_one_that_stands_still_is_killed() -> None:
 
 def test_one_that_fails_is_told_by_its_status() -> None:
     child, channel = helper("fails")
-    assert channel.receive(PATIENCE) is None
+    assert channel.receive() is None
     assert child.stop(PATIENCE).words == "exit status 1"
 
 
@@ -137,7 +146,7 @@ from nri_scope.process.child import spawn
 os.closerange(0, 3)
 pipe = os.pipe()
 child = spawn("a_helper_module", failure="x", on_parents_death=9, descriptors=(pipe[1],))
-assert ThreadChannel(child.socket).receive(30)
+assert ThreadChannel(child.socket).receive()
 os._exit(child.stop(30).code + (os.read(pipe[0], 100) != b"6"))
 """
 
