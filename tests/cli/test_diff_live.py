@@ -517,7 +517,7 @@ async def test_it_can_be_stopped_while_the_cri_does_not_answer(tmp_path: Path) -
         arguments = ("--socket", tmp_path / "s", "--cri", tmp_path / "cri")
         async with live(*arguments, folder=tmp_path) as one:
             await until(lambda: bool(children(one)))
-            # Its handlers are there once the other process has been forked, or a moment later.
+            # Its handlers are there once the other process has been started, or a moment later.
             await until(lambda: caught(one, signal.SIGTERM))
             status, out, errors = await one.interrupt(signal.SIGTERM)
     assert (status, out, errors) == (0, "", "")
