@@ -152,5 +152,7 @@ class _Viewing:
                 showing.finish()
         finally:
             recorder.stop(signal.SIGINT)
+            if watcher.needless:
+                probing.path.unlink(missing_ok=True)
         recorder.check()
         return int(showing.changed)

@@ -95,8 +95,12 @@ def _record(viewer: Viewer, options: ProbeOptions) -> None:
     try:
         run(running.main())
     finally:
-        if running.left_alone and options.private is not None:
-            shutil.rmtree(options.private, ignore_errors=True)
+        if running.left_alone:
+            # Else the viewer may still be reading it.
+            if running.needless:
+                options.path.unlink(missing_ok=True)
+            if options.private is not None:
+                shutil.rmtree(options.private, ignore_errors=True)
 
 
 class _Run(ProbeListener):
@@ -116,6 +120,8 @@ class _Run(ProbeListener):
         self._told: set[str] = set()
         self.left_alone = False
         """The viewer has gone."""
+        self.needless = False
+        """Its file is new and empty."""
 
     async def main(self) -> None:
         """Record until told to stop."""
@@ -155,14 +161,12 @@ class _Run(ProbeListener):
         finally:
             self._cri.end("the run is over")
             counters = await asyncio.to_thread(recorder.close)
-            if self._sessions or self._existed:
+            self.needless = not (self._sessions or self._existed)
+            if not self.needless:
                 self._say(self._summary(counters))
-            else:
-                # Never connected: leave no empty recording behind.
-                options.path.unlink(missing_ok=True)
+            self._viewer.tell(*encode(Closed(self.needless)))
         if not self._sessions:
             self._say("nothing was seen: no runtime was there")
-        self._viewer.tell(*encode(Closed()))
 
     async def _probe(self, recorder: Recorder) -> None:
         options = self._options

@@ -65,6 +65,9 @@ class FinishAsking(NamedTuple):
 class Closed(NamedTuple):
     """From the recorder: the recording is complete."""
 
+    needless: bool
+    """It never connected; its file is new and empty, and to be removed."""
+
 
 ToRecorder: TypeAlias = CriBegan | CriEnded | Answer | ChainSeen | Asked | Unread
 FromRecorder: TypeAlias = Opened | FinishAsking | Closed

@@ -58,7 +58,12 @@ class Watcher:
         self._opened: Opened | None = None
         self._finish_asking = False
         self._asking_finished = False
-        self._closed = False
+        self._closed: Closed | None = None
+
+    @property
+    def needless(self) -> bool:
+        """Whether the file is to be removed."""
+        return self._closed is not None and self._closed.needless
 
     def hear(self, message: Message) -> None:
         """Take what the recorder tells, in any thread."""
@@ -68,7 +73,7 @@ class Watcher:
             case FinishAsking():
                 self._finish_asking = True
             case Closed():
-                self._closed = True
+                self._closed = message
             case _:
                 pass
 

@@ -31,7 +31,8 @@ _MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(ChainSeen, st.lists(_TEXT)),
     st.builds(Asked, _NS, _NS),
     st.builds(Opened, _NS, _NS),
-    st.sampled_from([Unread(), FinishAsking(), Closed()]),
+    st.builds(Closed, st.booleans()),
+    st.sampled_from([Unread(), FinishAsking()]),
 )
 
 
