@@ -17,6 +17,7 @@ from benchmarks import (
     latency,
     many,
     merging,
+    redaction,
     replay,
     size,
     startup,
@@ -50,10 +51,14 @@ class Scale:
     tui_events: int
     tui_starts: int
     live_seconds: float
+    secrets: int
+    secret_places: int
+    redacted_megabytes: float
+    redacted_containers: int
 
 
-FULL = Scale(7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000, 1000, 5, 1_000_000, 7, 20)
-SHORT = Scale(3, 100, 8, 200, 2_000, 5, 5, 200, 300, 200, 1, 100_000, 3, 5)
+FULL = Scale(7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000, 1000, 5, 1_000_000, 7, 20, 2, 11, 4, 1000)
+SHORT = Scale(3, 100, 8, 200, 2_000, 5, 5, 200, 300, 200, 1, 100_000, 3, 5, 1, 2, 0.3, 200)
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,19 @@ class Results:
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-PARTS = ("latency", "sustained", "size", "startup", "replay", "merging", "blame", "tap", "tui")
+PARTS = (
+    "latency",
+    "sustained",
+    "size",
+    "startup",
+    "replay",
+    "merging",
+    "blame",
+    "tap",
+    "tui",
+    "redaction",
+)
+WITHOUT_GO = {"redaction"}
 
 
 async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
@@ -146,6 +163,14 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
         path.unlink()
         say(f"tui --live: {tui_live.RATE} events/s for {scale.live_seconds:g} s")
         findings += await tui_live.measure(folder, seconds=scale.live_seconds)
+    if "redaction" in parts:
+        say("redaction: a labelled corpus")
+        findings += redaction.measure(
+            samples=scale.secrets,
+            in_places=scale.secret_places,
+            megabytes=scale.redacted_megabytes,
+            containers=scale.redacted_containers,
+        )
     return Results(latencies, findings, watch.machine())
 
 
@@ -159,7 +184,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="not everything")
     options = parser.parse_args()
     try:
-        for variant in Variant:
+        for variant in Variant if set(options.only) - WITHOUT_GO else ():
             build(variant)
     except Unavailable as error:
         print(f"benchmarks: the Go reference cannot be built: {error}", file=sys.stderr)

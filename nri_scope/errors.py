@@ -131,6 +131,10 @@ class RecordingError(NriScopeError):
         return f"{text}; {self.hint}" if self.hint else text
 
 
+class RecordingCut(UserWarning):
+    """Not all of a recording was read, as there is too much in one place. Says what was cut."""
+
+
 class RedactionLeak(NriScopeError):
     """What was replaced is still in what was written. Tells where and by which rule, never what."""
 

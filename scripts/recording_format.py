@@ -10,7 +10,19 @@ from contextlib import closing
 import sqlite_utils
 from sqlite_utils.db import ForeignKey
 
-from nri_scope.recorder import content, reader, ring, schema, sqlfunctions
+from nri_scope.nri import elements
+from nri_scope.recorder import (
+    container_status,
+    content,
+    long_names,
+    reader,
+    ring,
+    schema,
+    sqlfunctions,
+    text,
+    writing,
+)
+from nri_scope.recorder.bundle import archive
 from nri_scope.recorder.model import LEFT_OUT
 from nri_scope.recorder.writer import WriterLimits
 
@@ -77,8 +89,8 @@ failed to start.
 A file from before the table `effect` gets it when it is continued, unless events are in it \
 already that belong there. Where it is missing, replies have to be looked through.
 
-What is not well-formed (`mark` is `malformed`) or not known (`unknown`) is one object, the bytes \
-as they came.
+What is not well-formed (`mark` is `malformed`), not known (`unknown`) or too large to be taken \
+apart (`oversized`) is one object, the bytes as they came.
 
 ### Compression
 
@@ -92,6 +104,43 @@ with 16 bytes of the content; readers check it.
 Readers refuse content of more than {content.MAX_CONTENT >> 20} MiB an object, \
 {reader.MAX_REQUEST >> 20} MiB a request and {reader.MAX_STATE >> 20} MiB a session's beginning; \
 on the wire a message has at most 4 MiB.
+
+### Bounds
+
+A small file can be large once it is read: a name stands behind every event that has it, and an \
+empty mount of two bytes becomes hundreds in memory. So everything is bounded before it is \
+expanded. What is beyond a bound is left out, and one line says so (on stderr, or in the place of \
+what was cut); the rest of the file is read.
+
+| what | at most | reason |
+|---|---|---|
+| a name, id, version or end reason | {text.NAME_MAX:,} characters | Kubernetes has names of \
+253, ids have 64, a plugin's file name 255 |
+| an error's words, a gap's reason, a note | {text.WORDS_MAX:,} characters | |
+| `changed` and `owners` of an event | {text.LIST_MAX:,} characters, {text.ITEMS_MAX:,} members \
+| the last member says how many there are besides |
+| elements of a message: fields, those of its messages, packed numbers | \
+{elements.MAX_ELEMENTS:,} | 7,000 variables, 2,000 mounts and 256 KiB of annotations have 30,000 |
+| elements of a Synchronize | {elements.MAX_IN_SYNCHRONIZE:,} | a thousand ordinary pods and \
+containers have 200,000 |
+| elements of all that a session began with | {reader.MAX_TOLD:,} | |
+| values in the JSON of one answer of the CRI | {container_status.VALUES_MAX:,} | |
+
+A message that was cut ends with the field {elements.CUT_FIELD}, whose text says so; as JSON and \
+YAML it is `left_out`. What is made of a recording (a part, a bundle, a redacted copy) has the \
+message as it was read, with that field.
+
+Recorders keep to the same bounds for names, words and lists; where they cut, the text ends with \
+its length and a hash of the whole. Messages are recorded in full. One with more than \
+{elements.MAX_RECORDED:,} elements is not taken apart, but kept as it came, with the mark \
+`oversized` and the names in it.
+
+A file is refused where it has more than {reader.MAX_ROWS:,} sessions, gaps or notes, \
+{long_names.MAX_NAMED:,} pods or containers, or {long_names.MAX_CHARACTERS >> 20} million \
+characters of their names. A recorder that has written {writing.MAX_SESSIONS:,} sessions to a file \
+begins no more in it: what comes in them is one counted gap. A bundle is refused where it would \
+unpack to more than {archive.MAX_RATIO} times its size and {archive.RATIO_FROM >> 20} MiB; \
+recordings come to 10.
 
 ### Stretches and the ring
 
@@ -148,6 +197,33 @@ there before.
 """
 
 _FUNCTIONS = """\
+## Files of other users
+
+SQLite finds `-wal`, `-shm` and `-journal` by their names, writes to them, and deletes what a \
+`-journal` names. So nri-scope lets it open a recording by its name only where no other user can \
+put a file there: recording, companions and all folders above them belong to you, to root, or \
+(for root) to the user who called `sudo`, and others cannot write to them. A group counts as \
+others, unless it is your own of the same name. Users that a container does not map are others.
+
+| where | reading | marks | recording |
+|---|---|---|---|
+| only those can write | directly | in the recording | yes; a new one only where none of the \
+three files is there, and never with a `-journal` |
+| sticky folder, as `/tmp` | directly while nothing is beside it, or while a recorder of yours \
+holds the names; else a copy | beside it | yes, a recorder holds all three names with files of \
+its own |
+| others can replace files | a copy | beside it | refused |
+
+The copy is made in `TMPDIR` (mode 0700) and is gone when the command ends; it needs the room of \
+the recording. It does not grow: `log --follow` is refused, and `tui` shows what was there. In it \
+a `-wal` is read and an interrupted write undone, unless its `-journal` names another file, or \
+companion and recording belong to different users: that is refused. Only your own recording is \
+continued. Whatever is no regular file (a pipe, a device, a link) is refused without waiting for \
+it.
+
+New files that can hold values (recordings, bundles, reports, goldens, JUnit results, tests that \
+`shrink` writes) have mode 0600; a golden or JUnit file that is there keeps its mode.
+
 ## SQL functions
 
 `nri-scope sql` has these, besides what SQLite has:
@@ -174,7 +250,7 @@ def render() -> str:
         parts = [_INTRODUCTION]
         parts += [_table(database, table) for table in schema.TABLES]
         parts.append(_view(database))
-    rows = "\n".join(f"| `{call}` | {text} |" for call, text in sqlfunctions.FUNCTIONS.items())
+    rows = "\n".join(f"| `{call}` | {words} |" for call, words in sqlfunctions.FUNCTIONS.items())
     parts += [_MESSAGES, _FUNCTIONS.format(rows=rows)]
     return "\n".join(parts)
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, FilePath, Size, redact_option, where_option
+from nri_scope.cli.params import (
+    ANY_PATH,
+    FilePath,
+    Size,
+    check_tokens,
+    redact_option,
+    tokens_options,
+    where_option,
+)
 from nri_scope.cli.timespec import check_interval, since_option, until_option
 from nri_scope.errors import UsageError
 from nri_scope.recorder.formats import FORMATS
@@ -42,6 +50,7 @@ _EPILOG = "\n".join(
 @until_option
 @click.option("--pod", metavar="NS/POD", help="Only events of this pod.")
 @redact_option
+@tokens_options
 @click.option("--note", default="", metavar="TEXT", help="Words for whoever gets the bundle.")
 @click.option(
     "--split", is_flag=True, help="Make several bundles, by time, where one would be too large."
@@ -117,6 +126,9 @@ def _check(options: Options) -> Path:
             if options[name]:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"{option} is for bundles", "leave it or --format out")
+    check_tokens(stable=options["stable_tokens"], unlinked=options["unlinked"])
+    if options["redact"] is None and (options["stable_tokens"] or options["unlinked"]):
+        raise UsageError("--stable-tokens and --unlinked are for --redact", "add it")
     if options["verify"]:
         _check_verify(options)
     elif options["command_line"]:

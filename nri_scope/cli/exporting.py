@@ -48,6 +48,8 @@ class Options(TypedDict):
     until: int | None
     pod: str | None
     redact: Rules | None
+    stable_tokens: bool
+    unlinked: bool
     note: str
     split: bool
     max_size: int | None
@@ -177,7 +179,10 @@ class _Raw(io.RawIOBase):
 
 def _redactor(recording: Recording, options: Options) -> Redactor | None:
     rules = options["redact"]
-    return None if rules is None else redactor_for(recording, rules)
+    if rules is None:
+        return None
+    stable, unlinked = options["stable_tokens"], options["unlinked"]
+    return redactor_for(recording, rules, stable=stable, unlinked=unlinked)
 
 
 def _selection(options: Options) -> Selection:

@@ -11,6 +11,7 @@ import click
 
 from nri_scope.cli.params import ANY_PATH, where_option
 from nri_scope.cli.timespec import check_interval, since_option, until_option
+from nri_scope.errors import UsageError
 from nri_scope.recorder.filter.describe import epilog
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ def command(
 
     check_interval(since, until)
     with Output() as output, Recording.open(file) as recording:
+        if follow and recording.is_copy:
+            raise UsageError(
+                f"{file}: other users can write there, so a copy is read, which does not grow",
+                "leave out --follow, or be the recording's owner",
+            )
         log = Log(
             recording, where=where, since_ns=since, until_ns=until, last=last, printed=printed
         )

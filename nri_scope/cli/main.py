@@ -10,13 +10,14 @@ import keyword
 import os
 import pathlib
 import sys
+import warnings
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO, cast
 
 import click
 
 from nri_scope import __version__
-from nri_scope.errors import NriScopeError
+from nri_scope.errors import NriScopeError, RecordingCut
 
 COMMANDS = (
     *("record", "log", "show", "tui", "sql", "stats", "diff", "blame", "doctor", "demo"),
@@ -80,6 +81,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit status."""
+    cuts: dict[str, None] = {}
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def note(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+            if issubclass(category, RecordingCut):
+                cuts[str(message)] = None
+            else:
+                show(message, category, *rest)
+
+        warnings.simplefilter("always", RecordingCut)
+        warnings.showwarning = cast("Any", note)
+        status = _run(arguments)
+    for cut in cuts:
+        _say(cut)
+    return status
+
+
+def _run(arguments: Sequence[str]) -> int:
     if not arguments and os.environ.get("NRI_PLUGIN_SOCKET"):
         # A runtime started us as one of its plugins: no arguments, and nobody reads our output.
         from nri_scope.cli.launched import record_launched
@@ -133,10 +153,14 @@ def _command_path(error: click.ClickException) -> str:
 
 
 def _fail(text: str, more: str = "") -> int:
+    _say(text, more)
+    return EXIT_TROUBLE
+
+
+def _say(text: str, more: str = "") -> None:
     # An error may quote what came from a recording or a peer: nothing of it may reach the
     # terminal as anything but text.
     from nri_scope.recorder.escape import safe
 
     with contextlib.suppress(OSError):
         click.echo(f"nri-scope: {safe(text)}{more}", err=True)
-    return EXIT_TROUBLE

@@ -13,6 +13,8 @@ from nri_scope.nri.identity import check_index, check_name
 from nri_scope.nri.methods import DEFAULT_SOCKET
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nri_scope.nri.events import Event
     from nri_scope.recorder.filter import Filter
     from nri_scope.recorder.redaction.rules import Rules
@@ -196,3 +198,27 @@ def environment_of(texts: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(f"--env {text!r} is no variable", "write NAME=VALUE")
         environment[name] = value
     return environment
+
+
+def tokens_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What tokens tell about each other."""
+    for name, help_text in (
+        (
+            "--unlinked",
+            "Make other tokens in each event: not even in one container can values be compared, "
+            "so diff and blame show them as changed from event to event.",
+        ),
+        (
+            "--stable-tokens",
+            "Make tokens with this user's key, so that the same recording has the same ones each "
+            "time. Not for recordings that others made.",
+        ),
+    ):
+        command = click.option(name, is_flag=True, help=help_text)(command)
+    return command
+
+
+def check_tokens(*, stable: bool, unlinked: bool) -> None:
+    """Raise UsageError where both are asked for."""
+    if stable and unlinked:
+        raise UsageError("--stable-tokens and --unlinked contradict each other", "leave one out")

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, NewRecording, RulesFile
+from nri_scope.cli.params import (
+    ANY_PATH,
+    NewRecording,
+    RulesFile,
+    check_tokens,
+    tokens_options,
+)
 from nri_scope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     metavar="RULES",
     help="Change the default rules as this file says.",
 )
+@tokens_options
 @click.option("--force", is_flag=True, help="Write over a file that is there already.")
 @click.option(
     "--format",
@@ -41,14 +48,17 @@ def command(
     preview: bool,
     output: Path | None,
     rules: Rules,
+    stable_tokens: bool,
+    unlinked: bool,
     force: bool,
     output_format: str | None,
 ) -> None:
     """Replace what is secret or personal in a recording by tokens.
 
-    The same value has the same token wherever it is; tokens are made with a key that stays on this
-    machine. Every value that was replaced is looked for in all that was written, and if one is left
-    nothing is kept. `export --redact` does the same for a bundle.
+    The same value of one container has the same token wherever it is, and other tokens in other
+    containers; they are made with a key that is forgotten afterwards. Every value that was replaced
+    is looked for in all that was written, and if one is left nothing is kept. `export --redact`
+    does the same for a bundle.
 
     --preview tells how many values which rule replaces, and where they are.
     """
@@ -60,12 +70,15 @@ def command(
     if preview:
         if force:
             raise UsageError("--force is for -o", "leave it out")
+        if stable_tokens or unlinked:
+            raise UsageError("--stable-tokens and --unlinked are for -o", "leave them out")
         _preview(file, rules, output_format or "text")
         return
     assert output is not None
     if output_format is not None:
         raise UsageError("--format is for --preview", "leave it out")
-    _write(file, rules, output, force=force)
+    check_tokens(stable=stable_tokens, unlinked=unlinked)
+    _write(file, rules, output, stable=stable_tokens, unlinked=unlinked, force=force)
 
 
 def _preview(file: Path, rules: Rules, output_format: str) -> None:
@@ -112,7 +125,9 @@ def _tell(output: Output, tally: Tally) -> None:
     output.line(f"{replaced(tally.by_rule())}; nothing was written")
 
 
-def _write(file: Path, rules: Rules, output: Path, *, force: bool) -> None:
+def _write(
+    file: Path, rules: Rules, output: Path, *, stable: bool, unlinked: bool, force: bool
+) -> None:
     from nri_scope.cli.sharing import progress, replaced, tell_lost_marks
     from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.recorder.bundle import redactor_for
@@ -122,7 +137,7 @@ def _write(file: Path, rules: Rules, output: Path, *, force: bool) -> None:
     from nri_scope.recorder.reader import Recording
 
     with interrupted_by_signals(), Recording.open(file) as recording:
-        redactor = redactor_for(recording, rules)
+        redactor = redactor_for(recording, rules, stable=stable, unlinked=unlinked)
         with progress(recording, "redacting") as tell:
             rebuilt = redact(recording, output, redactor, force=force, on_progress=tell)
     found = replaced(redactor.tally.by_rule())

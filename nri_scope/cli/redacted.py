@@ -13,7 +13,7 @@ import click
 from nri_scope.cli.sharing import progress
 from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
-from nri_scope.recorder.bundle import redactor_for
+from nri_scope.recorder.bundle import redactor_together
 from nri_scope.recorder.bundle.redacting import redact_together
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.lookup import Found
@@ -68,7 +68,7 @@ def shown(file: Path, rules: Rules | None) -> Iterator[Shown]:
 
 @contextmanager
 def shown_together(files: Sequence[Path], rules: Rules | None) -> Iterator[list[Shown]]:
-    """Several, in which the same value has the same token."""
+    """Several, in which the same value of containers of one name has the same token."""
     with ExitStack() as stack:
         originals = [stack.enter_context(Recording.open(file)) for file in files]
         if rules is None:
@@ -79,7 +79,7 @@ def shown_together(files: Sequence[Path], rules: Rules | None) -> Iterator[list[
             return
         stack.enter_context(interrupted_by_signals())
         folder = stack.enter_context(temporary_folder())
-        redactor = redactor_for(originals[0], rules)
+        redactor = redactor_together(originals, rules)
         with writing_to(folder), progress(originals[0], "redacting") as tell:
             drafts = redact_together(originals, folder, redactor, tell)
         for draft in drafts:

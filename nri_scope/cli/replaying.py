@@ -17,6 +17,7 @@ from nri_scope.errors import UsageError
 from nri_scope.process.signals import END_SIGNALS, stop_signals
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.records import to_json
+from nri_scope.recorder.regular_files import read_regular, write_private
 from nri_scope.replay.golden import Golden, Key, Mismatch, as_data, lines
 from nri_scope.replay.origin import origin_of
 from nri_scope.replay.report import Report, change_record, differing, document, junit
@@ -283,8 +284,7 @@ def _document(
 def _check_junit(path: Path) -> None:
     """Only a result of an earlier run may be written over. Raises `UsageError`."""
     try:
-        with path.open("rb") as file:
-            start = file.read(200)
+        start = read_regular(path, 200)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -298,7 +298,7 @@ def _check_junit(path: Path) -> None:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        write_private(path, text.encode())
     except OSError as error:
         raise _unwritable(path, error) from error
 

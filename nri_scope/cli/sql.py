@@ -17,7 +17,6 @@ import click
 from nri_scope.cli.params import ANY_PATH
 
 if TYPE_CHECKING:
-    from nri_scope.cli.output import Output
     from nri_scope.recorder.plain import Plain
     from nri_scope.recorder.query import Cell, Result
 
@@ -42,7 +41,9 @@ the filters' regular expressions."""
     type=click.Choice(["table", "json", "csv"]),
     default="table",
     show_default=True,
-    help="json: one object with the rows as objects; bytes are in base64.",
+    help="json: one object with the rows as objects; bytes are in base64. csv: control characters "
+    "are shown as \\x1b, and text that a spreadsheet would take for a formula has a ' in front; "
+    "numbers stay numbers. json has everything as it is.",
 )
 def command(file: Path, query: str, output_format: str) -> None:
     """Ask a recording in SQL. It is only read, whatever the SQL says."""
@@ -57,7 +58,7 @@ def command(file: Path, query: str, output_format: str) -> None:
             case "json":
                 lines = _json(result)
             case "csv":
-                lines = _csv(result, output)
+                lines = _csv(result)
             case _:
                 lines = table(result.columns, result.rows, output.width)
         for line in lines:
@@ -97,17 +98,14 @@ def _jsonable(value: Cell) -> Plain:
     return value
 
 
-def _csv(result: Result, output: Output) -> Iterator[str]:
-    from nri_scope.recorder.escape import safe
+def _csv(result: Result) -> Iterator[str]:
+    from nri_scope.recorder.escape import spreadsheet_cell
 
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="")
     for row in chain([result.columns], result.rows):
-        writer.writerow(
-            base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in row
-        )
-        line = buffer.getvalue()
+        cells = (base64.b64encode(v).decode() if isinstance(v, bytes) else v for v in row)
+        writer.writerow(spreadsheet_cell(c) if isinstance(c, str) else c for c in cells)
+        yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
-        # In a file it is the data that counts.
-        yield safe(line) if output.is_terminal else line

@@ -9,11 +9,13 @@ from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
 
+from .elements import MAX_RECORDED, bounded
 from .events import Event
 from .methods import METHODS, RUNTIME_SERVICE
 
 MALFORMED = "malformed"
 UNKNOWN = "unknown"
+OVERSIZED = "oversized"
 
 _EVENT_NAMES = {event.value: event.name for event in Event}
 _WITH_POD = frozenset(
@@ -47,7 +49,8 @@ class Decoded(NamedTuple):
     container: api.Container | None
     mark: str
     """"" for an ordinary request; `MALFORMED` where the bytes are no such message, `UNKNOWN` where
-    the method is none we know or belongs to another service."""
+    the method is none we know or belongs to another service, `OVERSIZED` where it has more elements
+    than would fit into memory: then `pod` and `container` have the first ones of theirs."""
 
 
 def decode_request(method: str, payload: bytes, service: str = "") -> Decoded:
@@ -59,13 +62,17 @@ def decode_request(method: str, payload: bytes, service: str = "") -> Decoded:
     known = METHODS.get(method)
     if known is None or (service and service != known.service):
         return Decoded(method, method, None, None, None, UNKNOWN)
+    content = bounded(known.request, payload, MAX_RECORDED)
     try:
-        message = known.request.FromString(payload)
+        message = known.request.FromString(content)
     except DecodeError:
         return Decoded(method, method, None, None, None, MALFORMED)
     pod = pod_of(method, message)
     container = container_of(method, message)
-    return Decoded(method, event_name(method, message), message, pod, container, "")
+    name = event_name(method, message)
+    if content is not payload:
+        return Decoded(method, name, None, pod, container, OVERSIZED)
+    return Decoded(method, name, message, pod, container, "")
 
 
 def kind_of_request(method: str, mark: str) -> type[Message] | None:
@@ -119,11 +126,14 @@ def event_name(method: str, message: Message | None) -> str:
 
 
 def decode_reply(method: str, payload: bytes) -> Message | None:
-    """Decode the reply to `method`; None for an unknown method or malformed bytes. Never raises."""
+    """Decode the reply to `method`; None for an unknown method or malformed bytes. Never raises.
+
+    Of one with too many elements it is the first ones (`elements.bounded`).
+    """
     known = METHODS.get(method)
     if known is None:
         return None
     try:
-        return known.reply.FromString(payload)
+        return known.reply.FromString(bounded(known.reply, payload))
     except DecodeError:
         return None

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from google.protobuf.message import DecodeError
 
+from nri_scope.nri.elements import MAX_IN_SYNCHRONIZE, bounded
 from nri_scope.nri.methods import METHODS
 
 _LENGTH_DELIMITED = 2
@@ -22,8 +23,8 @@ def field(number: int, content: bytes) -> bytes:
 def request(method: str, rest: bytes, pod: bytes | None, container: bytes | None) -> bytes:
     """A request from its parts, serialised deterministically.
 
-    None is a part that was not there, b"" one that was, and empty. Raises ValueError where these
-    cannot be parts of such a request.
+    None is a part that was not there, b"" one that was, and empty. What has too many elements is
+    cut (`elements.bounded`). Raises ValueError where these cannot be parts of such a request.
     """
     parts = [rest]
     for name, content in (("pod", pod), ("container", container)):
@@ -56,7 +57,8 @@ def _parsed(method: str, parts: list[bytes]) -> bytes:
     if known is None:
         raise ValueError(f"{method} is no known method")
     try:
-        return known.request.FromString(joined).SerializeToString(deterministic=True)
+        message = known.request.FromString(bounded(known.request, joined, MAX_IN_SYNCHRONIZE))
+        return message.SerializeToString(deterministic=True)
     except DecodeError as error:
         raise ValueError(f"no request of {method}") from error
 

@@ -20,6 +20,8 @@ SERVICE = "runtime.v1.RuntimeService"
 # ContainerStatusRequest: container_id = 1, verbose = 2.
 _CONTAINER_ID = 1
 _VERBOSE = b"\x10\x01"
+VALUES_MAX = 250_000
+"""Members of all objects and lists. A spec has some thousands, with a long seccomp profile."""
 _ID_MAX = 127
 """Bytes: as long as a length of one byte can tell. Runtimes' own ids have 64."""
 
@@ -54,7 +56,10 @@ def request_as_plain(request: bytes) -> Plain:
 
 
 def reply_as_plain(reply: bytes) -> Plain:
-    """For people; None where it is no JSON object."""
+    """For people; None where it is no JSON object, or has more in it than any runtime tells."""
+    # Each of them takes up to a hundred bytes once it is read, and one or two here.
+    if sum(map(reply.count, (b",", b"[", b"{"))) > VALUES_MAX:
+        return None
     try:
         read = cast(Plain, json.loads(reply, parse_constant=_refuse)) if reply else {}
     except (ValueError, RecursionError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from google.protobuf.message import Message
@@ -22,7 +22,7 @@ from nri_scope.recorder.model import Captured, Event, SessionStart, Status, plug
 from nri_scope.recorder.names import Names
 from nri_scope.recorder.store import ObjectStore
 from nri_scope.recorder.subjects import ContainerRow, PodRow, Subjects
-from nri_scope.recorder.text import HIGHEST, LOWEST, int64, storable
+from nri_scope.recorder.text import HIGHEST, LOWEST, int64, listed, named, storable
 
 # Only these can say that something was changed; the others are not worth decoding the reply.
 _MAY_CHANGE = frozenset(
@@ -64,8 +64,8 @@ class OpenSession:
     @classmethod
     def begun(cls, session_id: int, start: SessionStart) -> OpenSession:
         """A session from its beginning."""
-        plugin = storable(plugin_title(start.plugin_index, start.plugin_name))
-        return cls(session_id, plugin, storable(start.runtime_name))
+        plugin = named(plugin_title(start.plugin_index, start.plugin_name))
+        return cls(session_id, plugin, named(start.runtime_name))
 
 
 def status_of(code: int) -> str:
@@ -143,9 +143,13 @@ class Encoder:
         if message is None:
             if item.request:
                 rest_object = put(Kind.RAW, item.request, "", item.method)
+            if decoded.pod is not None:
+                pod_row = self.subjects.pod(decoded.pod)
+                pod_key = pod_row.key if pod_row is not None else None
             if decoded.container is not None:
-                container_row = self.subjects.container(decoded.container, None)
-                pod_key = container_row.pod if container_row is not None else None
+                container_row = self.subjects.container(decoded.container, pod_row)
+                if container_row is not None and pod_key is None:
+                    pod_key = container_row.pod
         else:
             if decoded.pod is not None:
                 pod_row = self.subjects.pod(decoded.pod)
@@ -201,8 +205,8 @@ class Encoder:
                 timeout_ns,
                 size,
                 decoded.mark or None,
-                _json(changed),
-                _json(owners),
+                json_list(changed),
+                json_list(owners),
             )
         )
         return True, event, item
@@ -301,8 +305,8 @@ class Encoder:
             mono_ns=int64(item.mono_ns),
             plugin=session.plugin,
             runtime=session.runtime,
-            method=storable(item.method),
-            event=storable(decoded.event),
+            method=named(item.method),
+            event=named(decoded.event),
             namespace=namespace,
             pod=pod_name,
             container=container_name,
@@ -389,5 +393,8 @@ def metadata_json(pairs: tuple[tuple[str, str], ...]) -> str | None:
     return json.dumps(kept)
 
 
-def _json(texts: tuple[str, ...]) -> str | None:
-    return json.dumps(texts, ensure_ascii=False, separators=(",", ":")) if texts else None
+def json_list(texts: Sequence[str]) -> str | None:
+    """Return a list of paths or owners as its column has it; None for none."""
+    if not texts:
+        return None
+    return json.dumps(listed(texts), ensure_ascii=False, separators=(",", ":"))

@@ -11,6 +11,7 @@ Printed through Rich, the result belongs in a ``rich.text.Text``, never in marku
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 MAX_MARKS = 3
@@ -34,6 +35,20 @@ _INVISIBLE = frozenset(
 )
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _CUT = "…"
+
+
+# What begins so, spreadsheets take for a formula: the first ones everywhere, the wide ones in Asia.
+_FORMULA = frozenset("=+-@\t\r\n＝＋－＠")
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
+
+
+def spreadsheet_cell(text: str) -> str:
+    """Return ``text`` as a cell of CSV: `safe`, and with a ``'`` in front of what may be a formula.
+
+    A number in text is none, whatever its sign.
+    """
+    guard = "'" if text[:1] in _FORMULA and text and not _NUMBER.fullmatch(text) else ""
+    return guard + safe(text)
 
 
 def safe(text: str, width: int | None = None, *, newlines: bool = False) -> str:

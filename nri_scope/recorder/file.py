@@ -9,9 +9,10 @@ import fcntl
 import os
 import sqlite3
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -25,12 +26,20 @@ from nri_scope.recorder.check import (
     has_tapped,
 )
 from nri_scope.recorder.problems import code_of, in_words, way_to_write
+from nri_scope.recorder.reserved_names import ReservedNames, check_companions
 from nri_scope.recorder.schema import (
     APPLICATION_ID,
     TABLES,
     VERSION,
     statements,
     table_statements,
+)
+from nri_scope.recorder.trusted_location import (
+    JOURNAL,
+    FolderAccess,
+    companion,
+    folder_access,
+    name_of,
 )
 
 PAGE = 4096
@@ -48,6 +57,9 @@ WHERE changed IS NOT NULL OR text IN ('ValidateContainerAdjustment', 'UpdateCont
 LIMIT 1
 """
 """Gives a row where some event may belong into ``effect``."""
+_WRITE_VERSION = 18
+"""Where the header of a file says whether it is written with a write-ahead log."""
+_WITH_WAL, _WITH_JOURNAL = b"\2", b"\1"
 # (device, inode) of what this process records to. POSIX drops all of a process's locks on a file
 # when it closes any descriptor of it, so a second attempt must not even open it.
 _ours: set[tuple[int, int]] = set()
@@ -58,42 +70,61 @@ class RecordingFile:
     """A recording that is open for writing, by this process alone."""
 
     path: Path
+    """Without symbolic links above the file."""
     connection: sqlite3.Connection
     is_new: bool
     _lock: int
     _identity: tuple[int, int]
     _wal_identity: tuple[int, int] | None
+    _names: ReservedNames | None
 
     @classmethod
     def open(cls, path: Path, *, only_new: bool = False) -> Self:
-        """Make the file, or continue one of ours. Raises RecordingError."""
+        """Make the file, or continue one of ours. Raises RecordingError.
+
+        Neither where other users could exchange the file or what SQLite puts beside it.
+        """
         with _as_recording_errors(path):
+            path = _checked_place(path)
             try:
                 lock, is_new = _create(path), True
             except FileExistsError:
                 if only_new:
                     raise
                 lock, is_new = _open_existing(path), False
+            names: ReservedNames | None = None
             try:
                 status = os.fstat(lock)
                 identity = (status.st_dev, status.st_ino)
+                names = _reserve(path, lock, is_new=is_new)
                 connection = connect(path)
                 try:
                     connection.execute(f"PRAGMA busy_timeout = {_OPENING_MS}")
-                    lay_out(connection) if is_new else _accept(connection, path)
+                    if names is not None:
+                        _keep_names(connection, lock)
+                    elif is_new:
+                        lay_out(connection)
+                    if not is_new:
+                        _check_continued(connection, path)
                     _set_up(connection, path)
+                    if not is_new:
+                        _add_tables(connection)
                     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+                    if _identity_of(path) != identity:
+                        raise RecordingError(path, "another file is in its place", _OTHER_NAME)
                 except BaseException:
                     connection.close()
                     raise
             except BaseException:
                 if is_new:
                     path.unlink(missing_ok=True)
+                if names is not None:
+                    names.give_back()
                 # After the connection: closing it drops SQLite's own locks too.
                 os.close(lock)
                 raise
         _ours.add(identity)
-        return cls(path, connection, is_new, lock, identity, _identity_of(wal_of(path)))
+        return cls(path, connection, is_new, lock, identity, _identity_of(wal_of(path)), names)
 
     @property
     def deleted(self) -> bool:
@@ -115,10 +146,11 @@ class RecordingFile:
     def close(self) -> None:
         """Close; what SQLite keeps beside the file goes away. Never raises."""
         wal = _identity_of(wal_of(self.path))
-        if wal is not None and wal != self._wal_identity:
-            # Somebody took our place and writes a recording of their own. SQLite would delete
-            # their write-ahead log by its name, so this connection is never closed, not even by
-            # the interpreter's end.
+        taken = wal is not None and wal != self._wal_identity
+        if taken or (self._names is not None and not self._names.lock()):
+            # Somebody took our place and writes a recording of their own, or is opening this one.
+            # SQLite would delete the write-ahead log by its name, so this connection is never
+            # closed, not even by the interpreter's end.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
             return
         with suppress(sqlite3.Error):
@@ -127,12 +159,25 @@ class RecordingFile:
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             # So that any SQLite opens it, in a folder that cannot be written, too. While somebody
             # reads it this is refused, and the file is as good.
-            self.connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+            if self._names is None:
+                self.connection.execute("PRAGMA journal_mode = DELETE").fetchall()
         with suppress(sqlite3.Error):
             self.connection.close()
+        if self._names is not None:
+            with suppress(OSError):
+                self._end_wal_mode()
+            self._names.give_back()
         _ours.discard(self._identity)
         with suppress(OSError):
             os.close(self._lock)
+
+    def _end_wal_mode(self) -> None:
+        """Do what SQLite does for journal_mode = DELETE, where others can add files.
+
+        SQLite would look for companions again after it has deleted its own.
+        """
+        if _identity_of(wal_of(self.path)) != self._wal_identity:
+            os.pwrite(self._lock, _WITH_JOURNAL * 2, _WRITE_VERSION)
 
 
 @contextmanager
@@ -176,6 +221,62 @@ _TAKEN = "the file exists and is not an nri-scope recording; nothing was written
 _OTHER_NAME = "choose another name"
 
 
+def _checked_place(path: Path) -> Path:
+    """Return the path without symbolic links above the file.
+
+    Raises RecordingError where other users can replace files, and OSError.
+    """
+    place = Path(os.path.realpath(path.parent)) / path.name
+    found = folder_access(place.parent)
+    if found.access is FolderAccess.SHARED:
+        raise RecordingError(
+            path,
+            f"cannot record: {found.problem}, so what is recorded could be read or exchanged",
+            "choose a folder of your own",
+        )
+    return place
+
+
+def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
+    """Make sure that what SQLite finds beside the file is ours. Raises RecordingError and OSError.
+
+    Where others could add something later, all names are taken, and a new file is a recording
+    before SQLite sees it: of an empty one it deletes the journal.
+    """
+    if not is_new:
+        # Somebody may be keeping a mark in it at this moment.
+        until = time.monotonic() + _OPENING_MS / 1000
+        while os.path.lexists(companion(path, JOURNAL)) and time.monotonic() < until:
+            time.sleep(_ASKED_SECONDS)
+    if folder_access(path.parent).access is FolderAccess.PRIVATE:
+        check_companions(path, is_new=is_new)
+        return None
+    names = ReservedNames.take(path, is_new=is_new)
+    if is_new:
+        try:
+            os.pwrite(lock, _empty_recording(path.parent), 0)
+        except BaseException:
+            names.remove()
+            raise
+    return names
+
+
+def _keep_names(connection: sqlite3.Connection, lock: int) -> None:
+    # To change to the write-ahead log means to delete a journal, or the log if there is one.
+    if os.pread(lock, 1, _WRITE_VERSION) != _WITH_WAL:
+        connection.execute("PRAGMA journal_mode = OFF").fetchall()
+
+
+def _empty_recording(folder: Path) -> bytes:
+    with tempfile.TemporaryDirectory(prefix=".nri-scope-", dir=folder) as private:
+        path = Path(private) / "recording.db"
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        with closing(connect(path)) as connection:
+            lay_out(connection)
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        return path.read_bytes()
+
+
 def _create(path: Path) -> int:
     # O_EXCL does not follow a symbolic link either, wherever it points.
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -191,12 +292,19 @@ def _open_existing(path: Path) -> int:
         raise RecordingError(path, "it is a folder", "name a file in it")
     if not stat.S_ISREG(status.st_mode):
         raise RecordingError(path, "it is not a regular file", _OTHER_NAME)
+    if status.st_uid != os.geteuid():
+        raise RecordingError(
+            path,
+            f"it belongs to another user ({name_of(status.st_uid)}), who could read what is "
+            "recorded",
+            _OTHER_NAME,
+        )
     if status.st_size == 0:
         raise RecordingError(path, "the file exists and is empty; nothing was written", _OTHER_NAME)
     busy = RecordingError(path, "another nri-scope is recording to it", _OTHER_NAME)
     if (status.st_dev, status.st_ino) in _ours:
         raise busy
-    lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not _is_locked_for_us(lock):
         os.close(lock)
         raise busy
@@ -253,7 +361,7 @@ def lay_out(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _accept(connection: sqlite3.Connection, path: Path) -> None:
+def _check_continued(connection: sqlite3.Connection, path: Path) -> None:
     try:
         version = check(connection, path)
         if version < VERSION:
@@ -261,7 +369,6 @@ def _accept(connection: sqlite3.Connection, path: Path) -> None:
                 path, f"it is a recording of the older version {version}", _OTHER_NAME
             )
         check_schema(connection, path)
-        _add_tables(connection)
     except RecordingError as error:
         hint = error.hint or _OTHER_NAME
         raise RecordingError(path, f"{error.problem}; nothing was written", hint) from error

@@ -139,7 +139,7 @@ class Event:
     status_code: int
     status_message: str
     mark: str
-    """"" for an ordinary event; "malformed" or "unknown" where the request is stored raw."""
+    """"" for an ordinary event; "malformed", "unknown" or "oversized" where it is stored raw."""
     changed: tuple[str, ...] = ()
     """OCI paths that plugins changed, where this event says so."""
     owners: tuple[str, ...] = ()

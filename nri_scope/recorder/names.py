@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from nri_scope.recorder.text import storable
+from nri_scope.recorder.text import named
 
 # A runtime has some thirty. One that makes up more is served from the file.
 _KNOWN = 4_096
@@ -27,11 +27,9 @@ class Names:
         known = self._ids.get(text)
         if known is not None:
             return known
-        written = storable(text)
-        found = self._connection.execute(
-            "SELECT id FROM name WHERE text = ?", (written,)
-        ).fetchone()
-        number = int(found[0]) if found else self._insert(written)
+        text = named(text)
+        found = self._connection.execute("SELECT id FROM name WHERE text = ?", (text,)).fetchone()
+        number = int(found[0]) if found else self._insert(text)
         if len(self._ids) < _KNOWN:
             self._ids[text] = number
         return number

@@ -10,6 +10,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from nri_scope.nri.elements import CUT, CUT_FIELD, MAX_IN_SYNCHRONIZE, bounded
+
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 """What JSON can say."""
 
@@ -18,6 +20,8 @@ UNKNOWN = "unknown_fields"
 
 MALFORMED = "malformed"
 """Key for the hexadecimal bytes of what is no message of its kind."""
+LEFT_OUT = "left_out"
+"""Key for what stands in a message in the place of all that is too much to be read."""
 RAW = "raw"
 """Key for the hexadecimal bytes of what may well be a message, of a kind that we do not know."""
 
@@ -43,6 +47,10 @@ def plain(message: Message) -> dict[str, Plain]:
         else:
             values[field.name] = [_one(field, item) for item in value]
     unknown = list(_unknown(UnknownFieldSet(message), 0))
+    cut: Plain = {"field": CUT_FIELD, "value": CUT.encode().hex()}
+    if cut in unknown:
+        unknown = [each for each in unknown if each != cut]
+        values[LEFT_OUT] = CUT
     if unknown:
         values[UNKNOWN] = unknown
     return values
@@ -53,7 +61,7 @@ def plain_bytes(kind: type[Message] | None, content: bytes) -> dict[str, Plain]:
     if kind is None:
         return {RAW: content.hex()} if content else {}
     try:
-        return plain(kind.FromString(content))
+        return plain(kind.FromString(bounded(kind, content, MAX_IN_SYNCHRONIZE)))
     except DecodeError:
         return {MALFORMED: content.hex()}
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
-from nri_scope.errors import RecordingError
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri.api_pb2 import Container as ContainerMessage
+from nri_scope._gen.nri.api_pb2 import PodSandbox
+from nri_scope.errors import RecordingCut, RecordingError
+from nri_scope.nri.elements import MAX_ELEMENTS, Elements, bounded
+from nri_scope.nri.subject import kind_of_reply, kind_of_request
 from nri_scope.recorder import assembly
 from nri_scope.recorder.between_sessions import gaps_between
 from nri_scope.recorder.check import recover
@@ -38,22 +46,32 @@ from nri_scope.recorder.rows import (
 )
 from nri_scope.recorder.source import connect, explained, fingerprint
 from nri_scope.recorder.sqlfunctions import register
+from nri_scope.recorder.text import WORDS_MAX, cut_sql
 
 MAX_REQUEST = 16 << 20
 """Bytes of one request that is put together again. On the wire it has at most 4 MiB."""
 MAX_STATE = 256 << 20
 """Bytes of all pods and containers that one session began with."""
+MAX_TOLD = 2_000_000
+"""Elements of all these. A node with a thousand containers of 2,000 variables each has as many."""
 MAX_ROWS = 250_000
 """Sessions, gaps or notes, each, as they are read into memory at once. A recorder that lost its
-runtime every ten seconds would write as many in a month.
+runtime every ten seconds would write as many in a month, but for the bound of `writing`.
 """
+MAX_TEXT = 32 << 20
+"""Characters of all gaps' reasons, or of all notes, as they are read into memory at once."""
 
 # Events in one query: short, so that a writer can reuse its log while somebody reads slowly.
 _PAGE = 500
+_PAGE_CHARACTERS = 2 << 20
+"""Characters of errors, paths and owners from which on a page is shorter."""
 _TOGETHER = 1 << 20
 """Bytes of requests that are read together."""
 _SYNCHRONIZE = "Synchronize"
+# In a row of `EVENT_COLUMNS`; the last two are lists as JSON.
+_ERROR = [column.name for column in fields(Event)].index("status_message")
 
+_MESSAGES: dict[int, type[Message]] = {Kind.POD: PodSandbox, Kind.CONTAINER: ContainerMessage}
 _Request = tuple[int | None, int | None, int | None]
 """Objects: the pod, the container, and the rest of a request."""
 _Parts = tuple[int | None, int | None, int | None, int | None]
@@ -86,7 +104,8 @@ class Recording:
         """Open for reading, whether it is being written or not. Raises RecordingError.
 
         Nothing is written, neither into the file nor, unless it is being written, beside it; but
-        what somebody who was killed left half written is undone, as by every SQLite.
+        what somebody who was killed left half written is undone, as by every SQLite. Where other
+        users can write, what was there when it was opened is read (``is_copy``).
         """
         return cls(Path(path))
 
@@ -124,22 +143,27 @@ class Recording:
 
     def sessions(self) -> list[Session]:
         """All sessions, oldest first."""
-        self._check_few("session")
+        self._check_few("session", "''")
         return self._table(session_of, f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id")
 
     def gaps(self) -> list[Gap]:
         """All gaps, by their beginnings: those in its table, and those between sessions."""
-        self._check_few("gap")
+        self._check_few("gap", "reason")
         gaps = self._table(
-            gap_of, "SELECT id, session, from_ns, to_ns, reason, lost FROM gap ORDER BY id"
+            gap_of,
+            f"SELECT id, session, from_ns, to_ns, {cut_sql('reason', WORDS_MAX)}, lost FROM gap "
+            "ORDER BY id",
         )
         gaps += gaps_between(self.sessions(), gaps)
         return sorted(gaps, key=lambda gap: gap.from_ns)
 
     def notes(self) -> list[Note]:
         """All notes, by time."""
-        self._check_few("note")
-        notes = self._table(note_of, "SELECT id, session, at_ns, text FROM note ORDER BY id")
+        self._check_few("note", "text")
+        notes = self._table(
+            note_of,
+            f"SELECT id, session, at_ns, {cut_sql('text', WORDS_MAX)} FROM note ORDER BY id",
+        )
         return sorted(notes, key=lambda note: note.at_ns)
 
     def pods(self) -> list[Pod]:
@@ -218,8 +242,8 @@ class Recording:
             for event in events:
                 pod, container, rest, reply = parts[event.id]
                 request = self._assembled(event, (pod, container, rest))
-                found.append((event, request, self._objects.content(reply) or b""))
-                size += len(request)
+                found.append((event, request, self._reply(event, reply)))
+                size += len(request) + len(found[-1][2])
                 if size > _TOGETHER:
                     return
 
@@ -269,18 +293,22 @@ class Recording:
             )
             after_id = max(after_id, *before) if before else after_id
         while True:
-            page = self._page(condition, values, after_id)
+            page, is_last = self._page(condition, values, after_id)
             yield page
-            if len(page) < _PAGE:
+            if is_last:
                 return
             after_id = page[-1].id
 
-    def _page(self, condition: str, values: Sequence[Value], after_id: int) -> list[Event]:
+    def _page(
+        self, condition: str, values: Sequence[Value], after_id: int
+    ) -> tuple[list[Event], bool]:
+        """The next events, and whether there are no others behind them."""
         newest = after_id
 
-        def read() -> list[Event]:
+        def read() -> tuple[list[Event], bool]:
             nonlocal newest
             page: list[Event] = []
+            characters = 0
             newest = after_id
             rows = self._connection.execute(
                 f"SELECT {EVENT_COLUMNS} FROM events WHERE {condition} AND id > ? "
@@ -290,7 +318,10 @@ class Recording:
             for row in ascending(rows, (after_id,)):
                 page.append(event_of(row))
                 newest = page[-1].id
-            return page
+                characters += len(row[_ERROR]) + len(row[-2]) + len(row[-1])
+                if characters > _PAGE_CHARACTERS:
+                    return page, False
+            return page, len(page) < _PAGE
 
         return self._read(read, lambda: f"from event {newest + 1} on")
 
@@ -299,8 +330,8 @@ class Recording:
     def request(self, event_id: int) -> bytes:
         """The request of an event: equal to what was on the wire, serialised deterministically.
 
-        Where the event has a mark, these are the very bytes. Raises RecordingError for an event
-        that is not there, too.
+        Where the event has a mark, these are the very bytes. What has too many elements is cut, and
+        warned of (`elements.bounded`). Raises RecordingError for an event that is not there, too.
         """
         event = self.event(event_id)
         if event is None:
@@ -312,17 +343,25 @@ class Recording:
         return self._request(event, (pod, container, rest))
 
     def reply(self, event_id: int) -> bytes:
-        """The payload of an event's reply, as it was on the wire."""
+        """The payload of an event's reply, as it was on the wire, with the same bound."""
+        event = self.event(event_id)
         found = self._all(optional_numbers_of, "SELECT reply FROM event WHERE id = ?", [event_id])
-        if not found:
+        if event is None or not found:
             raise self._no_event(event_id)
-        return self._read(
-            lambda: self._objects.content(found[0][0]) or b"", lambda: f"at event {event_id}"
-        )
+        return self._read(lambda: self._reply(event, found[0][0]), lambda: f"at event {event_id}")
 
     def object(self, object_id: int) -> tuple[int, bytes]:
-        """The kind (`content.Kind`) and content of an object."""
-        return self._read(lambda: self._objects.get(object_id), lambda: f"at object {object_id}")
+        """The kind (`content.Kind`) and content of an object; pods and containers are bounded."""
+
+        def read() -> tuple[int, bytes]:
+            kind, content = self._objects.get(object_id)
+            return kind, self._bounded(_MESSAGES.get(kind), content)
+
+        return self._read(read, lambda: f"at object {object_id}")
+
+    def stored(self, object_id: int) -> bytes:
+        """The content of an object, all of it."""
+        return self._read(lambda: self._objects.get(object_id)[1], lambda: f"at object {object_id}")
 
     def state(self, session_id: int) -> State:
         """What existed when the session began, as its newest Synchronize told."""
@@ -363,12 +402,28 @@ class Recording:
 
     def _assembled(self, event: Event, parts: _Request) -> bytes:
         pod, container, rest = map(self._objects.content, parts)
+        rest = self._bounded(kind_of_request(event.method, event.mark), rest or b"")
         if event.mark or is_container_status(event):
-            return rest or b""
+            return rest
+        pod = pod and self._bounded(PodSandbox, pod)
+        container = container and self._bounded(ContainerMessage, container)
         if event.method == _SYNCHRONIZE:
             told = self._told("session = ? AND event = ?", event.session, event.id, MAX_REQUEST)
-            return assembly.synchronize(rest or b"", told.pods, told.containers)
-        return assembly.request(event.method, rest or b"", pod, container)
+            return assembly.synchronize(rest, told.pods, told.containers)
+        return assembly.request(event.method, rest, pod, container)
+
+    def _reply(self, event: Event, number: int | None) -> bytes:
+        content = self._objects.content(number) or b""
+        return self._bounded(kind_of_reply(event.method, event.mark), content)
+
+    def _bounded(self, kind: type[Message] | None, content: bytes) -> bytes:
+        kept = bounded(kind, content)
+        if kept is not content:
+            self._warn(f"a message in it has more than {MAX_ELEMENTS:,} elements")
+        return kept
+
+    def _warn(self, problem: str) -> None:
+        warnings.warn(RecordingCut(f"{self.path}: {problem}; the rest is not read"), stacklevel=2)
 
     def _told(self, condition: str, session: int, event: int, limit: int) -> State:
         pods: list[bytes] = []
@@ -377,11 +432,17 @@ class Recording:
             f"SELECT event, position, object FROM state WHERE {condition} ORDER BY event, position",
             (session, event),
         )
+        elements = Elements(MAX_TOLD)
         for row in ascending(rows, (0, -1)):
             kind, content = self._objects.get(number_of(row[2:]))
             limit -= len(content) + 8
             if limit < 0:
                 raise ContentError("what Synchronize told is too large")
+            content = self._bounded(_MESSAGES.get(kind), content)
+            elements.count(_MESSAGES.get(kind), content)
+            if elements.left < 0:
+                self._warn(f"what Synchronize told has more than {MAX_TOLD:,} elements")
+                return State(tuple(pods), tuple(containers), False)
             (pods if kind == Kind.POD else containers).append(content)
         return State(tuple(pods), tuple(containers), True)
 
@@ -391,11 +452,13 @@ class Recording:
         # Looked at before: somebody may begin to write at any moment.
         self._fingerprint = fingerprint(self._real_path)
         try:
-            self._connection, self.version = connect(
+            self._connection, self.version, self.is_copy = connect(
                 self._real_path, settled=self._fingerprint is not None
             )
         except RecordingError as error:
             raise RecordingError(self.path, error.problem, error.hint) from error
+        if self.is_copy:
+            self._fingerprint = None
         self._objects = Objects(self._connection)
         self._patience = Patience(self._connection, _size(self._connection))
         register(self._connection, self)
@@ -422,14 +485,25 @@ class Recording:
             if not self._refresh():
                 return result
 
-    def _check_few(self, table: str) -> None:
-        """Refuse a table with more rows than any recorder writes, before they fill the memory."""
-        query = f"SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT {MAX_ROWS + 1})"
-        (rows,) = self._all(number_of, query)
-        if rows > MAX_ROWS:
+    def _check_few(self, table: str, words: str) -> None:
+        """Refuse a table with more rows than any recorder writes, or more text in its column
+        ``words``, before they fill the memory.
+        """
+        text = f"min(coalesce(length({words}), 0), {WORDS_MAX})"
+        query = (
+            f"SELECT count(*), coalesce(sum({text}), 0) "
+            f"FROM (SELECT * FROM {table} LIMIT {MAX_ROWS + 1})"
+        )
+        ((rows, characters),) = self._all(optional_numbers_of, query)
+        much = ""
+        if (rows or 0) > MAX_ROWS:
+            much = f"{MAX_ROWS:,} {table}s"
+        elif (characters or 0) > MAX_TEXT:
+            much = f"{MAX_TEXT:,} characters in its {table}s"
+        if much:
             raise RecordingError(
                 self.path,
-                f"it has more than {MAX_ROWS:,} {table}s, and no recorder writes so many",
+                f"it has more than {much}, and no recorder writes so many",
                 "get another copy of it",
             )
 

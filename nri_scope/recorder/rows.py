@@ -22,6 +22,7 @@ from nri_scope.recorder.model import (
     Session,
     Tapped,
 )
+from nri_scope.recorder.text import ITEMS_MAX, more
 
 EVENT_COLUMNS = ", ".join(column.name for column in fields(Event))
 """Of the view ``events``, for `event_of`."""
@@ -165,7 +166,7 @@ def _pairs(encoded: str) -> tuple[tuple[str, str], ...]:
         isinstance(pair, list) and list(map(type, pair)) == [str, str] for pair in pairs
     ):
         raise RowError("metadata that is no pairs of texts")
-    return tuple((key, value) for key, value in pairs)
+    return tuple((key, value) for key, value in pairs[:ITEMS_MAX])
 
 
 def _texts(encoded: str) -> tuple[str, ...]:
@@ -175,4 +176,6 @@ def _texts(encoded: str) -> tuple[str, ...]:
         raise RowError("an event has changes that are no JSON") from error
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise RowError("an event has changes that are no texts")
+    if len(texts) > ITEMS_MAX + 1:
+        texts[ITEMS_MAX:] = [more(len(texts) - ITEMS_MAX)]
     return tuple(texts)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nri_scope.recorder.text import NAME_MAX, WORDS_MAX, cut_sql, list_sql
+
 APPLICATION_ID = 0x4E524953
 """``PRAGMA application_id`` of every recording: "NRIS" in ASCII."""
 VERSION = 1
@@ -91,7 +93,7 @@ TABLES = (
             Column("took_ns", _INT, "from the request's last byte to the reply's hand-over"),
             Column("timeout_ns", _INT, "the deadline that came with the request; 0: none"),
             Column("size", _INT, "bytes of the request on the wire"),
-            Column("mark", "TEXT", "malformed or unknown: the request is kept as it came"),
+            Column("mark", "TEXT", "malformed, unknown or oversized: the request as it came"),
             Column("changed", "TEXT", "JSON array of the OCI paths that plugins changed"),
             Column("owners", "TEXT", "JSON array of the plugins (NN-name) that did"),
         ),
@@ -280,8 +282,9 @@ SELECT e.id AS id, e.session AS session, e.seq AS seq, e.at_ns AS at_ns, e.mono_
     coalesce(p.id, '') AS pod_id, coalesce(c.id, '') AS container_id,
     e.took_ns AS took_ns, e.timeout_ns AS timeout_ns, e.size AS size,
     {_STATUS} AS status, e.status_code AS status_code,
-    coalesce(e.status_message, '') AS status_message, coalesce(e.mark, '') AS mark,
-    coalesce(e.changed, '[]') AS changed, coalesce(e.owners, '[]') AS owners
+    coalesce({cut_sql("e.status_message", WORDS_MAX)}, '') AS status_message,
+    coalesce({cut_sql("e.mark", NAME_MAX)}, '') AS mark,
+    {list_sql("e.changed")} AS changed, {list_sql("e.owners")} AS owners
 {_JOINS}
 """.strip()
 """The columns of `model.Event` in its order, never NULL: what filters and readers see."""

@@ -9,15 +9,19 @@ import sqlite3
 import stat
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder import filter as filters
 from nri_scope.recorder.check import GIVE_A_RECORDING, check, check_schema, recover
 from nri_scope.recorder.content import MAX_CONTENT
+from nri_scope.recorder.file import is_ours
+from nri_scope.recorder.long_names import bound_names
 from nri_scope.recorder.migrations import upgraded_copy
 from nri_scope.recorder.problems import code_of, in_words, is_damage, way_to_read
 from nri_scope.recorder.schema import EVENTS_VIEW, LOG_VIEW, VERSION
 from nri_scope.recorder.temporary import ELSEWHERE
+from nri_scope.recorder.trusted_location import opening_by_name
 from nri_scope.recorder.undo import is_interrupted, undo
 
 _BUSY_MS = 2_000
@@ -51,34 +55,78 @@ def fingerprint(path: Path) -> tuple[int, ...] | None:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def connect(path: Path, *, settled: bool) -> tuple[sqlite3.Connection, int]:
-    """A read-only connection, checked and bounded, and the recording's own version.
+class Opened(NamedTuple):
+    """A read-only connection, checked and bounded."""
+
+    connection: sqlite3.Connection
+    version: int
+    """The recording's own."""
+    is_copy: bool
+    """Whether it reads a copy (`private_copy`), which does not change with the file."""
+
+
+def connect(path: Path, *, settled: bool) -> Opened:
+    """Open a recording for reading.
 
     ``settled`` says that nobody writes to the file (`is_settled`), nor will. ``path`` must not be a
     symbolic link. Of a bundle it is the recording in it. The connection has the temporary views
     ``events`` (`EVENTS_VIEW`) and ``log``, which hide whatever the file has under these names.
-    What somebody who was killed left half written in it is undone. Raises RecordingError.
+    What somebody who was killed left half written in it is undone. Where other users could
+    exchange the file, or what is beside it, all this is done to a private copy. Raises
+    RecordingError.
     """
-    _look_at(path)
+    identity = _look_at(path)
+    try:
+        # Names that a recorder of this process uses are kept by it.
+        if is_ours(identity):
+            return Opened(*_connected(path, path, settled=settled), is_copy=False)
+        with opening_by_name(path, immutable=settled) as by_name:
+            if by_name:
+                return Opened(*_connected(path, path, settled=settled), is_copy=False)
+        return Opened(*_copied(path), is_copy=True)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _copied(path: Path) -> tuple[sqlite3.Connection, int]:
+    """A private copy of ``path``, open, with nothing left of it in any folder."""
+    from nri_scope.recorder.private_copy import private_copy
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
+            try:
+                copy = private_copy(path, Path(folder))
+            except sqlite3.Error as error:
+                raise explained(path, error) from error
+            return _connected(copy, path, settled=True)
+    except OSError as error:
+        raise RecordingError(
+            path, f"no private copy of it can be made: {in_words(error)}", ELSEWHERE
+        ) from error
+
+
+def _connected(file: Path, path: Path, *, settled: bool) -> tuple[sqlite3.Connection, int]:
+    """The recording in ``file``, which errors call ``path``."""
     connection: sqlite3.Connection | None = None
     try:
-        connection = _open(path, settled=settled)
+        connection = _open(file, settled=settled)
         try:
             version = check(connection, path)
         except sqlite3.DatabaseError as error:
-            if is_interrupted(error) and undo(path):
+            if is_interrupted(error) and undo(file):
                 connection.close()
-                connection = _open(path, settled=False)
+                connection = _open(file, settled=False)
                 version = check(connection, path)
-            elif code_of(error) != sqlite3.SQLITE_NOTADB or not _is_zip(path):
+            elif code_of(error) != sqlite3.SQLITE_NOTADB or not _is_zip(file):
                 raise
             else:
                 connection.close()
-                connection, version = _unpacked(path)
+                connection, version = _unpacked(file)
         if version < VERSION:
             old, connection = connection, upgraded_copy(connection, version)
             old.close()
         check_schema(connection, path)
+        bound_names(connection, path)
         _prepare(connection)
     except (sqlite3.Error, RecordingError, UnicodeError) as error:
         if connection is not None:
@@ -109,7 +157,8 @@ def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
         ) from error
 
 
-def _look_at(path: Path) -> None:
+def _look_at(path: Path) -> tuple[int, int]:
+    """Return the file's device and number. Raises RecordingError."""
     # Without opening it: if this process records to it, closing a descriptor of ours would drop
     # the locks that SQLite holds.
     try:
@@ -126,6 +175,7 @@ def _look_at(path: Path) -> None:
         raise RecordingError(path, "empty, not a recording", GIVE_A_RECORDING)
     if not os.access(path, os.R_OK, effective_ids=True):
         raise _unreadable(path, PermissionError(errno.EACCES, ""))
+    return status.st_dev, status.st_ino
 
 
 def _open(path: Path, *, settled: bool) -> sqlite3.Connection:
@@ -188,7 +238,10 @@ def _unreadable(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
 def _is_zip(path: Path) -> bool:
     # SQLite says that it is none of its files: so nobody records to it, and it may be opened.
     try:
-        with path.open("rb") as file:
-            return file.read(4) == b"PK\x03\x04"
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.pread(opened, 4, 0) == b"PK\x03\x04"
+        finally:
+            os.close(opened)
     except OSError:
         return False

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.recorder.cache import RecentlyUsed
+from nri_scope.recorder.text import named
 
 _KNOWN = 4_096
 # Different things under one id are a fault of the peer; of so many we keep track.
@@ -58,15 +59,17 @@ class Subjects:
 
     def pod(self, message: PodSandbox) -> PodRow | None:
         """The row of a pod; None for a message that names nobody."""
-        return self._pod(message.id, message.namespace, message.name, message.uid)
+        return self._pod(
+            named(message.id), named(message.namespace), named(message.name), named(message.uid)
+        )
 
     def container(self, message: Container, pod: PodRow | None) -> ContainerRow | None:
         """The row of a container; ``pod`` is the one that came with it, if any."""
-        container_id, name = message.id, message.name
+        container_id, name = named(message.id), named(message.name)
         if not container_id and not name:
             return None
         if pod is None:
-            pod = self._pod(message.pod_sandbox_id, "", "", "")
+            pod = self._pod(named(message.pod_sandbox_id), "", "", "")
         pod_key = pod.key if pod else None
         known = self._containers.get(container_id)
         if known is None:
@@ -91,7 +94,7 @@ class Subjects:
 
     def known_pod(self, pod_id: str) -> PodRow | None:
         """The row under this id if there is exactly one; makes none."""
-        known = self._pods.get(pod_id)
+        known = self._pods.get(named(pod_id))
         return known[0] if known and len(known) == 1 else None
 
     def known_names(self, container_id: str) -> tuple[str, PodRow | None]:
@@ -100,7 +103,7 @@ class Subjects:
         found = self._connection.execute(
             "SELECT c.name, p.key, p.id, p.namespace, p.name, p.uid FROM container AS c "
             "LEFT JOIN pod AS p ON p.key = c.pod WHERE c.id = ? LIMIT 2",
-            (container_id,),
+            (named(container_id),),
         ).fetchall()
         if len(found) != 1:
             return "", None

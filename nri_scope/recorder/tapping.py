@@ -16,7 +16,7 @@ LINE_MAX = 128 << 10
 """Characters of a line that a plugin printed; taps cut them at 16 KiB."""
 METADATA_MAX = 256 << 10
 """Of an event, as JSON; recorders keep less."""
-_PAGE = 500
+_PAGE = 100
 # Of what is longer only that it is: no recorder wrote it, and it may be longer than memory.
 _PRINTED = (
     "SELECT id, session, at_ns, CASE WHEN length(stream) <= 16 THEN stream END, "

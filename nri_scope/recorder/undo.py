@@ -24,22 +24,27 @@ def is_interrupted(error: sqlite3.Error | UnicodeError) -> bool:
     return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
 
 
+def names_another_file(journal: int) -> bool:
+    """Return whether an open journal names a file that SQLite would delete. Raises OSError."""
+    end = os.fstat(journal).st_size
+    return os.pread(journal, len(_SUPER_JOURNAL), max(0, end - 8)) == _SUPER_JOURNAL
+
+
 def undo(path: Path) -> bool:
     """Undo it. False where that cannot be done, or is not to be: the journal may be a stranger's.
 
-    Nothing of the file itself is looked at.
+    Nothing of the file itself is looked at. To be called only where no other user can exchange the
+    journal (`trusted_location.opening_by_name`).
     """
     journal = path.with_name(f"{path.name}-journal")
     try:
         opened = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            status = os.fstat(opened)
-            end = os.pread(opened, len(_SUPER_JOURNAL), max(0, status.st_size - 8))
+            if not stat.S_ISREG(os.fstat(opened).st_mode) or names_another_file(opened):
+                return False
         finally:
             os.close(opened)
     except OSError:
-        return False
-    if not stat.S_ISREG(status.st_mode) or end == _SUPER_JOURNAL:
         return False
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as connection:

@@ -16,11 +16,12 @@ from nri_scope.errors import RecordingError
 from nri_scope.recorder.inbox import TOO_FAST, Entry, Inbox, Missed, Remark
 from nri_scope.recorder.model import Captured, Event
 from nri_scope.recorder.problems import LOCKED, in_words
-from nri_scope.recorder.writing import Writing, Written
+from nri_scope.recorder.writing import LATE, Writing, Written
 
 # One transaction. Larger ones save little, and what is in none is lost when the process is killed.
 _BATCH_EVENTS = 500
 _BATCH_BYTES = 8 << 20
+_EVERYTHING = 1 << 62
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
 # Others may hold the file for a moment, as the sqlite3 shell does; that is no problem yet.
@@ -59,6 +60,7 @@ class Worker:
         self.tally = Tally()
         self._inbox = inbox
         self._writing = writing
+        writing.is_too_late = self._is_too_late
         # Most of it to collect a batch, the rest to write it.
         self._window = batch_seconds * 0.7
         self._on_event = on_event
@@ -79,7 +81,7 @@ class Worker:
         self._thread.start()
 
     def finish(self, deadline: float) -> None:
-        """Write what is there and end; what cannot be written by then (monotonic) is lost."""
+        """Write what is there and end; what is not written by then (monotonic) becomes a gap."""
         self._deadline = deadline
         self._finishing = True
         self._inbox.ring()
@@ -120,7 +122,10 @@ class Worker:
                 inbox.sleep_while_empty(0.0 if tidying else self._writing.idle_seconds)
                 if inbox and not self._finishing:
                     inbox.sleep(self._window)
-            entries = inbox.take(_BATCH_EVENTS, _BATCH_BYTES)
+            if self._is_too_late():
+                entries = inbox.take(_EVERYTHING, _EVERYTHING)
+            else:
+                entries = inbox.take(_BATCH_EVENTS, _BATCH_BYTES)
             if entries or self._own:
                 self.in_hand = sum(type(entry) is tuple for entry in entries)
                 self._write(entries)
@@ -150,7 +155,7 @@ class Worker:
                 words = in_words(error)
             now = time.monotonic()
             failed_at = failed_at or now
-            if self._finishing and now >= self._deadline:
+            if self._is_too_late():
                 self._give_up(entries, words)
                 return
             if words != LOCKED or now - failed_at > _PATIENCE:
@@ -162,8 +167,14 @@ class Worker:
         if self._told and failed_at is not None:
             self._resume(time.monotonic() - failed_at, self._inbox.lost - lost_before)
 
+    def _is_too_late(self) -> bool:
+        return self._finishing and time.monotonic() >= self._deadline
+
     def _count(self, written: Written) -> None:
         tally = self.tally
+        if written.late:
+            tally.lost += written.late
+            self._say(f"{written.late} events could not be written: {LATE}")
         tally.recorded += written.recorded
         tally.filtered += written.filtered
         tally.lost += written.lost
@@ -178,8 +189,14 @@ class Worker:
                     self._complain(f"showing an event failed: {type(error).__name__}: {error}")
 
     def _give_up(self, entries: list[Entry], words: str) -> None:
+        if self._finishing:
+            # What still waits will fare no better.
+            waiting = self._inbox.take(_EVERYTHING, _EVERYTHING)
+            self._inbox.done(waiting)
+            entries = [*entries, *waiting]
         lost: dict[int, list[int]] = {}
-        others: list[Entry] = []
+        # Gaps of what was given up before are kept until they are written.
+        others: list[Entry] = [entry for entry in self._own if isinstance(entry, Missed)]
         for entry in entries:
             if type(entry) is tuple:
                 lost.setdefault(entry[0], []).append(entry[1].wall_ns)
@@ -187,16 +204,25 @@ class Worker:
                 others.append(entry)
         count = sum(map(len, lost.values()))
         self.tally.lost += count
-        self._own = []
+        gaps = [
+            Missed(session, times[0], times[-1], words, len(times), len(times))
+            for session, times in lost.items()
+        ]
+        self._own = [*others, *gaps] if gaps else []
+        unsaid = ""
+        if self._finishing:
+            unsaid = "" if self._write_last() else "; the file does not tell of them"
         if count:
-            unsaid = "; the file does not tell of them" if self._finishing else ""
             self._say(f"{count} events could not be written: {words}{unsaid}")
-            if not self._finishing:
-                gaps = [
-                    Missed(session, times[0], times[-1], words, len(times), len(times))
-                    for session, times in lost.items()
-                ]
-                self._own = [*others, *gaps]
+
+    def _write_last(self) -> bool:
+        """Write at least our own words, which need less room than events do."""
+        own, self._own = self._own, []
+        try:
+            self._count(self._writing.write(own))
+        except (sqlite3.Error, RecordingError):
+            return False
+        return True
 
     # -- the ring ---------------------------------------------------------------------------
 

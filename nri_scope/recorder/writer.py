@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from nri_scope.recorder.redaction.capture import AtSource
 
 
+_GRACE_SECONDS = 5.0
+"""After the time is over, for the event in hand and for telling of what is lost."""
+
+
 @dataclass(frozen=True, slots=True)
 class WriterLimits:
     """Bounds of a recorder."""
@@ -151,14 +155,14 @@ class Recorder:
     def close(self, timeout: float = 10.0) -> RecorderCounters:
         """Write all that waits and close the file.
 
-        What cannot be written within ``timeout`` seconds is lost, and counted.
+        What cannot be written within ``timeout`` seconds is lost, and told in the file as a gap.
         """
         if not self._closed:
             self._closed = True
             self._inbox.flush_gaps()
             self._inbox.shut()
             self._worker.finish(time.monotonic() + timeout)
-            self._worker.join(timeout + 1.0)
+            self._worker.join(timeout + _GRACE_SECONDS)
             # Nothing, unless the thread hangs in the file system or has died.
             self._abandoned = self._inbox.events_waiting + self._worker.in_hand
         return self.counters

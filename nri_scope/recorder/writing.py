@@ -20,12 +20,19 @@ from nri_scope.recorder.inbox import Begin, End, Entry, Line, Missed, Remark
 from nri_scope.recorder.model import KILLED, Captured, Event, SessionStart
 from nri_scope.recorder.ring import Ring, cut, oldest
 from nri_scope.recorder.store import ObjectStore
-from nri_scope.recorder.text import int64, storable
+from nri_scope.recorder.text import int64, named, storable
 
 if TYPE_CHECKING:
     from nri_scope.recorder.redaction.capture import AtSource
 
+MAX_SESSIONS = 100_000
+"""Sessions of a recording, which readers have in memory all at once. A runtime that repeats
+Configure begins one each time."""
+TOO_MANY_SESSIONS = f"the recording has {MAX_SESSIONS:,} sessions, and takes no more"
+
 DELETED = "the file was deleted or moved; what was recorded before is not in the new one"
+
+LATE = "recording ended before they could be written"
 
 # Events whose rows are handed to SQLite together.
 _FLUSH = 12
@@ -46,6 +53,8 @@ class Written:
     recorded: int = 0
     filtered: int = 0
     lost: int = 0
+    late: int = 0
+    """Events for which there was no time left; they are in gaps."""
     gaps: int = 0
     events: list[tuple[Event, Captured]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
@@ -77,6 +86,8 @@ class Writing:
         processes have. Raises RecordingError.
         """
         self.path = file.path
+        self.is_too_late: Callable[[], bool] | None = None
+        """Asked before each event: once it says so, those that are left are told as a gap."""
         self.removed = 0
         """Events that the ring removed."""
         self._ring = ring
@@ -91,6 +102,11 @@ class Writing:
         self._sessions: dict[int, OpenSession] = {}
         self._starts: dict[int, SessionStart] = {}
         self._preface: list[Entry] = []
+        self._session_rows = 0
+        self._refused: set[int] = set()
+        """Open sessions for which there was no room."""
+        self._refused_in = 0
+        """The gap with what came in these; 0: none yet."""
         self._stretch_bytes = 0
         self._stretch_began = 0.0
         self._cutting: Iterator[int] | None = None
@@ -101,7 +117,9 @@ class Writing:
         """When the last event came of a recorder that was killed; until the next session begins."""
         try:
             self._set_up(file)
-            (newest,) = file.connection.execute("SELECT max(id) FROM session").fetchone()
+            newest, self._session_rows = file.connection.execute(
+                "SELECT max(id), count(*) FROM session"
+            ).fetchone()
         except sqlite3.Error as error:
             self.close()
             raise RecordingError(self.path, f"cannot record: {error}") from error
@@ -118,6 +136,7 @@ class Writing:
         before = self._file
         connection = self._connection(batch)
         sessions = {number: replace(session) for number, session in self._sessions.items()}
+        rows, refused, refused_in = self._session_rows, set(self._refused), self._refused_in
         starts = dict(self._starts)
         killed_ns = self._killed_ns
         written = Written()
@@ -129,7 +148,7 @@ class Writing:
             stored_before = encoder.objects.stored_bytes
             for entry in self._preface:
                 self._apply(connection, encoder, entry, written)
-            for number, entry in enumerate(batch, 1):
+            for number, entry in enumerate(_in_time(batch, self.is_too_late, written), 1):
                 self._apply(connection, encoder, entry, written)
                 if encoder.waiting >= _FLUSH:
                     encoder.flush()
@@ -139,6 +158,7 @@ class Writing:
             connection.execute("COMMIT")
         except BaseException:
             self._sessions, self._starts, self._killed_ns = sessions, starts, killed_ns
+            self._session_rows, self._refused, self._refused_in = rows, refused, refused_in
             self._roll_back(connection)
             raise
         if self._checkpointer is not None:
@@ -229,6 +249,7 @@ class Writing:
             self.path.unlink(missing_ok=True)
             raise
         self._file = file
+        self._session_rows = self._refused_in = 0
         self._preface = [Begin(number, start) for number, start in self._starts.items()]
         first = min((start.started_ns for start in self._starts.values()), default=time.time_ns())
         # What is in this file begins with the batch, not with its being written.
@@ -280,6 +301,11 @@ class Writing:
         if self._redaction is not None and not isinstance(entry, tuple):
             entry = self._redaction.told(entry)
         match entry:
+            case Begin(number, start) if not self._has_room(connection):
+                self._refused.add(number)
+                self._refuse(connection, start.started_ns, 0, written)
+            case End(number) if number in self._refused:
+                self._refused.discard(number)
             case Begin(number, start):
                 if number not in self._sessions:
                     self._sessions[number] = OpenSession.begun(number, start)
@@ -289,12 +315,13 @@ class Writing:
                     self._apply(connection, encoder, missed, written)
                 self._killed_ns = 0
                 _insert_session(connection, number, start, encoder.next_event)
+                self._session_rows += 1
             case End(number, reason, at_ns):
                 self._sessions.pop(number, None)
                 self._starts.pop(number, None)
                 connection.execute(
                     "UPDATE session SET ended_ns = ?, end_reason = ?, last_event = ? WHERE id = ?",
-                    (int64(at_ns), storable(reason), encoder.next_event - 1, number),
+                    (int64(at_ns), named(reason), encoder.next_event - 1, number),
                 )
             case Missed(number, from_ns, to_ns, reason, lost, ours):
                 session = self._sessions.get(number) if number is not None else None
@@ -305,7 +332,13 @@ class Writing:
                 connection.execute(
                     "INSERT INTO gap (session, from_ns, to_ns, reason, lost) "
                     "VALUES (?, ?, ?, ?, ?)",
-                    (number, int64(from_ns), int64(to_ns), storable(reason), lost),
+                    (
+                        None if number in self._refused else number,
+                        int64(from_ns),
+                        int64(to_ns),
+                        storable(reason),
+                        lost,
+                    ),
                 )
             case Remark(number, at_ns, text):
                 connection.execute(
@@ -316,9 +349,11 @@ class Writing:
                 if number in self._sessions and has_output(connection):
                     connection.execute(
                         "INSERT INTO output (session, at_ns, stream, text) VALUES (?, ?, ?, ?)",
-                        (number, int64(at_ns), storable(stream), storable(text)),
+                        (number, int64(at_ns), named(stream), storable(text)),
                     )
                     self._stretch_bytes += len(text) + _ROW_BYTES
+            case (number, item) if number in self._refused:
+                self._refuse(connection, item.wall_ns, 1, written)
             case (number, item):
                 self._store(connection, encoder, number, item, written)
 
@@ -359,6 +394,35 @@ class Writing:
         if event is not None and self._want_events:
             written.events.append((event, item))
 
+    # -- sessions ---------------------------------------------------------------------------
+
+    def _has_room(self, connection: sqlite3.Connection) -> bool:
+        """Whether the recording takes one more session."""
+        if self._session_rows >= MAX_SESSIONS:
+            # The ring may have removed some.
+            (self._session_rows,) = connection.execute("SELECT count(*) FROM session").fetchone()
+        return self._session_rows < MAX_SESSIONS
+
+    def _refuse(
+        self, connection: sqlite3.Connection, at_ns: int, lost: int, written: Written
+    ) -> None:
+        """Count what is not recorded for want of room for its session, all in one gap."""
+        written.lost += lost
+        grown = connection.execute(
+            "UPDATE gap SET to_ns = max(to_ns, ?), lost = lost + ? WHERE id = ? AND reason = ?",
+            (int64(at_ns), lost, self._refused_in, TOO_MANY_SESSIONS),
+        )
+        # The ring may have removed it.
+        if not grown.rowcount:
+            written.gaps += 1
+            written.complaints.append(TOO_MANY_SESSIONS)
+            row = connection.execute(
+                "INSERT INTO gap (session, from_ns, to_ns, reason, lost) VALUES (NULL, ?, ?, ?, ?)",
+                (int64(at_ns), int64(at_ns), TOO_MANY_SESSIONS, lost),
+            ).lastrowid
+            assert row is not None
+            self._refused_in = row
+
     def _guarded(self, written: Written) -> Callable[[Event], bool]:
         def keep(event: Event) -> bool:
             assert self._keep is not None
@@ -386,6 +450,31 @@ class Writing:
         return True
 
 
+def _in_time(
+    batch: list[Entry], is_too_late: Callable[[], bool] | None, written: Written
+) -> Iterator[Entry]:
+    """The batch, with gaps in the place of those events that come too late."""
+    late: dict[int, Missed] = {}
+    is_late = False
+    for entry in batch:
+        if type(entry) is tuple:
+            is_late = is_late or (is_too_late is not None and is_too_late())
+            if not is_late:
+                yield entry
+                continue
+            session, item = entry
+            gap = late.get(session) or Missed(session, item.wall_ns, item.wall_ns, LATE, 0)
+            count = gap.ours + 1
+            late[session] = replace(gap, to_ns=item.wall_ns, lost=count, ours=count)
+            written.late += 1
+        else:
+            # The end of a session comes after what was lost of it.
+            yield from late.values()
+            late.clear()
+            yield entry
+    yield from late.values()
+
+
 def _next_ids(connection: sqlite3.Connection) -> tuple[int, int]:
     # The stretches remember numbers of what is gone: no number is used twice.
     event, object_ = connection.execute(
@@ -406,11 +495,11 @@ def _insert_session(
         (
             number,
             str(start.role),
-            storable(start.plugin_name),
-            storable(start.plugin_index),
-            storable(start.runtime_name),
-            storable(start.runtime_version),
-            storable(start.nri_version),
+            named(start.plugin_name),
+            named(start.plugin_index),
+            named(start.runtime_name),
+            named(start.runtime_version),
+            named(start.nri_version),
             int(start.nri_version_inferred),
             start.mask,
             int64(start.registration_timeout_ms),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from pathlib import Path
 
@@ -39,7 +40,10 @@ def read_config(folder: str | Path, index: str, name: str) -> str:
         path = Path(folder) / file_name
         with contextlib.suppress(FileNotFoundError):
             try:
-                return path.read_text(encoding="utf-8")
+                # A named pipe would wait for a writer.
+                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+                with os.fdopen(os.open(path, flags), encoding="utf-8") as file:
+                    return file.read()
             except (PermissionError, UnicodeDecodeError, IsADirectoryError) as error:
                 raise UsageError(f"{path}: cannot be read: {error}") from error
     return ""

@@ -10,6 +10,7 @@ from textual.command import CommandPalette
 from textual.widget import Widget
 from textual.widgets import Input
 
+from nri_scope.recorder.escape import safe
 from nri_scope.tui.copying import Copier
 from nri_scope.tui.finding import Finder
 from nri_scope.tui.help import help_lines
@@ -260,6 +261,13 @@ class Acting(App[None], inherit_bindings=False):
         self.marker.compare()
 
     # -- taking away --------------------------------------------------------------------------
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Give text to the terminal's clipboard, without what another terminal would obey.
+
+        All that is copied comes by here, what Textual copies from a line of input included.
+        """
+        super().copy_to_clipboard(safe(text, newlines=True))
 
     def action_copy(self) -> None:
         """Copy the selected event as YAML."""

@@ -42,7 +42,12 @@ class Copier:
             self._app.say("no command line can say which events are marked", problem=True)
             return
         where = self._app.context.filter()
-        self._give(taking.command_line(self._app.path, where), "the command line")
+        try:
+            line = taking.command_line(self._app.path, where)
+        except UsageError as error:
+            self._app.say(str(error), problem=True)
+            return
+        self._give(line, "the command line")
 
     async def _numbers(self, selected: int | None) -> list[int]:
         numbers = [event.id for event in await self._app.marker.marked()]
@@ -82,13 +87,7 @@ class Copier:
         app.say(f"saved to {path} (only you can read it)")
 
     def _give(self, text: str | None, what: str) -> None:
-        try:
-            size = len(text.encode()) if text is not None else taking.CLIPBOARD_MAX + 1
-        except UnicodeEncodeError:
-            # The name of a file may be any bytes, and a clipboard has text.
-            self._app.say(f"{what} is no text in UTF-8 and cannot be copied", problem=True)
-            return
-        if text is None or size > taking.CLIPBOARD_MAX:
+        if text is None or len(text.encode()) > taking.CLIPBOARD_MAX:
             key = self._app.keymap.first("save_text")
             words = f"too long for the terminal's clipboard; {key} saves it to a file"
             self._app.say(words, problem=True)

@@ -21,6 +21,7 @@ from nri_scope.recorder.model import Role
 from nri_scope.recorder.reader import Recording
 from nri_scope.tui.jobs import Progress
 from nri_scope.tui.shown import Shown, shown_events
+from nri_scope.tui.taking import pasteable
 
 if TYPE_CHECKING:
     from nri_scope.tui.app import ScopeApp
@@ -64,7 +65,7 @@ class Replayer:
             except SuspendNotSupported:
                 keep = True
                 app.made.append(file)
-                command = shlex.join(["nri-scope", *arguments])
+                command = pasteable(["nri-scope", *arguments])
                 app.copy_to_clipboard(command)
                 app.say(f"copied, to be run elsewhere: {command}")
         finally:

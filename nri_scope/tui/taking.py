@@ -14,6 +14,7 @@ from pathlib import Path
 from nri_scope.errors import UsageError
 from nri_scope.recorder import lookup
 from nri_scope.recorder.documents import document
+from nri_scope.recorder.escape import safe
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Container, Event, Pod
 from nri_scope.recorder.problems import in_words
@@ -129,6 +130,25 @@ def save(texts: Iterable[str], numbers: Sequence[int], folder: Path | None = Non
 
 
 def command_line(path: Path, where: Filter | None) -> str:
-    """The command that prints what is shown."""
+    """The command that prints what is shown. Raises UsageError."""
     words = ["nri-scope", "log", str(path)]
-    return shlex.join([*words, "--where", str(where)] if where is not None else words)
+    return pasteable([*words, "--where", str(where)] if where is not None else words)
+
+
+def pasteable(words: Sequence[str]) -> str:
+    """A command line that does in a shell what these words say.
+
+    A terminal obeys control characters of what is pasted before the shell sees its quotes: ^C ends
+    the line, and what stands behind a line end is a command of its own. Raises UsageError for them.
+    """
+    line = shlex.join(words)
+    try:
+        line.encode()
+    except UnicodeEncodeError as error:
+        # The name of a file may be any bytes, and a clipboard has text.
+        raise UsageError("the command line is no text in UTF-8 and cannot be copied") from error
+    if safe(line) != line:
+        raise UsageError(
+            "the command line has control characters and is not copied", "filter by something else"
+        )
+    return line

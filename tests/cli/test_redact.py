@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -93,3 +94,47 @@ def test_a_bundle_can_be_previewed(capsys: pytest.CaptureFixture[str]) -> None:
     a_bundle(Path("x.zip"))
     assert run(["redact", "--preview", "x.zip"]) == 0
     assert "DB_PASSWORD" in capsys.readouterr().out
+
+
+def _tokens(path: str) -> set[str]:
+    with Recording.open(path) as recording:
+        messages = b"".join(request for _, request, _ in recording.exchanges())
+    return {token.decode() for token in re.findall(rb"redacted-[a-z2-7]{12}", messages)}
+
+
+def test_tokens_are_others_each_time_unless_they_are_to_be_stable() -> None:
+    tokens = []
+    for number, options in enumerate(([], [], ["--stable-tokens"], ["--stable-tokens"])):
+        assert run(["redact", str(SAMPLE), "-o", f"{number}.nriscope.db", *options]) == 0
+        tokens.append(_tokens(f"{number}.nriscope.db"))
+    once, again, stable, the_same = tokens
+
+    assert once and stable and stable == the_same
+    assert not once & again and not once & stable
+
+
+def test_unlinked_tokens_are_many() -> None:
+    assert run(["redact", str(SAMPLE), "-o", "x.nriscope.db"]) == 0
+    assert run(["redact", str(SAMPLE), "-o", "y.nriscope.db", "--unlinked"]) == 0
+
+    assert len(_tokens("y.nriscope.db")) > len(_tokens("x.nriscope.db")) > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["redact", "--preview", "--stable-tokens"],
+        ["redact", "--preview", "--unlinked"],
+        ["redact", "-o", "x.nriscope.db", "--unlinked", "--stable-tokens"],
+        ["export", "-o", "x.zip", "--stable-tokens"],
+        ["export", "-o", "x.zip", "--unlinked"],
+        ["export", "-o", "x.zip", "--redact", "--unlinked", "--stable-tokens"],
+    ],
+)
+def test_options_for_tokens_that_make_no_sense(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, *rest = options
+    assert run([command, str(SAMPLE), *rest]) == 2
+    said = capsys.readouterr().err
+    assert "--stable-tokens" in said and len(said.splitlines()) == 1

@@ -59,11 +59,11 @@ def test_json_is_one_object(path: Path) -> None:
     assert [row["id"] for row in many["rows"]] == list(range(1, 32))
 
 
-def test_csv_can_be_read_back(path: Path) -> None:
+def test_csv_has_the_values_escaped(path: Path) -> None:
     rows = list(csv.reader(io.StringIO(sql(path, ODD, "--format", "csv"))))
     assert rows == [
         ["n", "n", "nil", "b", "big", "t"],
-        ["1", "1", "", "AP8=", "inf", 'a\x1b\n"'],
+        ["1", "1", "", "AP8=", "inf", r'a\x1b\n"'],
     ]
 
 

@@ -9,6 +9,7 @@ class Options:
     class Encoding:
         LATIN1: int
 
+    case_sensitive: bool
     encoding: int
     max_mem: int
     log_errors: bool
@@ -30,3 +31,11 @@ class _Regexp(Generic[AnyStr]):
 
 def compile(pattern: AnyStr, options: Options | None = None) -> _Regexp[AnyStr]: ...
 def escape(pattern: AnyStr) -> AnyStr: ...
+
+class Set:
+    @classmethod
+    def SearchSet(cls, options: Options | None = None) -> Set: ...
+    def Add(self, pattern: str) -> int: ...
+    def Compile(self) -> None: ...
+    # None where nothing matches, in some versions.
+    def Match(self, text: str) -> list[int] | None: ...

@@ -7,7 +7,7 @@ it was written.
 """
 
 from nri_scope.recorder.bundle.exported import MAX_BYTES, Bundle, Exported, export
-from nri_scope.recorder.bundle.identity import redactor_for
+from nri_scope.recorder.bundle.identity import redactor_for, redactor_together
 from nri_scope.recorder.bundle.manifest import Manifest
 from nri_scope.recorder.bundle.unpack import read_manifest, unpack
 
@@ -19,5 +19,6 @@ __all__ = [
     "export",
     "read_manifest",
     "redactor_for",
+    "redactor_together",
     "unpack",
 ]

@@ -20,7 +20,7 @@ MAX_ENTRIES = 16
 """Files in an archive. A bundle has three."""
 MAX_DIRECTORY = 16 << 10
 """Bytes of the directory at its end."""
-MAX_RATIO = 200
+MAX_RATIO = 20
 """What a byte may unpack to; recordings come to 10, deflate can be made to give 1,032."""
 RATIO_FROM = 16 << 20
 """Bytes up to which the ratio does not matter."""

@@ -1,22 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A redactor for one recording."""
+"""A redactor for one recording, or for several that are compared."""
 
 from __future__ import annotations
 
 import hashlib
+import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.redaction import Redactor, Rules, derive, local_key
+from nri_scope.recorder.redaction.key import KEY_BYTES
 
 
-def redactor_for(recording: Recording, rules: Rules, key_folder: Path | None = None) -> Redactor:
-    """A redactor with the user's key for this recording. Raises UsageError and RecordingError.
+def redactor_for(
+    recording: Recording,
+    rules: Rules,
+    *,
+    stable: bool = False,
+    unlinked: bool = False,
+    key_folder: Path | None = None,
+) -> Redactor:
+    """A redactor for this recording. Raises UsageError and RecordingError.
 
-    The same recording has the same tokens each time on this machine, also when it has grown
-    meanwhile; those of two recordings tell nothing about each other.
+    Its key is made for it and forgotten with it. ``stable``: with the user's key, so that the same
+    recording has the same tokens each time on this machine, also when it has grown meanwhile.
+    ``unlinked``: see `Redactor`.
     """
-    return Redactor(rules, derive(local_key(key_folder), purpose(recording)))
+    key = secrets.token_bytes(KEY_BYTES)
+    if stable:
+        key = derive(local_key(key_folder), purpose(recording))
+    return Redactor(rules, key, unlinked=unlinked)
+
+
+def redactor_together(recordings: Sequence[Recording], rules: Rules) -> Redactor:
+    """A redactor for several recordings, in which containers of one name are to have the same
+    tokens, as they are compared by it. Raises RecordingError.
+    """
+    linked: dict[str, str] = {}
+    for recording in recordings if len(recordings) > 1 else ():
+        for pod in recording.pods():
+            linked[pod.id] = "\0".join((pod.namespace, pod.name))
+        for container in recording.containers():
+            pod_name = "" if container.pod is None else linked.get(container.pod.id, "")
+            linked[container.id] = "\0".join((pod_name, container.name))
+    return Redactor(rules, secrets.token_bytes(KEY_BYTES), linked=linked)
 
 
 def purpose(recording: Recording) -> bytes:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import Self
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recorder.problems import in_words, way_to_write
 from nri_scope.recorder.source import is_settled
+from nri_scope.recorder.trusted_location import FolderAccess, folder_access
 
 _SUFFIX = ".nriscope.zip"
 
@@ -33,12 +35,16 @@ class Outputs:
         self._force = force
         self._folder: Path | None = None
         self._count = 0
+        self._moves = True
 
     def __enter__(self) -> Self:
         self._check(self.wanted)
         try:
-            # On the same disk: what is finished is moved, not copied.
-            made = tempfile.mkdtemp(prefix=".nri-scope-", dir=self.wanted.absolute().parent)
+            beside = Path(os.path.realpath(self.wanted.parent))
+            self._moves = folder_access(beside).access is not FolderAccess.SHARED
+            # On the same disk what is finished is moved, not copied. Where other users could
+            # exchange the folder, they could read the drafts.
+            made = tempfile.mkdtemp(prefix=".nri-scope-", dir=beside if self._moves else None)
         except OSError as error:
             raise self._unwritable(error) from error
         self._folder = Path(made)
@@ -87,6 +93,18 @@ class Outputs:
         return targets
 
     def _place(self, draft: Path, target: Path) -> None:
+        if self._moves:
+            self._move(draft, target)
+            return
+        part = target.with_name(f".nri-scope-{secrets.token_hex(8)}.part")
+        try:
+            with draft.open("rb") as file, open(part, "xb", opener=_private) as copy:
+                shutil.copyfileobj(file, copy, 1 << 20)
+            self._move(part, target)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _move(self, draft: Path, target: Path) -> None:
         if self._force:
             draft.replace(target)
             return
@@ -122,6 +140,10 @@ class Outputs:
     def _unwritable(self, error: OSError) -> UsageError:
         words = in_words(error)
         return UsageError(f"{self.wanted}: cannot be written: {words}", way_to_write(words))
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _exists(target: Path) -> UsageError:

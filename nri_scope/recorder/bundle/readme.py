@@ -111,8 +111,9 @@ def _redaction(manifest: Manifest) -> Iterator[str]:
         return
     yield "## What was replaced"
     yield (
-        f"{many(redaction.total, 'value')} by rules ({_code(redaction.rules)}). Equal values have "
-        "equal tokens, so tokens can be compared; what they stand for is nowhere in this bundle."
+        f"{many(redaction.total, 'value')} by rules ({_code(redaction.rules)}). Equal values of "
+        "one container have equal tokens, those of two containers have not; what they stand for is "
+        "nowhere in this bundle."
     )
     if redaction.replaced:
         rows = [f"| {_code(rule)} | {values:,} |" for rule, values in redaction.by_rule().items()]

@@ -132,7 +132,7 @@ def _texts(recording: Recording, own: frozenset[str]) -> Iterator[tuple[str, byt
 def _contents(recording: Recording) -> Iterator[tuple[str, bytes]]:
     """Every object's content."""
     for (number,) in _rows(recording, "SELECT id FROM object", "id"):
-        yield f"{_OBJECT}{number}", recording.object(number_of((number,)))[1]
+        yield f"{_OBJECT}{number}", recording.stored(number_of((number,)))
 
 
 def _explained(recording: Recording, place: str) -> str:

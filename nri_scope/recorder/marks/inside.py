@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -23,8 +24,10 @@ from nri_scope.recorder.rows import mark_of
 from nri_scope.recorder.schema import TABLES, VERSION, plain_sql, table_sql
 from nri_scope.recorder.sound import sound
 from nri_scope.recorder.text import storable
+from nri_scope.recorder.trusted_location import JOURNAL, companion, is_private
 
 _BUSY_MS = 2_000
+_ASKED_SECONDS = 0.005
 _MARK = next(table for table in TABLES if table.name == "mark")
 _PUT = """
 INSERT INTO mark (event, made_ns, comment) SELECT id, ?, ? FROM event WHERE id = ? AND at_ns = ?
@@ -51,17 +54,25 @@ def marks_in(recording: Recording) -> list[Mark]:
 
 
 def may_write(path: Path) -> bool:
-    """Whether the user may change a recording; what is marked as read-only is, for root too."""
+    """Whether the user may change a recording; what is marked as read-only is, for root too.
+
+    Neither where other users could exchange it or what is beside it.
+    """
     try:
         status, folder = path.lstat(), path.parent.stat()
+        return _is_writable(path, status, folder)
     except OSError:
         return False
+
+
+def _is_writable(path: Path, status: os.stat_result, folder: os.stat_result) -> bool:
     return (
         stat.S_ISREG(status.st_mode)
         and bool(status.st_mode & stat.S_IWUSR and folder.st_mode & stat.S_IWUSR)
         and os.access(path, os.W_OK)
         # SQLite's journal is beside it for a moment.
         and os.access(path.parent, os.W_OK | os.X_OK)
+        and is_private(path)
     )
 
 
@@ -75,6 +86,7 @@ def put(path: Path, changes: Iterable[Mark], watch: RecorderWatch) -> set[MarkKe
     """
     if not may_write(path):
         raise Refused("it may not be written")
+    _wait_for_journal(path)
     try:
         if watch.is_recorded():
             raise Refused("it is being recorded")
@@ -95,9 +107,18 @@ def put(path: Path, changes: Iterable[Mark], watch: RecorderWatch) -> set[MarkKe
     return kept
 
 
+def _wait_for_journal(path: Path) -> None:
+    """Wait for a write that goes on. Raises Refused for one that was interrupted."""
+    until = time.monotonic() + _BUSY_MS / 1000
+    while os.path.lexists(companion(path, JOURNAL)):
+        if time.monotonic() > until:
+            raise Refused("a write to it was interrupted")
+        time.sleep(_ASKED_SECONDS)
+
+
 def settle(path: Path) -> None:
     """Leave the one file, where nobody else has it open. Never raises."""
-    if wal_of(path).exists():
+    if wal_of(path).exists() and may_write(path) and not os.path.lexists(companion(path, JOURNAL)):
         with suppress(sqlite3.Error), closing(connect(path)) as connection:
             _settle(connection)
 

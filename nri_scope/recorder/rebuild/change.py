@@ -20,16 +20,25 @@ class Change(Protocol):
     def learn_name(self, kind: Kind, text: str) -> None:
         """Called for every name of a table, likewise."""
 
+    def learn_keyed(self, key: str, value: str) -> None:
+        """Called for every pair of metadata, likewise."""
+
     def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
         """A request's payload as it is to be written."""
         ...
 
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
-        """A reply's payload, likewise."""
+        """A reply's payload, likewise; of the request that was given last."""
         ...
 
-    def text(self, text: str, place: str = "text") -> str:
-        """Words for people, likewise; ``place`` is table and column."""
+    def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
+        """Words for people, likewise; ``place`` is table and column. ``of_event``: they belong to
+        the messages that were given last.
+        """
+        ...
+
+    def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
+        """A key with its value, likewise."""
         ...
 
     def name(self, kind: Kind, text: str) -> str:
@@ -41,5 +50,5 @@ class Change(Protocol):
         ...
 
     def path(self, pointer: str) -> str:
-        """An OCI path, likewise."""
+        """An OCI path, likewise; of the messages that were given last."""
         ...

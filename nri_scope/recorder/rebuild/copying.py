@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,6 +13,7 @@ from nri_scope.recorder.encode import (
     INSERT_EFFECT,
     INSERT_EVENT,
     EventRow,
+    json_list,
     put_container,
     put_pod,
     rest_of,
@@ -28,6 +28,7 @@ from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.store import ObjectStore
 from nri_scope.recorder.text import storable
 
+_STATUS = "event.status_message"
 _STRETCH_BYTES = Ring(None, None).stretch_bytes
 
 
@@ -118,14 +119,11 @@ class Copying:
     def _words(self, event: Event) -> str | None:
         if not event.status_message:
             return None
-        return storable(self._change.text(event.status_message, "event.status_message"))
+        return storable(self._change.text(event.status_message, _STATUS, of_event=True))
 
     def _plugin(self, name: str) -> str:
         return self._change.name(Kind.PLUGIN, name)
 
 
 def _json(texts: Sequence[str], change: Callable[[str], str]) -> str | None:
-    if not texts:
-        return None
-    changed = [storable(change(text)) for text in texts]
-    return json.dumps(changed, ensure_ascii=False, separators=(",", ":"))
+    return json_list([change(text) for text in texts])

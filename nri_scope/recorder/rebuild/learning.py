@@ -71,9 +71,8 @@ def learn(
                 if one.event.status_message:
                     change.learn_text(one.event.status_message)
             for of_tap in tapped(source, [one.event.id for one in some]):
-                for pair in of_tap.metadata:
-                    for text in pair:
-                        change.learn_text(text)
+                for key, value in of_tap.metadata:
+                    change.learn_keyed(key, value)
             if some:
                 on_progress(some[-1].event.id / max(part.until, 1))
     except Stopped as stopped:

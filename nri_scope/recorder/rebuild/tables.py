@@ -36,7 +36,7 @@ from nri_scope.recorder.rows import ascending as in_order
 from nri_scope.recorder.sound import sound
 from nri_scope.recorder.store import ObjectStore
 from nri_scope.recorder.tapping import tapped
-from nri_scope.recorder.text import storable
+from nri_scope.recorder.text import named, storable
 from nri_scope.recorder.writing import DELETED
 
 _OURS = frozenset({REASON, LEFT_OUT, DELETED, KILLED})
@@ -76,12 +76,12 @@ class Tables:
                 insert,
                 (
                     one.id,
-                    storable(one.role),
-                    storable(name(Kind.PLUGIN, one.plugin_name)),
+                    named(one.role),
+                    named(name(Kind.PLUGIN, one.plugin_name)),
                     one.plugin_index,
-                    storable(name(Kind.RUNTIME, one.runtime_name)),
-                    storable(name(Kind.RUNTIME, one.runtime_version)),
-                    storable(name(Kind.RUNTIME, one.nri_version)),
+                    named(name(Kind.RUNTIME, one.runtime_name)),
+                    named(name(Kind.RUNTIME, one.runtime_version)),
+                    named(name(Kind.RUNTIME, one.nri_version)),
                     int(one.nri_version_inferred),
                     one.mask,
                     one.registration_timeout_ms,
@@ -195,10 +195,10 @@ class Tables:
                 "INSERT INTO pod VALUES (?, ?, ?, ?, ?)",
                 (
                     key,
-                    storable(known_as(pod_id)),
-                    storable(name(Kind.NAMESPACE, namespace)),
-                    storable(name(Kind.POD, pod)),
-                    storable(known_as(uid)),
+                    named(known_as(pod_id)),
+                    named(name(Kind.NAMESPACE, namespace)),
+                    named(name(Kind.POD, pod)),
+                    named(known_as(uid)),
                 ),
             )
         for key, container_id, container, of in self._rows_of(
@@ -209,8 +209,8 @@ class Tables:
                 "INSERT INTO container VALUES (?, ?, ?, ?)",
                 (
                     key,
-                    storable(known_as(container_id)),
-                    storable(name(Kind.CONTAINER, container)),
+                    named(known_as(container_id)),
+                    named(name(Kind.CONTAINER, container)),
                     of,
                 ),
             )
@@ -348,15 +348,7 @@ class Tables:
                 (
                     one.event,
                     one.held_ns,
-                    metadata_json(
-                        tuple(
-                            (
-                                self._words(key, "tapped.metadata"),
-                                self._words(value, "tapped.metadata"),
-                            )
-                            for key, value in one.metadata
-                        )
-                    ),
+                    metadata_json(tuple(self._keyed(key, value) for key, value in one.metadata)),
                 )
                 for one in tapped(self._source, events)
             ),
@@ -371,12 +363,16 @@ class Tables:
                     line.id,
                     line.session,
                     line.at_ns,
-                    storable(line.stream),
+                    named(line.stream),
                     self._words(line.text, "output.text"),
                 )
                 for line in printed_in(self._source, self._part)
             ),
         )
+
+    def _keyed(self, key: str, value: str) -> tuple[str, str]:
+        key, value = self._change.keyed(key, value, "tapped.metadata")
+        return storable(key), storable(value)
 
     def _words(self, text: str, place: str) -> str:
         return text if text in _OURS or not text else storable(self._change.text(text, place))

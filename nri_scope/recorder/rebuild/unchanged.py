@@ -18,6 +18,9 @@ class Unchanged:
     def learn_name(self, kind: Kind, text: str) -> None:
         """Nothing to learn."""
 
+    def learn_keyed(self, key: str, value: str) -> None:
+        """Nothing to learn."""
+
     def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
         """``message``."""
         return message
@@ -26,9 +29,13 @@ class Unchanged:
         """``message``."""
         return message
 
-    def text(self, text: str, place: str = "text") -> str:
+    def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
         """``text``."""
         return text
+
+    def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
+        """``key`` and ``value``."""
+        return key, value
 
     def name(self, kind: Kind, text: str) -> str:
         """``text``."""

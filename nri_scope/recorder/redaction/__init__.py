@@ -2,10 +2,10 @@
 """Replacing what is secret or personal, the same way wherever a recording is written or shown.
 
 A `Redactor` takes messages, texts and names, and gives the same with tokens in place of what its
-`Rules` name. Tokens are made with a key, so equal originals have equal tokens and nobody without
-the key can try originals out. What was once seen as a secret is replaced wherever it is met; so
-whoever has a finished recording lets the redactor see all of it first (`Redactor.learn`), and then
-changes it.
+`Rules` name. Tokens are made with a key, so originals cannot be tried out without it, and for one
+container each (see `scope`), so a guess that was planted in another container cannot be compared.
+What was once seen as a secret is replaced wherever it is met. For a finished recording, let the
+redactor see all of it first (`Redactor.learn`), and then change it.
 """
 
 from nri_scope.recorder.redaction.key import derive, local_key

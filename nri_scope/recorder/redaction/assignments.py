@@ -1,60 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys with their values in free text: ``password=…``, ``token: …``, ``"secret": "…"``."""
+"""Keys with their values in the midst of any text: ``password=…``, ``--token …``, ``?sig=…``."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_plus
 
-from nri_scope.recorder.redaction.harmless import is_plain_path
-from nri_scope.recorder.redaction.keys import names_credential, names_node
+from nri_scope.recorder.redaction import shell
+from nri_scope.recorder.redaction.credentials import hides, put, put_for, strength_of
+from nri_scope.recorder.redaction.keys import (
+    Certainty,
+    certainty_at,
+    may_name_credential,
+    names_node,
+)
 from nri_scope.recorder.redaction.known import Strength
 from nri_scope.recorder.redaction.patterns import Pattern
-from nri_scope.recorder.redaction.tokens import PLAIN
+from nri_scope.recorder.redaction.tokens import PLAIN, is_token
 from nri_scope.recorder.redaction.words import words
 
 if TYPE_CHECKING:
     from nri_scope.recorder.redaction.engine import Engine
 
 _KEY = Pattern(
-    r"[A-Za-z_][A-Za-z0-9_.-]*[\\\"']{0,4}\s*(?::=|=>|==|[:=])\s*|--?[A-Za-z][A-Za-z0-9_.-]*\s+"
-    r"|\b(?:requirepass|masterauth|sshpass\s+-p|redis-cli(?:\s+-[hpn]\s+[^\s-]+){0,3}\s+-a)\s+"
+    r"[A-Za-z_][A-Za-z0-9_.-]*(?:[\\\"']{0,4}\s*(?::=|=>|!?={1,3}|:)[^\S\n]*|[ \t]+[\"'])"
+    r"|--?[A-Za-z][A-Za-z0-9_.-]*(?:\s|\\\n)+|\b(?:requirepass|masterauth)\s+"
 )
 # Anchored where a key ended; no repetition inside of a repetition that could match the same.
-_VALUE = re.compile(
-    r'"(?P<double>(?:[^"\\]|\\.)*)"?'
-    r"|'(?P<single>[^']*)'?"
-    r'|\\+["\'](?P<escaped>[^"\'\\]*)'
-    r"|(?P<bare>[^\s\"'`])",
-    re.DOTALL,
+_QUOTED = re.compile(
+    r'"(?P<double>(?:[^"\\]|\\.)*)"|\'(?P<single>(?:[^\'\\]|\\.|\'\')*)\'', re.DOTALL
 )
-_PIECE = re.compile(r"[^\s\"'`,;&|]*")
-_MORE = re.compile(r"[,;&|][^\s\"'`]")
-_NEXT = re.compile(r"[,;&|][ ]?[A-Za-z_][A-Za-z0-9_.-]*=")
-_PROGRAMS = ("sshpass", "redis-cli")
-# The line above "value: …", and the one below "password:".
-_NAME_LINE = re.compile(
-    r"[ \t]*(?:-[ \t]+)?(?:name|key):[ \t]*[\"']?([A-Za-z_][A-Za-z0-9_.-]{0,100})[\"']?[ \t]*"
+_OPENED = re.compile(r'["\'](?P<rest>[^\n]*)')
+_ESCAPED = re.compile(r"(?P<mark>\\+[\"'])")
+_WORD_GOES_ON = re.compile(r"[^\s,;:&|)\]}>]")
+_BARE = re.compile(r"[^\s,;&|]*")
+_GOES_ON = re.compile(r"[,;&|][^\s\"'`]")
+_NEXT = re.compile(r"[,;&|][ ]?[A-Za-z_][A-Za-z0-9_. -]{0,60}=")
+_QUERY = re.compile(r"[^\s&\"'<>#]*")
+_QUERY_KEYS = words("key sig code")
+_UP_TO_SEMICOLON = re.compile(r"[^;\n]*")
+_CONNECTION = re.compile(
+    r"(?i)(?:^|[;\"'=\s])(?:server|data source|host|endpoint|defaultendpointsprotocol|accountname|"
+    r"initial catalog|user id|uid|dsn|driver)\s{0,3}="
 )
-_BELOW = re.compile(r":[ \t]*\r?\n([ \t]+)")
-_NO_SCALAR = re.compile(r"[#\[{&*!|>%@`]|-(?:\s|$)|[^\s:]{1,200}[ \t]*:(?:\s|$)")
-_INDENT = 200
-"""Characters that a key's line may begin with."""
+_MARKS = re.compile(r"\n|\\+[\"']|[\"'`]")
 _CLOSING = ")]}>,;"
-_LINE_START = re.compile(r"[ \t]*(?:-[ \t]+|export[ \t]+|set[ \t]+)?$")
-_BLOCK = re.compile(r"[|>][+-]?[ \t]*(?P<lines>(?:\n[ \t]+[^\n]*|\n[ \t]*(?=\n))+)")
-_REFERENCE = re.compile(r"\$\([A-Za-z0-9_.-]+\)|\$\{[^}\s]*\}|\$[A-Za-z_][A-Za-z0-9_]*|\*+|%[sdvq]")
-_SCHEMES = frozenset({"bearer", "basic", "digest", "negotiate", "token"})
+# Not the value itself, but what has values in it, with keys of their own.
+_CONTAINER = re.compile(r"[{\[(]+(?:[\s\"'\\\]})]|[A-Za-z_][A-Za-z0-9_.-]*[\"']?[:=]|$)")
+_OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
 _WORDS = re.compile(r"[A-Za-z]{1,14}[.,:;!?]?")
 _HAS_TOKEN = re.compile(PLAIN)
-_LOOSE = words("null none nil true false yes no on off")
 
 
 def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
     """Values of keys that name credentials, or nodes where that is asked for."""
     is_on, nodes = engine.is_on("credential-keys"), engine.is_on("nodes")
-    if not (is_on or nodes) or not _KEY.is_in(text):
+    if not (is_on and may_name_credential(text)) and not nodes:
         return text
+    reader = _Reader(text)
     pieces: list[str] = []
     at = 0
     for match in _KEY.finditer(text):
@@ -62,122 +66,144 @@ def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
         if start < at:
             continue
         found = match[0] or ""
-        key = found.lstrip("-").rstrip().rstrip(":=>").rstrip().rstrip("\\\"'")
-        if found.startswith(_PROGRAMS):
-            key = "password"
-        elif key == "value":
-            key = _named(text, start)
+        # password "…"
+        is_quoted = found.endswith(('"', "'"))
+        if is_quoted:
+            found, end = found[:-1], end - 1
+        key = found.lstrip("-").rstrip("\\ \t\r\n").rstrip("!:=>").rstrip().rstrip("\\\"'")
+        is_query = start > 0 and text[start - 1] in "?&"
+        certainty = certainty_at(key) if is_on else Certainty.NONE
+        if is_on and is_query and key.lower() in _QUERY_KEYS:
+            certainty = Certainty.LIKELY
         is_node = nodes and names_node(key)
-        if not is_node and not (is_on and names_credential(key)):
+        if not is_node and certainty is Certainty.NONE:
             continue
-        is_option = not found.rstrip().endswith(("=", ":", ">"))
-        value = _value(text, start, end, found, is_option=is_option)
-        if value is None:
+        if _CONTAINER.match(text, end):
             continue
-        begin, stop = value
+        is_option = not found.rstrip("\\ \t\r\n").endswith(("=", ":", ">"))
+        begin, stop = reader.value(start, end, is_query=is_query)
         secret = text[begin:stop]
-        if _is_none(secret) or (is_option and _WORDS.fullmatch(secret)):
+        if not secret:
             continue
+        is_prose = _are_words(secret) if is_quoted else _WORDS.fullmatch(secret) is not None
+        if is_option and (is_prose or _OPTION.fullmatch(secret)):
+            continue
+        if text[begin] in "\"'":
+            secret = shell.word(secret, 0).text
         if is_node:
-            token = engine.put("nodes", secret, Strength.NAME, place)
+            token = (
+                secret if is_token(secret) else engine.put("nodes", secret, Strength.NAME, place)
+            )
+        elif hides(key, secret, certainty):
+            token = _put(engine, key, secret, place, is_query=is_query)
         else:
-            token = _put(engine, secret, place)
+            continue
         pieces += text[at:begin], token
         at = stop
     return "".join((*pieces, text[at:]))
 
 
-def _put(engine: Engine, secret: str, place: str) -> str:
+def _put(engine: Engine, key: str, secret: str, place: str, *, is_query: bool) -> str:
+    if is_query:
+        decoded = unquote_plus(secret)
+        if decoded != secret and not _HAS_TOKEN.search(decoded):
+            put(engine, decoded, place)
     first = re.split(r"[\s,;&]", secret, maxsplit=1)[0]
-    if first and first != secret and not _WORDS.fullmatch(first):
-        engine.known.add(first, "credential-keys", Strength.SECRET)
-    # "token: expired" is no secret, or a poor one, that must not take the word from all texts.
-    plain = all(_WORDS.fullmatch(word) for word in secret.split())
-    strength = Strength.PRIVATE if plain else Strength.SECRET
-    return engine.put("credential-keys", secret, strength, place)
+    if first and first != secret and not _WORDS.fullmatch(first) and not _HAS_TOKEN.search(first):
+        engine.known.add(first, "credential-keys", strength_of(first))
+    if _are_words(secret):
+        # "token: expired" is no secret, or a poor one, that must not take the word from all texts.
+        return engine.put("credential-keys", secret, Strength.PRIVATE, place)
+    return put_for(engine, key, secret, place)
 
 
-def _is_none(secret: str) -> bool:
-    return (
-        not secret.strip("{}[]()")
-        or secret.lower() in _LOOSE
-        or secret.lower() in _SCHEMES
-        or (secret.isdigit() and len(secret) < 4)
-        or _HAS_TOKEN.match(secret) is not None
-        or _REFERENCE.fullmatch(secret) is not None
-        or (secret.count("/") > 1 and is_plain_path(secret))
-    )
+def _are_words(text: str) -> bool:
+    return all(_WORDS.fullmatch(word) for word in text.split())
 
 
-def _value(
-    text: str, start: int, end: int, found: str, *, is_option: bool
-) -> tuple[int, int] | None:
-    """From where to where the value is that begins at ``end``."""
-    line = text.rfind("\n", max(0, start - _INDENT), start) + 1 or max(0, start - _INDENT)
-    # "key: value" and "key = value" on a line of its own have all the line.
-    whole_line = (
-        not is_option
-        and (":" in found or " =" in found or "= " in found)
-        and _LINE_START.fullmatch(text, line, start) is not None
-    )
-    if "\n" in found and not is_option:
-        return _below(text, line, start, end, found) if whole_line else None
-    block = _BLOCK.match(text, end) if whole_line else None
-    if block is not None:
-        begin = block.start("lines") + 1
-        while begin < len(text) and text[begin] in " \t":
-            begin += 1
-        return begin, block.end("lines")
-    value = _VALUE.match(text, end)
-    if value is None:
-        return None
-    kind = value.lastgroup or "bare"
-    begin, stop = value.span(kind)
-    if kind != "bare":
-        return begin, stop
-    if whole_line:
-        newline = text.find("\n", begin)
-        stop = len(text.rstrip()) if newline < 0 else newline
-        stop = max(begin, begin + len(text[begin:stop].rstrip().rstrip(",")))
-        return begin, stop
-    stop = begin
-    while True:
-        # Only as far as the next key: each character is looked at once, however long the text is.
-        piece = _PIECE.match(text, stop)
-        assert piece is not None
-        stop = piece.end()
-        if _NEXT.match(text, stop) or not _MORE.match(text, stop):
-            break
-        stop += 1
-    while stop > begin + 1 and text[stop - 1] in _CLOSING:
-        stop -= 1
-    return begin, stop
+class _Reader:
+    """Where values end. Asked from left to right, so that each character is looked at once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._is_connection = ";" in text and _CONNECTION.search(text) is not None
+        self._at = 0
+        self._mark = ""
+        self._close = "", -1
+        # From where on there is no closing one.
+        self._unclosed = len(text) + 1
+
+    def value(self, start: int, end: int, *, is_query: bool) -> tuple[int, int]:
+        """From where to where the value is that begins at ``end``, of the key at ``start``."""
+        text = self._text
+        mark = self._enclosed_in(start)
+        limit = self._closed_at(mark, end)
+        if is_query:
+            return end, _end(_QUERY, text, end, limit)
+        if end < len(text) and text[end] in "\"'" and text[end] != mark:
+            quoted = _QUOTED.match(text, end) if end < self._unclosed else None
+            if quoted is not None:
+                stop = quoted.end()
+                if stop < len(text) and _WORD_GOES_ON.match(text, stop):
+                    # 'it'\''s' and the like.
+                    return end, max(stop, end + shell.word(text[end:limit], 0).end)
+                return quoted.span(quoted.lastgroup or 0)
+            self._unclosed = min(self._unclosed, end)
+            opened = _OPENED.match(text, end)
+            assert opened is not None
+            return opened.span("rest")
+        escaped = _ESCAPED.match(text, end)
+        if escaped is not None and escaped["mark"] != mark:
+            newline = text.find("\n", escaped.end())
+            newline = len(text) if newline < 0 else newline
+            stop = text.find(escaped["mark"], escaped.end(), newline)
+            return escaped.end(), stop if stop >= 0 else self._bare(escaped.end(), limit)
+        if self._is_connection and "=" in text[start:end]:
+            stop = _end(_UP_TO_SEMICOLON, text, end, limit)
+            return end, end + len(text[end:stop].rstrip())
+        return end, self._bare(end, limit)
+
+    def _bare(self, begin: int, limit: int) -> int:
+        text = self._text
+        stop = begin
+        while True:
+            # Only as far as the next key: however long the text is.
+            stop = _end(_BARE, text, stop, limit)
+            if stop >= limit or _NEXT.match(text, stop) or not _GOES_ON.match(text, stop):
+                break
+            stop += 1
+        if text.count("(", begin, stop) == text.count(")", begin, stop) > 0:
+            # $(NAME)
+            return stop
+        while stop > begin + 1 and text[stop - 1] in _CLOSING:
+            stop -= 1
+        return stop
+
+    def _closed_at(self, mark: str, end: int) -> int:
+        """Where the quotation mark is closed that a key is behind; the text's end if nowhere."""
+        if not mark:
+            return len(self._text)
+        if self._close[0] != mark or self._close[1] < end:
+            close = self._text.find(mark, end)
+            self._close = mark, close if close >= 0 else len(self._text)
+        return self._close[1]
+
+    def _enclosed_in(self, start: int) -> str:
+        """The quotation mark that is open in the line at ``start``; empty where none is."""
+        text = self._text
+        for found in _MARKS.finditer(text, self._at, start):
+            mark = found[0]
+            if mark == "\n" or self._mark == mark:
+                self._mark = ""
+            elif not self._mark and not (
+                mark == "'" and found.start() and text[found.start() - 1].isalnum()
+            ):
+                self._mark = mark
+        self._at = max(self._at, start)
+        return self._mark
 
 
-def _below(text: str, line: int, start: int, end: int, found: str) -> tuple[int, int] | None:
-    """The same for a value in the line below its key, as YAML may have it."""
-    below = _BELOW.search(found)
-    if (
-        below is None
-        or below.end() != len(found)
-        or len(below[1]) <= start - line
-        or end >= len(text)
-        or _NO_SCALAR.match(text, end)
-    ):
-        return None
-    newline = text.find("\n", end)
-    stop = len(text) if newline < 0 else newline
-    stop = end + len(text[end:stop].rstrip())
-    if stop - end > 1 and text[end] in "\"'" and text[stop - 1] == text[end]:
-        return end + 1, stop - 1
-    return end, stop
-
-
-def _named(text: str, start: int) -> str:
-    """What the line above that of ``start`` says the name of the value is; empty if it does not."""
-    line = text.rfind("\n", max(0, start - _INDENT), start)
-    if line < 0:
-        return ""
-    above = text.rfind("\n", max(0, line - _INDENT), line) + 1 or max(0, line - _INDENT)
-    name = _NAME_LINE.fullmatch(text, above, line)
-    return "" if name is None else name[1]
+def _end(pattern: re.Pattern[str], text: str, at: int, limit: int) -> int:
+    match = pattern.match(text, at, max(at, limit))
+    assert match is not None
+    return match.end()

@@ -20,15 +20,28 @@ BUILT_IN = (
     BuiltIn(
         "credential-keys",
         "values whose key names a credential (`DB_PASSWORD`, `--api-key=…`, `--token …`, "
-        "`password: …`): in variables, arguments, annotations, labels, mount options, JSON, text",
+        "`password: …`), or a group of them (`credentials`, `secrets`, `tokens`, `passwords`), and "
+        "the data of a `kind: Secret`: in variables, arguments, annotations, labels, mount "
+        "options, metadata, JSON, YAML, TOML, INI, XML, query strings, text; what well-known "
+        "programs are given as a password (`curl -u`, `mysql -p…`, `docker login -p` …), also "
+        "in scripts",
     ),
     BuiltIn(
         "credential-formats",
         "text that has the form of a credential: private keys (PEM), JSON Web Tokens, keys and "
-        "tokens of well-known services, password hashes",
+        "tokens of some 120 services by the rules of gitleaks, password hashes",
     ),
-    BuiltIn("url-passwords", "user and password in a URL (`postgres://user:password@host/`)"),
-    BuiltIn("auth-headers", "what follows `Authorization:`, `Bearer`, `Basic`, `Cookie:`"),
+    BuiltIn(
+        "url-passwords",
+        "user and password in a URL (`postgres://user:password@host/`), and the password in a "
+        "connection string (`user:password@tcp(host)/db`, `user/password@//host:1521/service`), in "
+        "lines of `.pgpass` and `.netrc`, and before the host of an image",
+    ),
+    BuiltIn(
+        "auth-headers",
+        "what follows `Authorization:` and the scheme there, whatever it is; `Bearer`, `Basic`, "
+        "`Cookie:`",
+    ),
     BuiltIn(
         "random-looking",
         "20 characters or more that mix capitals, small letters and digits as only chance does",
@@ -79,7 +92,9 @@ BUILT_IN = (
     BuiltIn(
         "long-texts",
         "texts of more than 65,536 characters, wherever they are: one token each, as looking into "
-        "them may take long",
+        "them may take long; and while recording what comes after the first half MiB of one "
+        "container in one message, or after the first 4 MiB of the message (a text counts as 32 "
+        "characters more than it has, a replacement as 128): the rest of each list as one token",
     ),
     BuiltIn("namespaces", "names of namespaces, but for `default` and `kube-*`", is_on=False),
     BuiltIn(

@@ -19,10 +19,9 @@ from nri_scope.recorder.redaction.rules import Rules
 NOTE = "what is secret was replaced by tokens while this was recorded (--redact)"
 """A note that every recording of this kind has."""
 
-
-_MEMORY = Memory(values=20_000, shown=128 << 10, cached=4 << 20)
+MEMORY = Memory(values=20_000, shown=128 << 10, cached=4 << 20, part=512 << 10, message=4 << 20)
 """A recorder runs for weeks, and pauses of Python's garbage collector, in which the runtime waits
-for an answer, grow with what it keeps."""
+for an answer, grow with what it keeps. And while it works on one message, all others wait."""
 
 
 class AtSource:
@@ -35,21 +34,24 @@ class AtSource:
     def to(cls, path: Path, rules: Rules) -> AtSource:
         """For the recording at ``path``, with this machine's key. Raises UsageError."""
         key = derive(local_key(), b"record\0" + bytes(path.absolute()))
-        return cls(Redactor(rules, key, memory=_MEMORY))
+        return cls(Redactor(rules, key, memory=MEMORY))
 
     def captured(self, item: Captured) -> Captured:
         """An event as it may be written."""
         redactor = self._redactor
         known = item.method in METHODS
+        # In this order: what is not in the request itself is of the container that it is about.
+        request = redactor.request(item.method, item.request, service=item.service)
+        reply = redactor.reply(item.method, item.reply, service=item.service)
+        said = redactor.text(item.status_message, "event.status_message", of_event=True)
         return item._replace(
             method=item.method if known else redactor.text(item.method, "event.method"),
-            request=redactor.request(item.method, item.request, service=item.service),
-            reply=redactor.reply(item.method, item.reply, service=item.service),
-            status_message=redactor.text(item.status_message, "event.status_message"),
+            request=request,
+            reply=reply,
+            status_message=said,
             service=redactor.text(item.service, "event.service"),
             metadata=tuple(
-                (redactor.text(key, "tapped.metadata"), redactor.text(value, "tapped.metadata"))
-                for key, value in item.metadata
+                redactor.keyed(key, value, "tapped.metadata") for key, value in item.metadata
             ),
         )
 

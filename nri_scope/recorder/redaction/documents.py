@@ -6,13 +6,22 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
-from nri_scope.recorder.redaction import values
+from nri_scope.recorder.redaction import commands, values
+from nri_scope.recorder.redaction.credentials import credential, put_encoded
 from nri_scope.recorder.redaction.harmless import is_plain
-from nri_scope.recorder.redaction.keys import names_credential, names_person
+from nri_scope.recorder.redaction.keyed import ARGUMENTS, VALUES
+from nri_scope.recorder.redaction.keys import (
+    Certainty,
+    certainty_inside,
+    names_credential,
+    names_person,
+)
 from nri_scope.recorder.redaction.kind import Kind
 from nri_scope.recorder.redaction.known import Strength
+from nri_scope.recorder.redaction.tokens import is_token
 
 if TYPE_CHECKING:
     from nri_scope.recorder.plain import Plain
@@ -24,13 +33,10 @@ MAX_NESTING = 100
 MAX_LENGTH = 1 << 20
 """Characters of a text that is read as JSON; reading keeps all other threads waiting."""
 _ENV = frozenset({"env", "envs", "environment"})
-_ARGS = frozenset({"args", "command", "cmd", "entrypoint", "argv"})
 _KEYED = frozenset({"annotations", "labels", "podannotations", "matchlabels"})
 _IMAGES = frozenset({"image", "imageref", "image_ref", "imagename", "user_specified_image"})
 _HOSTS = frozenset({"hostname", "host_name"})
 _NAMES = ("name", "key", "Name", "Key")
-_INNER = frozenset({"value", "val", "data", "content", "text", "plaintext", "default"})
-"""Members that have the value of what the object is called."""
 _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]{1,100}")
 
 
@@ -64,46 +70,78 @@ def dumped(value: Plain) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def walk(engine: Engine, value: Plain, place: str, key: str, depth: int, level: int = 0) -> Plain:
-    """``value`` with tokens in it; ``key`` is the one that it is the value of."""
+def walk(
+    engine: Engine,
+    value: Plain,
+    place: str,
+    key: str,
+    depth: int,
+    level: int = 0,
+    above: Certainty = Certainty.NONE,
+) -> Plain:
+    """``value`` with tokens in it; ``key`` is the one that it is the value of.
+
+    ``above`` is what the keys say that this one is below.
+    """
     if level > MAX_NESTING:
         return engine.put("unreadable", dumped(value), Strength.PRIVATE, place)
     match value:
         case str():
-            return _string(engine, value, place, key, depth)
+            return _string(engine, value, place, key, depth, above)
         case dict():
-            return _object(engine, value, place, key, depth, level)
+            return _object(engine, value, place, key, depth, level, above)
         case list():
-            return _array(engine, value, place, key, depth, level)
+            return _array(engine, value, place, key, depth, level, above)
         case bool() | None:
             return value
         case _:
-            if engine.is_on("credential-keys") and names_credential(key) and len(str(value)) > 3:
-                return engine.put("credential-keys", str(value), Strength.SECRET, place)
-            return value
+            given = credential(engine, key, str(value), place, above)
+            return value if given is None else given
 
 
 def _object(
-    engine: Engine, value: dict[str, Plain], place: str, key: str, depth: int, level: int
+    engine: Engine,
+    value: dict[str, Plain],
+    place: str,
+    key: str,
+    depth: int,
+    level: int,
+    above: Certainty,
 ) -> Plain:
     kind = key.lower()
     pair = _pair(engine, value, place, key)
+    inside = certainty_inside(key, above)
+    is_secret = value.get("kind") == "Secret"
     given: dict[str, Plain] = {}
-    for name, member in value.items():
+    for number, (name, member) in enumerate(value.items()):
+        if engine.is_spent():
+            rest = engine.rest(islice(value, number, None), place)
+            given[rest] = rest
+            break
         if name in pair:
             given[name] = pair[name]
             continue
         shown = engine.key(name, place)
         where = f"{place}.{shown}" if place else shown
-        if isinstance(member, str) and kind in _KEYED:
+        if inside is Certainty.FORCED:
+            given[shown] = walk(engine, member, where, name, depth, level + 1, inside)
+        elif isinstance(member, str) and kind in _KEYED:
             given[shown] = values.keyed_value(engine, name, member, where)
         elif isinstance(member, str) and kind in _ENV:
             given[shown] = values.variable_value(engine, name, member, where)
         else:
             # {"password": {"value": …}}
-            is_inner = name.lower() in _INNER and names_credential(key)
-            of = key if is_inner else name
-            given[shown] = walk(engine, member, where, of, depth, level + 1)
+            is_inner = name.lower() in VALUES and names_credential(key)
+            forced = is_secret and name in {"data", "stringData"}
+            given[shown] = walk(
+                engine,
+                member,
+                where,
+                key if is_inner else name,
+                depth,
+                level + 1,
+                Certainty.FORCED if forced else inside,
+            )
     return given
 
 
@@ -127,26 +165,43 @@ def _pair(engine: Engine, value: dict[str, Plain], place: str, key: str) -> dict
 
 
 def _array(
-    engine: Engine, value: list[Plain], place: str, key: str, depth: int, level: int
+    engine: Engine,
+    value: list[Plain],
+    place: str,
+    key: str,
+    depth: int,
+    level: int,
+    above: Certainty,
 ) -> Plain:
     kind = key.lower()
     texts = [member for member in value if isinstance(member, str)]
-    if texts and len(texts) == len(value):
-        if kind in _ENV:
-            return [values.variable(engine, text, place) for text in texts]
-        if kind in _ARGS:
-            return list(values.arguments(engine, texts, place))
-    return [walk(engine, member, place, key, depth, level + 1) for member in value]
+    are_texts = bool(texts) and len(texts) == len(value) and above is not Certainty.FORCED
+    if are_texts and kind in ARGUMENTS:
+        return list(commands.arguments(engine, texts, place))
+    given: list[Plain] = []
+    for number, member in enumerate(value):
+        if engine.is_spent():
+            given.append(engine.rest((dumped(one) for one in value[number:]), place))
+            break
+        if are_texts and kind in _ENV:
+            given.append(values.variable(engine, str(member), place))
+        elif are_texts and kind == "options":
+            given.append(values.mount_option(engine, str(member), place))
+        else:
+            given.append(walk(engine, member, place, key, depth, level + 1, above))
+    return given
 
 
-def _string(engine: Engine, value: str, place: str, key: str, depth: int) -> str:
+def _string(engine: Engine, value: str, place: str, key: str, depth: int, above: Certainty) -> str:
     kind = key.lower()
+    if above is Certainty.FORCED:
+        return value if is_token(value.strip()) else put_encoded(engine, value, place)
     if kind in _IMAGES:
         return values.image(engine, value, place)
     if kind in _HOSTS:
         return _hostname(engine, value, place)
     if key:
-        given = values.keyed_text(engine, key, value, place)
+        given = values.keyed_text(engine, key, value, place, above)
         if given is not None:
             return given
         if names_person(key) and engine.is_on("personal-keys") and not is_plain(value):
@@ -155,7 +210,7 @@ def _string(engine: Engine, value: str, place: str, key: str, depth: int) -> str
 
 
 def _hostname(engine: Engine, value: str, place: str) -> str:
-    if engine.known.is_shown(value) or not engine.is_on("host-names"):
+    if engine.known.is_shown(value, engine.scope.pod) or not engine.is_on("host-names"):
         return values.name(engine, Kind.NODE, value, place)
     return engine.put("host-names", value, Strength.PRIVATE, place)
 

@@ -3,22 +3,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
-from nri_scope.recorder.redaction.harmless import HOSTS
+from nri_scope.recorder.redaction.harmless import HOSTS, REGISTRIES
 from nri_scope.recorder.redaction.known import Known, Strength
 from nri_scope.recorder.redaction.memory import Answer, Answers, Memory
 from nri_scope.recorder.redaction.patterns import compiled, glob
 from nri_scope.recorder.redaction.rules import Action, Rule, Rules
+from nri_scope.recorder.redaction.scope import NAMES, Scope, Scopes
 from nri_scope.recorder.redaction.tally import Tally
 from nri_scope.recorder.redaction.tokens import Tokens, is_token
 
 MAX_DEPTH = 4
 """Of texts in texts: JSON in base64 in JSON."""
 _ROUNDS = 6
+_WITHIN = 3
+"""Of values in values that are replaced as a whole."""
 LONGEST = 65_536
 """Characters of a text that is looked into; a longer one may take seconds."""
 
+_EACH, _HIT = 32, 128
+"""Work that a text is beside its characters, and that a replacement is."""
+
+_Question = tuple[str, bool, tuple[Rule, ...], str | None]
+"""Without a scope: the answer is the same in all, as nothing was replaced."""
 Finder = Callable[["Engine", str, str, int], str]
 """Gives a text with tokens in it: engine, text, place, depth."""
 
@@ -37,24 +45,66 @@ class Engine:
         finders: tuple[Finder, ...],
         key_finders: tuple[Finder, ...],
         memory: Memory,
+        linked: Mapping[str, str] | None = None,
     ) -> None:
         self.rules = rules
-        self.known = Known(Tokens(key), memory)
+        self._tokens = Tokens(key, memory.values)
+        self.known = Known(self._tokens, memory)
+        self.scopes = Scopes(linked)
+        self._event = 0
+        self.scope = NAMES
+        """Whose the text is that is being redacted."""
         self.tally = Tally()
         self.is_counting = True
         self._finders = finders
         self._key_finders = key_finders
-        self._hosts = [compiled(glob(host.lower())) for host in (*HOSTS, *rules.hosts)]
+        self._hosts = [compiled(glob(host.lower())) for host in (*HOSTS, *REGISTRIES, *rules.hosts)]
         self._values = frozenset(rules.values)
         # Found within a text that will be remembered, with what was found in it.
         self._found: list[str] | None = None
+        self._within = 0
         self._unpacked: list[str] = []
-        self._remembered: Answers[tuple[str, bool, tuple[Rule, ...]], str, str] = Answers(
-            memory.cached
-        )
-        self._parts: Answers[bytes, bytes, tuple[str, str]] = Answers(memory.cached)
+        self._remembered: Answers[_Question, str, str] = Answers(memory.cached)
+        self._parts: Answers[tuple[bytes, str], bytes, tuple[str, str]] = Answers(memory.cached)
+        self._memory = memory
+        self._left = memory.message
         # Rules and places of what is found in such a part.
         self._log: list[tuple[str, str]] | None = None
+
+    def unlink(self) -> None:
+        """From here on it is another event, of which tokens tell nothing about those before."""
+        self._event += 1
+
+    def begin_message(self, *, is_part: bool = False) -> None:
+        """From here on it is another message; ``is_part``: about one container alone."""
+        self._left = self._memory.part if is_part else self._memory.message
+
+    def is_spent(self) -> bool:
+        """Whether there was so much in this message that the rest is not looked at."""
+        return (
+            self._left < 0
+            and self._found is None
+            and self.scope is not NAMES
+            and self.is_on("long-texts")
+        )
+
+    def rest(self, texts: Iterable[str], place: str) -> str:
+        """One token for all that is left of a list."""
+        return self._unseen("\0".join(texts), place)
+
+    def _unseen(self, value: str, place: str) -> str:
+        self.hit("long-texts", place)
+        return self._tokens.of(value)
+
+    def within(self, scope: Scope) -> _Within:
+        """Redact what is of this scope, as a context."""
+        return _Within(self, scope)
+
+    def enter(self, scope: Scope) -> None:
+        """From here on it is of this scope."""
+        self.scope = scope
+        own = self._event and scope is not NAMES
+        self._tokens.scope = f"{scope.name} in {self._event}" if own else scope.name
 
     def is_on(self, rule: str) -> bool:
         """Whether a rule of `builtin` is asked."""
@@ -65,6 +115,7 @@ class Engine:
         if self._found is not None:
             self._found.append(rule)
             return
+        self._left -= _HIT
         if self._log is not None:
             self._log.append((rule, place))
         if self.is_counting:
@@ -75,6 +126,8 @@ class Engine:
         bare = value.strip()
         if not bare or is_token(bare) or value in self._values:
             return value
+        if self.is_spent() and strength is not Strength.NAME:
+            return self._unseen(value, place)
         self.hit(rule, place)
         token = self.known.add(value, rule, strength)
         if bare != value:
@@ -85,11 +138,16 @@ class Engine:
         """The same for a value that may have others in it, which will be known then as well."""
         if is_token(value.strip()):
             return value
-        if len(value) <= LONGEST and not self.known.is_known(value, strength):
+        if self._found is None:
+            self._left -= len(value) + _EACH
+        is_new = len(value) <= LONGEST and not self.known.is_known(value, strength)
+        if is_new and self._within < _WITHIN and not self.is_spent():
             found, self._found = self._found, []
+            self._within += 1
             try:
                 self.text(value, place)
             finally:
+                self._within -= 1
                 self._found = found
         return self.put(rule, value, strength, place)
 
@@ -114,7 +172,7 @@ class Engine:
             pattern = rule.pattern
             if rule.action is Action.KEEP:
                 if pattern is None or pattern.search(value) is not None:
-                    self.known.show(value)
+                    self.known.show(value, self.scope.pod)
                     return value
             elif pattern is None and (rule.key or rule.path):
                 return self.whole(rule.name, value, Strength.SECRET, place)
@@ -146,11 +204,18 @@ class Engine:
         if depth > MAX_DEPTH:
             # Who packs so deep hides something.
             return self.put("unreadable", text, Strength.PRIVATE, place)
+        if self._found is None:
+            # However it was answered before: what is replaced is to be the same each time.
+            self._left -= len(text) + _EACH
+            if self.is_spent():
+                return self._unseen(text, place)
         if depth:
             self._unpacked.append(text)
         known = self.known
-        question = (text, is_key, self.asked(place, ""))
-        answer = self._remembered.get(question)
+        asked = self.asked(place, "")
+        answer = self._remembered.get((text, is_key, asked, None))
+        if answer is None:
+            answer = self._remembered.get((text, is_key, asked, self._tokens.scope))
         if answer is not None and self._is_valid(answer):
             for rule in answer.found:
                 self.hit(rule, place)
@@ -162,7 +227,8 @@ class Engine:
             rules = tuple(self._found)
             looked_at = "\n".join((text, given, *self._unpacked))
             self._remembered.keep(
-                question, Answer(given, rules, looked_at, known.count, known.epoch)
+                (text, is_key, asked, None if given == text else self._tokens.scope),
+                Answer(given, rules, looked_at, known.count, known.epoch),
             )
             unpacked += self._unpacked
         finally:
@@ -183,9 +249,13 @@ class Engine:
 
         ``content`` is how it is serialised, ``redacted`` does the work where it has to be done.
         """
-        answer = self._parts.get(content)
+        question = content, self._tokens.scope
+        answer = self._parts.get(question)
         if answer is None or not self._is_valid(answer):
             before = self.known.count, self.known.epoch
+            left = self._left
+            self._left = min(left, self._memory.part)
+            begun = self._left
             outer, self._log = self._log, []
             unpacked, self._unpacked = self._unpacked, []
             try:
@@ -198,10 +268,11 @@ class Engine:
                     *before,
                 )
             finally:
+                self._left = left - (begun - self._left)
                 self._log = outer
                 unpacked += self._unpacked
                 self._unpacked = unpacked
-            self._parts.keep(content, answer)
+            self._parts.keep(question, answer)
         elif self.is_counting:
             for rule, place in answer.found:
                 self.tally.add(rule, place)
@@ -247,3 +318,20 @@ class Engine:
             pieces += text[at:start], self.put(rule.name, text[start:end], Strength.SECRET, place)
             at = end
         return "".join((*pieces, text[at:]))
+
+
+class _Within:
+    """Each name and id has one, so it is lighter than a generator."""
+
+    __slots__ = ("_before", "_engine", "_scope")
+
+    def __init__(self, engine: Engine, scope: Scope) -> None:
+        self._engine = engine
+        self._scope = scope
+        self._before = engine.scope
+
+    def __enter__(self) -> None:
+        self._engine.enter(self._scope)
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.enter(self._before)

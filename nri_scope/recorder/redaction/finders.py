@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found in free text by its form: credentials, addresses, names of hosts and users."""
+"""What is found in free text by its form: credentials in URLs, addresses, names of hosts, users."""
 
 from __future__ import annotations
 
@@ -14,35 +14,11 @@ from urllib.parse import unquote
 from nri_scope.recorder.redaction.harmless import ENDINGS, NO_HOSTS
 from nri_scope.recorder.redaction.known import Strength
 from nri_scope.recorder.redaction.patterns import Pattern
-from nri_scope.recorder.redaction.tokens import (
-    PLAIN,
-    address_of,
-    is_token,
-    is_token_address,
-)
+from nri_scope.recorder.redaction.tokens import PLAIN, address_of, is_token_address
 
 if TYPE_CHECKING:
     from nri_scope.recorder.redaction.engine import Engine
 
-_FORMATS = Pattern(
-    r"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
-    r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|$)"
-    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*"
-    r"|\b(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA)[A-Z0-9]{16}\b"
-    r"|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}"
-    r"|\bxox[a-z]-[A-Za-z0-9-]{10,}|\bAIza[A-Za-z0-9_-]{30,}|\bya29\.[A-Za-z0-9_-]{20,}"
-    r"|\b[sr]k_(?:live|test)_[A-Za-z0-9]{16,}|\bsk-[A-Za-z0-9_-]{20,}"
-    r"|\bhv[sbr]\.[A-Za-z0-9_-]{16,}|\bdckr_[a-z]{3}_[A-Za-z0-9_-]{16,}|\bnpm_[A-Za-z0-9]{30,}"
-    r"|\bpypi-[A-Za-z0-9_-]{16,}|\bhf_[A-Za-z0-9]{20,}"
-    r"|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
-    r"|\b[a-z0-9]{6}\.[a-z0-9]{16}\b"
-    r"|\$(?:2[abxy]|5|6|y|argon2id?)\$[^\s\"']{8,}"
-)
-_URL = Pattern(
-    r"://((?:([^\s\"'<>:@/?#]*):([^\s\"'<>]*[^\s\"'<>@]@?)|[^\s\"'<>@/?#:]+))@[A-Za-z0-9.\[_-]"
-)
-_AUTH = Pattern(r"(?i)\b(?:bearer|basic|digest|negotiate)\s+([A-Za-z0-9._~+/=-]{8,})")
-_COOKIE = Pattern(r"(?i)\bcookie[\"']?\s*:\s*([^\s\"'][^\"'\n]*)")
 _RUN = Pattern(r"[A-Za-z0-9+/_=-]{20,}")
 _MAIL = Pattern(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+")
 _DOTTED4 = Pattern(r"[0-9A-Za-z.]*[0-9]{1,3}(?:\.[0-9]{1,3}){3}[0-9A-Za-z.]*")
@@ -69,63 +45,6 @@ def sub(pattern: Pattern, text: str, group: int, put: Callable[[str], str]) -> s
             pieces += text[at : match.start(group)], put(found)
             at = match.end(group)
     return "".join((*pieces, text[at:])) if pieces else text
-
-
-def formats(engine: Engine, text: str, place: str, depth: int) -> str:
-    """What has the form of a credential."""
-    if len(text) < 16 or not engine.is_on("credential-formats"):
-        return text
-
-    def put(found: str) -> str:
-        if len(found) == 23 and found[6] == "." and not any(c.isdigit() for c in found):
-            return found  # two words, no bootstrap token
-        return engine.put("credential-formats", found, Strength.SECRET, place)
-
-    return sub(_FORMATS, text, 0, put)
-
-
-def urls(engine: Engine, text: str, place: str, depth: int) -> str:
-    """User and password of URLs."""
-    if "@" not in text or "://" not in text or not engine.is_on("url-passwords"):
-        return text
-
-    def put(found: str) -> str:
-        user, colon, password = found.partition(":")
-        plain = unquote(password)
-        if plain != password and not is_token(plain):
-            engine.known.add(plain, "url-passwords", Strength.SECRET)
-        strength = Strength.PRIVATE if colon else Strength.SECRET
-        return (
-            engine.put("url-passwords", user, strength, place)
-            + colon
-            + engine.put("url-passwords", password, Strength.SECRET, place)
-        )
-
-    return sub(_URL, text, 1, put)
-
-
-def headers(engine: Engine, text: str, place: str, depth: int) -> str:
-    """Credentials in headers of HTTP."""
-    if not engine.is_on("auth-headers") or len(text) < 8:
-        return text
-
-    def put(found: str) -> str:
-        if found.isalpha() and (found.islower() or found.istitle()):
-            return found  # "basic authentication"
-        try:
-            decoded = base64.b64decode(found, validate=True).decode()
-        except (ValueError, UnicodeDecodeError):
-            decoded = ""
-        user, colon, password = decoded.partition(":")
-        if colon and password.isprintable():
-            engine.known.add(password, "auth-headers", Strength.SECRET)
-            engine.known.add(user, "auth-headers", Strength.PRIVATE)
-        return engine.put("auth-headers", found, Strength.SECRET, place)
-
-    text = sub(_AUTH, text, 1, put)
-    return sub(
-        _COOKIE, text, 1, lambda found: engine.put("auth-headers", found, Strength.SECRET, place)
-    )
 
 
 def random_looking(engine: Engine, text: str, place: str, depth: int) -> str:

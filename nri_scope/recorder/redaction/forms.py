@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
-_MIN_PACKED = 10
-"""Characters of base64 that do not stand somewhere by chance."""
+_MIN_PACKED = 7
+"""Characters of base64 that do not stand somewhere by chance: what is left of 6 bytes."""
 _MIN_HEX = 6
 """Bytes that hexadecimal ids do not have by chance."""
 _SAFE = ("", "/", "-_.!~*'()", ";,/?:@&=+$-_.!~*'()#")
@@ -42,8 +42,22 @@ def forms(value: str) -> set[bytes]:
     for offset in range(3):
         packed = within_base64(plain, offset)
         if len(packed) >= _MIN_PACKED:
-            found |= {packed, packed.replace(b"+", b"-").replace(b"/", b"_")}
+            found |= {packed, _for_urls(packed)}
+    if len(plain) >= _MIN_HEX:
+        # With what pads it, where it is all of it: no bits of its end are left then.
+        whole = base64.b64encode(plain)
+        found |= {whole, _for_urls(whole), whole.rstrip(b"="), _for_urls(whole.rstrip(b"="))}
     return found
+
+
+def as_words(value: str) -> set[str]:
+    """How a value so short that it is replaced as a word alone may be written as another word."""
+    packed = base64.b64encode(value.encode("utf-8", "surrogatepass")).rstrip(b"=")
+    return {packed.decode(), _for_urls(packed).decode()}
+
+
+def _for_urls(packed: bytes) -> bytes:
+    return packed.replace(b"+", b"-").replace(b"/", b"_")
 
 
 def texts(value: str) -> set[str]:

@@ -15,7 +15,9 @@ _PLAIN_VALUE = re.compile(
     | ([0-9]{1,6}(h|ms|m|s)){1,4}
     | [0-9]{1,4}([-,][0-9]{1,4}){1,64}                   # lists of processors
     | 0[xX][0-9a-fA-F]{1,8}
-    | v?[0-9]{1,4}(\.[0-9]{1,5}){1,2}                    # versions
+    | v?[0-9]{1,4}(\.[0-9]{1,5}){1,3}([-+~.]?            # versions
+        (alpha|beta|rc|dev|post|pre|final|ga|release|build|snapshot|r|p)?[-.]?[0-9]{1,4}){0,3}
+    | [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](,[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]){0,24}
     | ([a-z]{2}_[A-Z]{2}|C|POSIX)(\.(?i:                 # locales, with an encoding
         utf-?8|us-ascii|ascii|iso-?8859-?[0-9]{1,2}|cp-?[0-9]{3,4}|windows-?125[0-9]|koi8-?[rtu]
         |gb-?2312|gbk|gb-?18030|big5|euc-?(jp|kr|tw|cn)|shift-?jis|sjis|tis-?620))?
@@ -28,7 +30,13 @@ _PLAIN_WORDS = words(
     "always never debug info warn warning error fatal trace notice critical all json text plain "
     "production development staging test prod dev stage linux amd64 arm64 x86_64 aarch64 "
     "utf-8 utc gmt oci systemd containerd docker podman cri-o compute utility graphics video "
-    "compute,utility ipv4 ipv6 tcp udp http https noninteractive xterm xterm-256color dumb"
+    "compute,utility ipv4 ipv6 tcp udp http https noninteractive xterm xterm-256color dumb "
+    # How something is proven, and what became of it.
+    "basic bearer digest negotiate ldap ldaps oidc oauth oauth2 saml kerberos gssapi x509 mtls tls "
+    "ssl cert certificate token tokens webhook rbac abac node alwaysallow alwaysdeny iam anonymous "
+    "plain scram-sha-256 scram-sha-512 sha1 sha256 sha512 md5 bcrypt argon2 optional required "
+    "require prefer allow deny strict permissive verify-full verify-ca file env vault external "
+    "internal simple expired invalid missing unauthorized forbidden denied failed unknown"
 )
 _ROOTS = (
     "app bin boot config data dev etc go home host lib lib64 media mnt opt proc root run sbin srv "
@@ -54,6 +62,8 @@ ENV_NAMES = (
     "NVIDIA_VISIBLE_DEVICES",
     "NVIDIA_DRIVER_CAPABILITIES",
     "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_REQUIRE_*",
+    "ETCD_INITIAL_CLUSTER_TOKEN",
 )
 """Variables whose values stay, but for what is a credential, an address and so on in them."""
 
@@ -139,3 +149,29 @@ def is_plain(value: str) -> bool:
 def is_plain_path(value: str) -> bool:
     """Whether a value is a path as any system has it. What is in it is for others to look at."""
     return len(value) <= 400 and _PLAIN_PATH.fullmatch(value) is not None
+
+
+# What a variable's name says of its value, and then the value's form.
+_BY_NAME = (
+    (
+        re.compile(
+            r"(?i)(?:.*_)?(?:commit|revision|sha|sha1|sha256|sha512|digest|checksum|gpg_key)"
+        ),
+        re.compile(r"(?i)(?:sha(?:1|256|512):)?[0-9a-f]{7,128}"),
+    ),
+    (
+        re.compile(r"(?i)(?:.*_)?(?:version|ver|release|tag|major|minor)"),
+        re.compile(
+            r"(?i)(?:[a-z]{1,10}-?)?[0-9]{1,8}(?:\.[0-9]{1,8}){0,4}(?:[-+~._](?:[a-z]{1,12}|"
+            r"[a-z]{0,8}[0-9]{1,8}|g?[0-9a-f]{7,12})){0,6}"
+        ),
+    ),
+)
+
+
+def is_plain_for(name: str, value: str) -> bool:
+    """Whether a variable's value is what its name says: a version, or the hash of sources."""
+    return any(
+        of.fullmatch(name) is not None and form.fullmatch(value) is not None
+        for of, form in _BY_NAME
+    )

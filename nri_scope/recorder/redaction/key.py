@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key that tokens are made with. It stays on the machine that redacts."""
+"""The user's key, for tokens that are to be the same again. It stays on the machine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import hashlib
 import hmac
 import os
 import secrets
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from nri_scope.errors import UsageError
+from nri_scope.recorder.trusted_location import folder_access, name_of, trusted_users
 
 KEY_BYTES = 32
 
@@ -51,7 +53,11 @@ def derive(key: bytes, purpose: bytes) -> bytes:
 def _read(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
-        if os.fstat(descriptor).st_mode & 0o077:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{path}: the key is not a regular file", "remove it")
+        _check_owners(path, status.st_uid)
+        if status.st_mode & 0o077:
             raise UsageError(
                 f"{path}: others than its owner may read this key",
                 "remove it, and a new one is made; tokens will be others then",
@@ -62,7 +68,23 @@ def _read(path: Path) -> bytes:
     return key
 
 
+def _check_owners(path: Path, owner: int) -> None:
+    """Refuse a key that another user has, or could exchange: tokens would tell values to that one.
+
+    Raises UsageError and OSError.
+    """
+    problem = folder_access(Path(os.path.realpath(path.parent))).problem
+    if owner not in trusted_users():
+        problem = f"it belongs to another user ({name_of(owner)})"
+    if problem:
+        raise UsageError(
+            f"{path}: the key for redaction is not used: {problem}",
+            "set XDG_STATE_HOME to a folder of your own",
+        )
+
+
 def _make(path: Path) -> bytes:
+    _check_owners(path, os.geteuid())
     key = secrets.token_bytes(KEY_BYTES)
     # Complete from the start, and never in place of one that another process made meanwhile.
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")

@@ -11,10 +11,11 @@ from enum import IntEnum
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from nri_scope.recorder.redaction.forms import texts
+from nri_scope.recorder.cache import RecentlyUsed
+from nri_scope.recorder.redaction.forms import as_words, texts
 from nri_scope.recorder.redaction.memory import Memory
 from nri_scope.recorder.redaction.prefixes import Prefixes
-from nri_scope.recorder.redaction.tokens import HOST, MAIL, MARK, PLAIN, Tokens, is_token
+from nri_scope.recorder.redaction.tokens import HOST, MAIL, MARK, NAMES, PLAIN, Tokens, is_token
 from nri_scope.recorder.redaction.words import words
 
 SECRET_MIN, PRIVATE_MIN, NAME_MIN = 6, 8, 3
@@ -28,6 +29,11 @@ _WRITTEN = 16_384
 _FRESH = 100
 MOST_CHARACTERS = 64 << 20
 """Of all values that are remembered."""
+
+_OWN = 65_536
+"""Characters of names that are kept of one pod."""
+_ALL_OWN = 16 << 20
+"""The same of all pods."""
 
 _SEARCHED = 65_536
 """Characters of a name that values are looked for in."""
@@ -48,7 +54,6 @@ class Original(NamedTuple):
     """A value that was replaced."""
 
     value: str
-    token: str
     rule: str
     is_searchable: bool
     """Whether the value, met anywhere, means a leak: it is neither so short nor so common that it
@@ -60,6 +65,8 @@ class Original(NamedTuple):
 class Strength(IntEnum):
     """How sure it is that a value is secret."""
 
+    PLAIN = -1
+    """It is one where it stands; anywhere else it would be an ordinary number or word."""
     PRIVATE = 0
     """It may be anything; nobody said that it can be shown."""
     NAME = 1
@@ -79,7 +86,11 @@ class _Reach(IntEnum):
 
 
 class Known:
-    """Originals with their tokens, and the names that are shown."""
+    """Originals with their tokens, and the names that are shown.
+
+    What is known is known for all of a recording. Tokens are those of `Tokens.scope`, but for
+    those of names, which are the same everywhere.
+    """
 
     def __init__(self, tokens: Tokens, memory: Memory) -> None:
         self._tokens = tokens
@@ -91,7 +102,8 @@ class Known:
         self._visible: dict[str, None] = {}
         # All of them, to look for parts in.
         self._shown = "\n"
-        self._has_names = False
+        self._own: RecentlyUsed[str, str] = RecentlyUsed(memory.shown or _ALL_OWN)
+        self._names: set[str] = set()
         self.epoch = 0
         """Another one means that texts may stay that were replaced before."""
         self._noted: dict[str, _Reach] = {}
@@ -108,29 +120,39 @@ class Known:
 
     def add(self, value: str, rule: str, strength: Strength) -> str:
         """Remember an original; returns its token."""
+        scope = NAMES if strength is Strength.NAME else None
         before = self._rules.get(value)
         if before is None:
             if len(self._rules) >= self._memory.values or self._characters >= MOST_CHARACTERS:
                 self.is_full = True
-                return self._tokens.of(value)
+                return self._tokens.of(value, scope)
             self._characters += len(value)
         if before is None or before[1] < strength:
             self._rules[value] = (rule, strength)
-            self._has_names |= strength is Strength.NAME
+            if strength is Strength.NAME:
+                self._names.add(value)
             reach = self._reach(value, strength)
             if reach is not self._noted.get(value, _Reach.PLACE):
                 self._note(value, reach)
-        return self._tokens.of(value)
+        return self._tokens.of(value, scope)
 
-    def show(self, name: str) -> None:
-        """``name`` stays visible: no other value that is a part of it gives it away."""
-        if not name or name in self._visible or is_token(name):
+    def show(self, name: str, pod: str = "") -> None:
+        """``name`` stays visible: no other value that is a part of it gives it away.
+
+        ``pod`` is the id of the one that it is told of; "": of all.
+        """
+        if not name or is_token(name) or self.shows(name, pod):
             return
-        if self._has_names and len(name) <= _SEARCHED:
+        if self._names and len(name) <= _SEARCHED:
             # What labels repeat of a name that is replaced, is not visible.
             name = self._without_names(name)
-            if name in self._visible or is_token(name):
+            if is_token(name) or self.shows(name, pod):
                 return
+        own = self._own.get(pod) or "\n"
+        if len(own) + len(name) < _OWN:
+            self._own.put(pod, f"{own}{name}\n", len(own) + len(name) + 1)
+        if name in self._visible:
+            return
         self._visible[name] = None
         self._shown += name + "\n"
         if self._memory.shown is not None and len(self._shown) > self._memory.shown:
@@ -150,12 +172,21 @@ class Known:
             self.epoch += 1
             self._order = [*self._noted, *self._plain]
 
-    def shows(self, name: str) -> bool:
-        """Whether `show` was told of exactly this name."""
-        return name in self._visible
+    def shows(self, name: str, pod: str) -> bool:
+        """Whether `show` was told of exactly this name, for this pod."""
+        return name in self._visible and f"\n{name}\n" in (self._own.get(pod) or "")
 
-    def is_shown(self, value: str) -> bool:
-        """Whether ``value`` is a visible name or a part of one."""
+    def is_shown(self, value: str, pod: str) -> bool:
+        """Whether ``value`` is a visible name of this pod, or one of all, or a part of one.
+
+        The names of other pods say nothing here: their owners may have chosen them to find out
+        whether a value is then shown.
+        """
+        own = self._own.get(pod)
+        return own is not None and (value if len(value) > 2 else f"\n{value}\n") in own
+
+    def _is_visible(self, value: str) -> bool:
+        """The same of any pod."""
         return value in self._visible or (len(value) > 2 and value in self._shown)
 
     def is_known(self, value: str, strength: Strength) -> bool:
@@ -167,7 +198,7 @@ class Known:
         """Everything that was added."""
         for value, (rule, strength) in self._rules.items():
             searchable = self._reach(value, strength) is _Reach.ANYWHERE
-            yield Original(value, self._tokens.of(value), rule, searchable)
+            yield Original(value, rule, searchable)
 
     def _reach(self, value: str, strength: Strength) -> _Reach:
         bare = value.strip()
@@ -176,6 +207,8 @@ class Known:
             return _Reach.PLACE
         if _ASSIGNING.fullmatch(value):
             # As any variable of that name begins.
+            return _Reach.PLACE
+        if strength is Strength.PLAIN:
             return _Reach.PLACE
         length = len(value)
         if strength is Strength.NAME:
@@ -186,11 +219,11 @@ class Known:
         if value in _COMMON:
             return _Reach.PLACE
         if strength is Strength.PRIVATE:
-            if length < PRIVATE_MIN or _WORD.fullmatch(value) or self.is_shown(value):
+            if length < PRIVATE_MIN or _WORD.fullmatch(value) or self._is_visible(value):
                 return _Reach.PLACE
         elif length < SECRET_MIN:
             return _Reach.WORD if length > 3 and not _WORD.fullmatch(value) else _Reach.PLACE
-        elif _NAME.fullmatch(value) and self.is_shown(value):
+        elif _NAME.fullmatch(value) and self._is_visible(value):
             return _Reach.PLACE
         # Ids and times are full of these.
         return _Reach.WORD if _DIGITS.fullmatch(value) else _Reach.ANYWHERE
@@ -219,7 +252,7 @@ class Known:
                 at = 0
                 for start, value in spans:
                     plain = self._plain.get(value, value)
-                    pieces += text[at:start], self._tokens.of(plain)
+                    pieces += text[at:start], self._token(plain)
                     rules.append(self._rules[plain][0])
                     at = start + len(value)
                 return "".join((*pieces, text[at:])), rules
@@ -231,9 +264,12 @@ class Known:
         for start, value in self._spans(text):
             plain = self._plain.get(value, value)
             if self._rules[plain][1] is Strength.NAME:
-                pieces += text[at:start], self._tokens.of(plain)
+                pieces += text[at:start], self._token(plain)
                 at = start + len(value)
         return "".join((*pieces, text[at:]))
+
+    def _token(self, value: str) -> str:
+        return self._tokens.of(value, NAMES if value in self._names else None)
 
     def _is_in(self, text: str) -> bool:
         return bool(self._spans(text))
@@ -333,15 +369,20 @@ class Known:
             self._forget(value)
         if value in self._plain:
             # It is what another one is written as, and now also one by itself.
-            del self._plain[value]
-            self._unindex(value, _Reach.ANYWHERE)
+            of = self._plain.pop(value)
+            self._unindex(value, self._noted[of])
         self._noted[value] = reach
         self._index(value, reach)
-        if reach is _Reach.ANYWHERE and len(value) <= _WRITTEN:
-            for form in texts(value):
-                if len(form) >= _GRAM and form not in self._noted and form not in self._plain:
-                    self._plain[form] = value
-                    self._index(form, reach)
+        for form in self._forms(value, reach):
+            if len(form) >= _GRAM and form not in self._noted and form not in self._plain:
+                self._plain[form] = value
+                self._index(form, reach)
+
+    def _forms(self, value: str, reach: _Reach) -> set[str]:
+        if reach is _Reach.WORD:
+            is_name = value in self._names or _DIGITS.fullmatch(value) is not None
+            return set() if is_name else as_words(value)
+        return texts(value) if len(value) <= _WRITTEN else set()
 
     def _index(self, value: str, reach: _Reach) -> None:
         self._order.append(value)
@@ -360,11 +401,10 @@ class Known:
     def _forget(self, value: str) -> None:
         reach = self._noted.pop(value)
         self._unindex(value, reach)
-        if reach is _Reach.ANYWHERE and len(value) <= _WRITTEN:
-            for form in texts(value):
-                if self._plain.get(form) == value:
-                    del self._plain[form]
-                    self._unindex(form, reach)
+        for form in self._forms(value, reach):
+            if self._plain.get(form) == value:
+                del self._plain[form]
+                self._unindex(form, reach)
 
     def _unindex(self, value: str, reach: _Reach) -> None:
         gram = value[:_GRAM]

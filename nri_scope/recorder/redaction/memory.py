@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a redactor keeps, and the answers that it keeps."""
+"""How much a redactor keeps and does, and the answers that it keeps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bounds of what is kept."""
+    """Bounds of what is kept, and of what is done."""
 
     values: int = 200_000
     """Values that were replaced; what comes later is replaced in its place only."""
@@ -23,6 +23,11 @@ class Memory:
     """Characters of visible names, of which the oldest are forgotten; None: all are kept."""
     cached: int = 64 << 20
     """Bytes of texts with what became of them, about; likewise of parts of messages."""
+    part: int = 1 << 62
+    """Work on one pod or container in a message: a character is one, see `engine` for more. What
+    is left of it then is replaced without being looked at."""
+    message: int = 1 << 62
+    """The same on a whole message."""
 
 
 @dataclass(slots=True)

@@ -17,11 +17,12 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.redaction import values
+from nri_scope.recorder.redaction import commands, values
 from nri_scope.recorder.redaction.kind import Kind
 
 if TYPE_CHECKING:
     from nri_scope.recorder.redaction.engine import Engine
+    from nri_scope.recorder.redaction.scope import Scope
 
 _ROUNDS = 4
 _Map = MutableMapping[str | int, str | Message]
@@ -68,6 +69,7 @@ _TREATED: dict[str, Text] = {
     "Container.env": values.variable,
     "Hook.env": values.variable,
     "Mount.destination": _PATH,
+    "Mount.options": values.mount_option,
     "LinuxDevice.path": _PATH,
     "LinuxNamespace.type": _PATH,
     "CDIDevice.name": _key,
@@ -85,9 +87,9 @@ _TREATED: dict[str, Text] = {
 }
 """Fields of text that are treated in a way of their own; all others are free text."""
 _LISTS: dict[str, Callable[[Engine, list[str], str], list[str]]] = {
-    "Container.args": values.arguments,
-    "Hook.args": values.arguments,
-    "ContainerAdjustment.args": values.arguments,
+    "Container.args": commands.arguments,
+    "Hook.args": commands.arguments,
+    "ContainerAdjustment.args": commands.arguments,
 }
 _KEYED = frozenset(
     {
@@ -98,20 +100,45 @@ _KEYED = frozenset(
         "ContainerAdjustment.annotations",
     }
 )
+_LISTING = api.SynchronizeRequest
+"""About no container more than about others."""
 _ROOTS = {"PodSandbox": "pod", "Container": "container", "ContainerAdjustment": "adjust"}
 
 
-def redact(engine: Engine, message: Message, place: str) -> None:
-    """Put tokens into ``message``; ``place`` is what its fields are told by."""
+def redact(engine: Engine, message: Message, scope: Scope) -> None:
+    """Put tokens into ``message``; ``scope`` is for what is of none of the containers in it."""
     _drop_unknown(engine, message)
     for pod, container in _subjects(message):
         _show(engine, pod, container)
     # Variables come after annotations and arguments in which their values may be met.
-    for _ in range(_ROUNDS):
-        before = engine.known.count, engine.known.epoch
-        _fields(engine, message, place)
-        if (engine.known.count, engine.known.epoch) == before:
-            break
+    with engine.within(scope):
+        for _ in range(_ROUNDS):
+            before = engine.known.count, engine.known.epoch
+            _fields(engine, message, "")
+            if (engine.known.count, engine.known.epoch) == before:
+                break
+
+
+def scope_of(engine: Engine, message: Message) -> Scope | None:
+    """Whose a message, or a part of one, is; None where it is about no container and no pod."""
+    scopes = engine.scopes
+    match message:
+        case api.PodSandbox(id=pod):
+            return scopes.pod(pod)
+        case api.Container(id=container, pod_sandbox_id=pod, name=name):
+            return scopes.container(container, pod, name) if container or pod else None
+        case api.ContainerUpdate(container_id=container):
+            return scopes.container(container) if container else None
+        case api.ContainerEviction(container_id=container):
+            return scopes.container(container) if container else None
+        case _:
+            if isinstance(message, _LISTING):
+                return None
+            pod_of, one = next(_subjects(message), (None, None))
+            if one is not None:
+                of = one.pod_sandbox_id or (pod_of.id if pod_of is not None else "")
+                return scopes.container(one.id, of, one.name)
+            return scopes.pod(pod_of.id) if pod_of is not None else None
 
 
 def _drop_unknown(engine: Engine, message: Message) -> None:
@@ -131,34 +158,38 @@ def _subjects(message: Message) -> Iterator[tuple[api.PodSandbox | None, api.Con
             yield message, None
         case api.Container():
             yield None, message
-        case api.SynchronizeRequest():
+        case _LISTING():
             for pod in message.pods:
                 yield pod, None
             for container in message.containers:
                 yield None, container
         case _:
-            for field, value in message.ListFields():
-                if field.name == "pod":
-                    yield cast("api.PodSandbox", value), None
-                elif field.name == "container":
-                    yield None, cast("api.Container", value)
+            parts = {field.name: value for field, value in message.ListFields()}
+            if "pod" in parts or "container" in parts:
+                yield (
+                    cast("api.PodSandbox | None", parts.get("pod")),
+                    cast("api.Container | None", parts.get("container")),
+                )
 
 
 def _show(engine: Engine, pod: api.PodSandbox | None, container: api.Container | None) -> None:
     if pod is not None:
-        values.show(engine, Kind.NAMESPACE, pod.namespace)
-        values.show(engine, Kind.POD, pod.name)
-        values.show(engine, None, pod.id)
-        values.show(engine, None, pod.uid)
-        values.show_keyed(engine, pod.labels)
-        values.show_keyed(engine, pod.annotations)
+        with engine.within(engine.scopes.pod(pod.id)):
+            values.show(engine, Kind.NAMESPACE, pod.namespace)
+            values.show(engine, Kind.POD, pod.name)
+            values.show(engine, None, pod.id)
+            values.show(engine, None, pod.uid)
+            values.show_keyed(engine, pod.labels)
+            values.show_keyed(engine, pod.annotations)
     if container is not None:
-        values.show(engine, Kind.CONTAINER, container.name)
-        values.show(engine, None, container.id)
-        values.show_keyed(engine, container.labels)
-        values.show_keyed(engine, container.annotations)
-        if container.image.name:
-            values.show_image(engine, container.image.name)
+        of = container.pod_sandbox_id or (pod.id if pod is not None else "")
+        with engine.within(engine.scopes.container(container.id, of, container.name)):
+            values.show(engine, Kind.CONTAINER, container.name)
+            values.show(engine, None, container.id)
+            values.show_keyed(engine, container.labels)
+            values.show_keyed(engine, container.annotations)
+            if container.image.name:
+                values.show_image(engine, container.image.name)
 
 
 def _fields(engine: Engine, message: Message, place: str) -> None:
@@ -194,10 +225,18 @@ def _fields(engine: Engine, message: Message, place: str) -> None:
 
 
 def _part(engine: Engine, message: Message, place: str) -> None:
+    if isinstance(message, api.ContainerUpdate | api.ContainerEviction):
+        with engine.within(scope_of(engine, message) or engine.scope):
+            _fields(engine, message, place)
+        return
     if not isinstance(message, api.PodSandbox | api.Container):
         _fields(engine, message, place)
         return
+    with engine.within(scope_of(engine, message) or engine.scope):
+        _kept_part(engine, message, place)
 
+
+def _kept_part(engine: Engine, message: api.PodSandbox | api.Container, place: str) -> None:
     def redacted() -> bytes:
         _fields(engine, message, place)
         return message.SerializeToString(deterministic=True)
@@ -217,11 +256,15 @@ def _list(engine: Engine, content: MutableSequence[str], full: str, place: str) 
     texts = list(content)
     whole = _LISTS.get(full)
     treat = _TREATED.get(full, _text)
-    given = (
-        [treat(engine, text, place) for text in texts]
-        if whole is None
-        else whole(engine, texts, place)
-    )
+    if whole is not None:
+        given = whole(engine, texts, place)
+    else:
+        given = []
+        for number, text in enumerate(texts):
+            if engine.is_spent():
+                given.append(engine.rest(texts[number:], place))
+                break
+            given.append(treat(engine, text, place))
     if given != texts:
         content[:] = given
 
@@ -236,7 +279,15 @@ def _map(engine: Engine, content: _Map, field: FieldDescriptor, full: str, place
             content.update(given)
         return
     has_text_keys = entry.fields_by_name["key"].type == FieldDescriptor.TYPE_STRING
-    for key in sorted(content):
+    keys = sorted(content)
+    for number, key in enumerate(keys):
+        if has_text_keys and engine.is_spent():
+            rest = engine.rest(map(str, keys[number:]), place)
+            for one in keys[number:]:
+                del content[one]
+            if entry.fields_by_name["value"].type == FieldDescriptor.TYPE_STRING:
+                content[rest] = rest
+            break
         shown = _removal(_key)(engine, str(key), place) if has_text_keys else key
         value = content[key]
         where = f"{place}.{shown}"
@@ -259,7 +310,7 @@ def _owners(engine: Engine, message: api.CompoundFieldOwners, place: str) -> Non
     treat = _OWNED.get(field, _key)
     owners = dict(message.owners)
     given = {
-        _removal(treat)(engine, key, place): engine.key(owner, place)
+        _removal(treat)(engine, key, place): values.name(engine, Kind.PLUGIN, owner, place)
         for key, owner in owners.items()
     }
     if given != owners:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from google.protobuf.message import DecodeError, Message
 
@@ -17,9 +17,13 @@ from nri_scope.recorder.container_status import METHOD as CONTAINER_STATUS
 from nri_scope.recorder.container_status import SERVICE as CRI_SERVICE
 from nri_scope.recorder.container_status import asked_about
 from nri_scope.recorder.plain import Plain
-from nri_scope.recorder.redaction import documents, finders, messages, values
+from nri_scope.recorder.redaction import commands, documents, finders, messages, values
 from nri_scope.recorder.redaction.assignments import assignments
+from nri_scope.recorder.redaction.connections import connections
+from nri_scope.recorder.redaction.credential_formats import credential_formats
 from nri_scope.recorder.redaction.engine import Engine
+from nri_scope.recorder.redaction.headers import headers
+from nri_scope.recorder.redaction.keyed import keyed
 from nri_scope.recorder.redaction.kind import Kind
 from nri_scope.recorder.redaction.known import Original, Strength
 from nri_scope.recorder.redaction.memory import Memory
@@ -29,10 +33,12 @@ from nri_scope.recorder.redaction.tokens import is_token
 
 _FINDERS = (
     documents.document,
-    finders.formats,
-    finders.urls,
-    finders.headers,
+    headers,
+    commands.commands,
+    keyed,
     assignments,
+    credential_formats,
+    connections,
     finders.mails,
     finders.addresses,
     finders.users,
@@ -42,7 +48,7 @@ _FINDERS = (
 )
 _ROUNDS = 4
 _ALL = Memory()
-_KEY_FINDERS = (finders.formats, finders.mails)
+_KEY_FINDERS = (credential_formats, finders.mails)
 _WORD = re.compile(r"[A-Za-z]{1,40}|[0-9]{1,9}")
 _NUMBERED = re.compile(r"(.*?)((?:#[0-9]{1,9})?)", re.DOTALL)
 _PLUGIN = re.compile(r"([0-9]{2}-)(.*)", re.DOTALL)
@@ -51,8 +57,8 @@ _PLUGIN = re.compile(r"([0-9]{2}-)(.*)", re.DOTALL)
 class Redactor:
     """Redacts one recording, or several that are to have the same tokens.
 
-    Equal originals get equal tokens, whatever they are met in. Nothing raises because of what a
-    recording holds. Not for use by two threads at once.
+    Equal originals get equal tokens in what is told of one container, whatever they are met in; see
+    `scope`. Nothing raises because of what a recording holds. Not for use by two threads at once.
 
     A finished recording is redacted in two passes, since what shows that a value is secret may come
     after a place where it is met: first `learn` for every event (and `learn_name`, `learn_text` for
@@ -60,12 +66,24 @@ class Redactor:
     there is one pass, and a secret is replaced from the moment when it is known.
     """
 
-    def __init__(self, rules: Rules, key: bytes, *, memory: Memory = _ALL) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        key: bytes,
+        *,
+        memory: Memory = _ALL,
+        linked: Mapping[str, str] | None = None,
+        unlinked: bool = False,
+    ) -> None:
         """``key`` has 32 bytes and is written nowhere. ``memory``: what is kept for later; the
-        default is for a recording that is redacted as a whole.
+        default is for a recording that is redacted as a whole. ``linked``: see `Scopes`.
+        ``unlinked``: equal originals have equal tokens in one event, and nowhere else.
         """
         self.rules = rules
-        self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS, memory)
+        self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS, memory, linked)
+        self._is_unlinked = unlinked
+        # Whose the message is that was given last.
+        self._scope = self._engine.scopes.content("", b"")
         if self._engine.is_on("nodes"):
             for node in (*rules.nodes, os.uname().nodename):
                 self._engine.known.add(node, "nodes", Strength.NAME)
@@ -96,7 +114,9 @@ class Redactor:
 
     def learn_name(self, kind: Kind, text: str) -> None:
         """See a name from a table, likewise."""
-        values.show(self._engine, kind, text)
+        # Whoever chose a pod's name has no say in what other pods show.
+        with self._engine.within(self._engine.scopes.content("table", b"")):
+            values.show(self._engine, kind, text)
 
     # -- messages ---------------------------------------------------------------------------
 
@@ -106,16 +126,32 @@ class Redactor:
         Requests of NRI, and those to the CRI that a recording holds. What is malformed or of an
         unknown method is replaced as a whole by a token, since nobody can know what is in it.
         """
+        if self._is_unlinked:
+            self._engine.unlink()
+        scopes = self._engine.scopes
         if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
             # Its bytes are an id and nothing else, or no such question.
-            return message if asked_about(message) is not None else self._opaque(message, "request")
+            container = asked_about(message)
+            if container is None:
+                self._scope = scopes.content(method, message)
+                return self._opaque(message, "request")
+            self._scope = scopes.container(container)
+            return message
         known = METHODS.get(method)
         if known is None or (service and service != known.service):
+            self._scope = scopes.content(method, message)
             return self._opaque(message, "request")
-        return self._message(known.request, message, "request")
+        try:
+            decoded = known.request.FromString(message)
+        except DecodeError:
+            self._scope = scopes.content(method, message)
+            return self._opaque(message, "request")
+        found = messages.scope_of(self._engine, decoded)
+        self._scope = scopes.content(method, message) if found is None else found
+        return self._redacted(decoded) if message else message
 
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
-        """The payload of the answer, likewise."""
+        """The payload of the answer to the request that was given last, likewise."""
         if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
             return self._container_status(message)
         known = METHODS.get(method)
@@ -127,10 +163,13 @@ class Redactor:
         if not content:
             return content
         try:
-            message = kind.FromString(content)
+            return self._redacted(kind.FromString(content))
         except DecodeError:
             return self._opaque(content, place)
-        messages.redact(self._engine, message, "")
+
+    def _redacted(self, message: Message) -> bytes:
+        self._engine.begin_message()
+        messages.redact(self._engine, message, self._scope)
         # Also where nothing was replaced: bytes may hold what a message does not, such as the
         # first of two values of one field.
         return message.SerializeToString(deterministic=True)
@@ -141,14 +180,16 @@ class Redactor:
         read = documents.parsed(content)
         if not isinstance(read, dict):
             return self._opaque(content, "reply")
-        documents.show(self._engine, read)
         try:
             given: Plain = read
-            for _ in range(_ROUNDS):
-                # Variables come after what their values may be met in.
-                before, given = given, documents.walk(self._engine, given, "", "", 0)
-                if given == before:
-                    break
+            self._engine.begin_message(is_part=True)
+            with self._engine.within(self._scope):
+                documents.show(self._engine, read)
+                for _ in range(_ROUNDS):
+                    # Variables come after what their values may be met in.
+                    before, given = given, documents.walk(self._engine, given, "", "", 0)
+                    if given == before:
+                        break
             return content if given == read else documents.dumped(given).encode()
         except (RecursionError, UnicodeEncodeError):
             return self._opaque(content, "reply")
@@ -160,16 +201,37 @@ class Redactor:
         text = content.decode("latin-1")
         if is_token(text) or not text.strip():
             return content
-        return self._engine.put("unreadable", text, Strength.PRIVATE, place).encode()
+        with self._engine.within(self._scope):
+            return self._engine.put("unreadable", text, Strength.PRIVATE, place).encode()
 
     # -- texts and names --------------------------------------------------------------------
 
-    def text(self, text: str, place: str = "text") -> str:
+    def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
         """Words for people: status messages, end reasons, notes, reasons of gaps.
 
-        ``place`` is for the tally, e.g. ``event.status_message``.
+        ``place`` is for the tally, e.g. ``event.status_message``. ``of_event``: it belongs to the
+        messages that were given last; otherwise its tokens are of this text alone.
         """
-        return self._engine.text(text, place)
+        if not text:
+            return text
+        engine = self._engine
+        content = text.encode("utf-8", "surrogatepass")
+        scope = self._scope if of_event else engine.scopes.content("text", content)
+        with engine.within(scope):
+            return engine.text(text, place)
+
+    def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
+        """A key with its value, as what comes along with a request (``authorization: …``)."""
+        shown = self._engine.key(key, place)
+        return shown, values.keyed_value(self._engine, key, value, place)
+
+    def learn_keyed(self, key: str, value: str) -> None:
+        """See such a pair before anything is changed. Counts nothing."""
+        self._engine.is_counting = False
+        try:
+            self.keyed(key, value, "")
+        finally:
+            self._engine.is_counting = True
 
     def name(self, kind: Kind, text: str) -> str:
         """A name as tables have it; equal to what became of it in the messages."""
@@ -184,12 +246,18 @@ class Redactor:
         return values.identity(self._engine, text, "id") if text else text
 
     def path(self, pointer: str) -> str:
-        """An OCI path as in `Event.changed`: keys in it become what they became in the messages."""
+        """An OCI path as in `Event.changed`: keys in it become what they became in the messages,
+        which were given last.
+        """
         keys = split(pointer)
         # What an annotation is called is anybody's word, whatever it looks like.
         is_ours = not keys or keys[0] != "annotations"
         if is_ours and all(_WORD.fullmatch(key) for key in keys):
             return pointer
+        with self._engine.within(self._scope):
+            return self._path(keys, is_ours=is_ours)
+
+    def _path(self, keys: Sequence[str], *, is_ours: bool) -> str:
         engine = self._engine
         given = ""
         for number, key in enumerate(keys):

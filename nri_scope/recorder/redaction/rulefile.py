@@ -16,6 +16,7 @@ import re2
 from nri_scope.errors import UsageError
 from nri_scope.recorder.redaction.builtin import NAMES, ON
 from nri_scope.recorder.redaction.rules import Action, Rule, Rules
+from nri_scope.recorder.regular_files import read_regular
 
 MAX_SIZE = 1 << 20
 """Bytes of the file."""
@@ -43,8 +44,7 @@ def read(path: Path) -> Rules:
     Raises UsageError, which names the file, the line and the reason.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_SIZE + 1)
+        content = read_regular(path, MAX_SIZE + 1)
     except OSError as error:
         words = (error.strerror or str(error)).lower()
         raise UsageError(f"{path}: {words}", "name a file of rules") from error

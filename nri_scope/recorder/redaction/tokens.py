@@ -5,6 +5,9 @@ A token tells what it is by its form alone, whoever made it, so what was redacte
 it is. It has the form of what it replaces as far as programs care: an address is an address, a
 host name a host name, a path a path, and the plain one can be a DNS label, a file name, a key or a
 value.
+
+It is made for one scope, e.g. one container: equal originals have equal tokens there, and tokens of
+two scopes tell nothing about each other.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ import hashlib
 import hmac
 import ipaddress
 import re
-from collections.abc import Callable
+from collections import OrderedDict
 
+from nri_scope.recorder.cache import RecentlyUsed
 from nri_scope.recorder.redaction.harmless import ENDINGS
 
 MARK = "redacted-"
@@ -27,8 +31,12 @@ MAIL = "@redacted.invalid"
 NETWORK4 = ipaddress.IPv4Network("198.18.0.0/15")
 NETWORK6 = ipaddress.IPv6Network("2001:db8::/32")
 
-# Of the same order as what is remembered of originals.
-_MOST = 400_000
+NAMES = ""
+"""The scope of names and ids, which are to be the same in all of a recording."""
+
+_ATTEMPTS = 64
+_ROOM = NETWORK4.num_addresses // 8
+"""IPv4 addresses that no token of a scope takes: the last ones would have to be searched for."""
 _TOKEN = re.compile(f"/?{PLAIN}(?:{re.escape(HOST)}|{re.escape(MAIL)})?")
 _HOST = re.compile(r"(?=.{4,253}$)(?:[A-Za-z0-9_-]{1,63}\.)+[A-Za-z][A-Za-z0-9-]{1,62}\.?")
 _MAIL = re.compile(r"[^\s@/:]{1,64}@[A-Za-z0-9.-]{3,253}")
@@ -47,7 +55,12 @@ def is_token_address(text: str) -> bool:
 
 def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The IP address that ``text`` is, if it is one and nothing else."""
-    if len(text) > 45 or not text or text[0] not in "0123456789abcdefABCDEF:":
+    if (
+        len(text) > 45
+        or not text
+        or text[0] not in "0123456789abcdefABCDEF:"
+        or ("." not in text and ":" not in text)
+    ):
         return None
     try:
         return ipaddress.ip_address(text)
@@ -56,49 +69,76 @@ def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 class Tokens:
-    """Makes tokens: one for each original, never one for two."""
+    """Makes tokens: in one scope one for each original, never one for two."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, most: int = 200_000) -> None:
+        """``most``: tokens that are kept, about. Others are made anew."""
         self._key = key
-        self._of: dict[str, str] = {}
-        self._taken: dict[str, str] = {}
+        self._most = most
+        self._of: RecentlyUsed[tuple[str, str], str] = RecentlyUsed(most)
+        self._taken: OrderedDict[str, dict[str, str]] = OrderedDict()
+        self._taken_count = 0
+        self.scope = NAMES
+        """For whom tokens are made."""
 
-    def of(self, original: str) -> str:
-        """The token for ``original``, in the form that suits it."""
-        token = self._of.get(original)
+    def of(self, original: str, scope: str | None = None) -> str:
+        """The token for ``original``, in the form that suits it; ``scope``: for another one."""
+        if scope is None:
+            scope = self.scope
+        token = self._of.get((scope, original))
         if token is None:
-            token = self._made(original)
-            if len(self._of) < _MOST:
-                self._of[original] = token
+            token = self._made(original, scope)
+            self._of.put((scope, original), token)
         return token
 
-    def _made(self, original: str) -> str:
+    def _made(self, original: str, scope: str) -> str:
         address = address_of(original)
-        make: Callable[[bytes], str]
         if address is not None:
-            network = NETWORK4 if address.version == 4 else NETWORK6
-            make = lambda digest: _in_network(network, digest)  # noqa: E731
-        elif original.startswith("/"):
-            make = lambda digest: "/" + _plain(digest)  # noqa: E731
-        elif _MAIL.fullmatch(original):
-            make = lambda digest: _plain(digest) + MAIL  # noqa: E731
-        elif _HOST.fullmatch(original) and original.rpartition(".")[2].lower() in ENDINGS:
-            make = lambda digest: _plain(digest) + HOST  # noqa: E731
-        else:
-            make = _plain
-        content = original.encode("utf-8", "surrogatepass")
-        for attempt in range(1 << 16):
-            # There are only 2^17 addresses for tokens: two originals may meet.
-            token = make(hmac.digest(self._key, bytes([attempt & 255, attempt >> 8]) + content, _H))
-            if self._taken.get(token, original) == original:
-                if len(self._taken) < _MOST:
-                    self._taken[token] = original
+            if address.version == 4:
+                token = self._address4(original, scope)
+                if token is not None:
+                    return token
+            else:
+                return _in_network(NETWORK6, self._digest(original, scope))
+        plain = _plain(self._digest(original, scope))
+        if original.startswith("/"):
+            return "/" + plain
+        if _MAIL.fullmatch(original):
+            return plain + MAIL
+        if _HOST.fullmatch(original) and original.rpartition(".")[2].lower() in ENDINGS:
+            return plain + HOST
+        return plain
+
+    def _address4(self, original: str, scope: str) -> str | None:
+        """An address that no other original of the scope has; None where few are left.
+
+        There are only 2^17, so two originals may meet. What is no address then has a token of the
+        plain form: nobody who parses it takes it for a host's.
+        """
+        taken = self._taken.get(scope)
+        if taken is None:
+            while self._taken and self._taken_count > self._most:
+                self._taken_count -= len(self._taken.popitem(last=False)[1])
+            taken = self._taken[scope] = {}
+        for attempt in range(_ATTEMPTS):
+            token = _in_network(NETWORK4, self._digest(original, scope, attempt))
+            owner = taken.get(token)
+            if owner == original:
                 return token
-        # More than there are addresses: then it is a token of the plain form.
-        return _plain(hmac.digest(self._key, content, _H))
+            if owner is None:
+                if len(taken) >= NETWORK4.num_addresses - _ROOM:
+                    break
+                taken[token] = original
+                self._taken_count += 1
+                return token
+        return None
 
-
-_H = hashlib.sha256
+    def _digest(self, original: str, scope: str, attempt: int = 0) -> bytes:
+        whose = scope.encode("utf-8", "surrogatepass")
+        content = original.encode("utf-8", "surrogatepass")
+        # With its length, the scope ends where it ends.
+        whole = b"".join((bytes([attempt]), len(whose).to_bytes(4, "big"), whose, content))
+        return hmac.digest(self._key, whole, hashlib.sha256)
 
 
 def _plain(digest: bytes) -> str:

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from nri_scope.recorder.redaction import options
+from nri_scope.recorder.redaction.credentials import REFERENCE, credential
 from nri_scope.recorder.redaction.engine import LONGEST
 from nri_scope.recorder.redaction.finders import address
 from nri_scope.recorder.redaction.harmless import (
@@ -16,12 +18,14 @@ from nri_scope.recorder.redaction.harmless import (
     REGISTRIES,
     SHOWN_LABELS,
     is_plain,
+    is_plain_for,
     is_plain_path,
 )
-from nri_scope.recorder.redaction.keys import names_credential, names_node, names_person
+from nri_scope.recorder.redaction.keys import Certainty, names_node, names_person
 from nri_scope.recorder.redaction.kind import Kind
-from nri_scope.recorder.redaction.known import SECRET_MIN, Strength
+from nri_scope.recorder.redaction.known import Strength
 from nri_scope.recorder.redaction.patterns import compiled, glob
+from nri_scope.recorder.redaction.scope import NAMES
 from nri_scope.recorder.redaction.tokens import address_of, is_token
 
 if TYPE_CHECKING:
@@ -34,18 +38,9 @@ _CONSTANT = re.compile(r"[A-Z_][A-Z0-9_]{0,60}")
 # tcp://10.0.0.1:443, [::1]:80, 10.0.0.0/16
 _ENDPOINT = re.compile(r"(?:[a-z]{2,5}://)?\[?([0-9A-Fa-f.:]+?)\]?(?::[0-9]{1,5})?(?:/[0-9]{1,3})?")
 _ID = re.compile(r"[0-9a-f-]{8,128}")
-_REFERENCE = re.compile(r"\$\([A-Za-z0-9_.-]+\)|\$\{[^}\s]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
-_OPTION = re.compile(r"(--?[A-Za-z][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
-_FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
-_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
-# user:password@host/repository, but no repository with a digest.
-_USERINFO = re.compile(r"([^\s/:@]+):(\S+)@([A-Za-z0-9.\[_-][^\s/@]*/\S*)")
-_LOGIN = re.compile(r"([^\s:/]+):(\S+)")
-# Programs that take a password right after -p.
-_SHORT_P = frozenset({"mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "sshpass"})
-# Options whose name does not tell, of some programs.
-_PASSWORD_NEXT = {"sshpass": "-p", "redis-cli": "-a"}
-_LOGINS = frozenset({"-u", "--user", "--proxy-user"})
+_DIGEST = re.compile(r"@[a-z0-9+._-]{3,20}:[0-9a-fA-F]{32,}$")
+_MOUNT_OPTION = re.compile(r"(?:^|,)([A-Za-z_][A-Za-z0-9_.-]*)=")
+_PORT = re.compile(r"[0-9]{1,5}")
 _MANIFESTS = frozenset(
     {
         "kubectl.kubernetes.io/last-applied-configuration",
@@ -126,22 +121,24 @@ def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
     if given is not None:
         return given
     if any(pattern.fullmatch(name) for pattern in _globs(engine.rules.env)):
-        engine.known.show(value)
+        engine.known.show(value, engine.scope.pod)
         return engine.text(value, place)
     if engine.is_on("nodes") and names_node(name):
         return node(engine, value, place)
-    if engine.is_on("credential-keys") and names_credential(name):
-        if value.lower() in {"true", "false"} or _REFERENCE.fullmatch(value):
-            return value
-        return engine.whole("credential-keys", value, Strength.SECRET, place)
+    secret = credential(engine, name, value, place)
+    if secret is not None:
+        return secret
     if not engine.is_on("env-values") or is_harmless(engine, name, value):
         return engine.text(value, place)
+    given = options.variable(engine, name, value, place)
+    if given is not None:
+        return given
     return engine.whole("env-values", value, Strength.PRIVATE, place)
 
 
 def is_harmless(engine: Engine, name: str, value: str) -> bool:
     """Whether a variable's value may be shown, but for what is found in it."""
-    return _is_plain(name, value) or engine.known.is_shown(value)
+    return _is_plain(name, value) or engine.known.is_shown(value, engine.scope.pod)
 
 
 @lru_cache(maxsize=8192)
@@ -149,7 +146,9 @@ def _is_plain(name: str, value: str) -> bool:
     return (
         is_plain(value)
         or is_plain_path(value)
+        or REFERENCE.fullmatch(value) is not None
         or _endpoint(value)
+        or is_plain_for(name, value)
         or any(pattern.fullmatch(name) for pattern in _globs(ENV_NAMES))
     )
 
@@ -164,84 +163,39 @@ def _globs(patterns: tuple[str, ...]) -> tuple[re2._Regexp[str], ...]:
     return tuple(compiled(glob(pattern)) for pattern in patterns)
 
 
-# -- arguments ------------------------------------------------------------------------------
+# -- options --------------------------------------------------------------------------------
 
 
-def arguments(engine: Engine, args: Iterable[str], place: str) -> list[str]:
-    """A command line, by word."""
-    given: list[str] = []
-    program = flag = ""
-    for number, arg in enumerate(args):
-        if not number:
-            program = arg.rpartition("/")[2]
-        given.append(_argument(engine, arg, flag, program, place))
-        flag = arg if _FLAG.fullmatch(arg) else ""
-    return given
-
-
-def _argument(engine: Engine, arg: str, flag: str, program: str, place: str) -> str:
-    if not arg or is_token(arg):
-        return arg
-    if flag and (not _FLAG.fullmatch(arg) or _is_no_option(flag, arg)):
-        given = keyed_text(engine, flag.lstrip("-"), arg, place)
-        if given is None and flag in _LOGINS:
-            given = _logged_in(engine, arg, place)
-        if given is None and flag == _PASSWORD_NEXT.get(program):
-            given = keyed_text(engine, "password", arg, place)
-        if given is not None:
-            return given
-    for pattern in (_OPTION, _ASSIGNED):
-        option = pattern.fullmatch(arg)
-        if option is not None:
-            given = keyed_text(engine, option[1].lstrip("-"), option[2], place)
-            if given is None and option[1] in _LOGINS:
-                given = _logged_in(engine, option[2], place)
-            if given is not None:
-                return f"{option[1]}={given}"
-    if program in _SHORT_P and arg.startswith("-p") and arg[2:3].isalnum():
-        return "-p" + engine.put("credential-keys", arg[2:], Strength.SECRET, place)
-    return engine.text(arg, place)
-
-
-def _is_no_option(flag: str, arg: str) -> bool:
-    """Whether ``arg`` rather is the credential that ``flag`` names than the next option."""
-    return (
-        names_credential(flag.lstrip("-"))
-        and len(arg) >= SECRET_MIN
-        and any(c.isdigit() for c in arg)
-        and not arg.startswith("--")
-    )
-
-
-def _logged_in(engine: Engine, arg: str, place: str) -> str | None:
-    """``user:password``; None where it is no such thing."""
-    login = _LOGIN.fullmatch(arg)
-    if login is None or login[2].isdigit() or not engine.is_on("credential-keys"):
-        return None
-    if is_token(login[2]):
-        return arg
-    user = engine.put("credential-keys", login[1], Strength.PRIVATE, place)
-    return f"{user}:{engine.put('credential-keys', login[2], Strength.SECRET, place)}"
-
-
-def keyed_text(engine: Engine, key: str, value: str, place: str) -> str | None:
+def keyed_text(
+    engine: Engine,
+    key: str,
+    value: str,
+    place: str,
+    above: Certainty = Certainty.NONE,
+) -> str | None:
     """The value of an option; None where its key says nothing about it."""
     given = by_user(engine, value, place, key)
     if given is not None:
         return given
     if engine.is_on("nodes") and names_node(key):
         return node(engine, value, place)
-    if not engine.is_on("credential-keys") or not names_credential(key):
-        return None
-    harmless = (
-        not value
-        or is_token(value)
-        or value.lower() in {"true", "false"}
-        or (value.isdigit() and len(value) < 4)
-        or (value.count("/") > 1 and is_plain_path(value))
-        or _REFERENCE.fullmatch(value)
-    )
-    return None if harmless else engine.whole("credential-keys", value, Strength.SECRET, place)
+    return credential(engine, key, value, place, above)
+
+
+def mount_option(engine: Engine, option: str, place: str) -> str:
+    """An option of a mount: ``key=value``, or several with commas between."""
+    pieces: list[str] = []
+    at = 0
+    for match in _MOUNT_OPTION.finditer(option):
+        if match.start() < at:
+            continue
+        following = _MOUNT_OPTION.search(option, match.end())
+        end = following.start() if following is not None else len(option)
+        given = keyed_text(engine, match[1], option[match.end() : end], place)
+        if given is not None:
+            pieces += option[at : match.end()], given
+            at = end
+    return engine.text("".join((*pieces, option[at:])), place)
 
 
 def by_user(engine: Engine, value: str, place: str, key: str) -> str | None:
@@ -266,7 +220,12 @@ def keyed(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, s
     """Annotations or labels with what became of keys and values; None where nothing did."""
     given: dict[str, str] = {}
     is_changed = False
-    for key, value in mapping.items():
+    pairs = sorted(mapping.items())
+    for number, (key, value) in enumerate(pairs):
+        if engine.is_spent():
+            rest = engine.rest((text for pair in pairs[number:] for text in pair), place)
+            given[rest] = rest
+            return given
         shown = engine.key(key, place)
         text = keyed_value(engine, key, value, f"{place}.{shown}")
         given[shown] = text
@@ -283,7 +242,7 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
     if given is not None:
         return given
     if any(pattern.fullmatch(key) for pattern in _globs(engine.rules.keys)):
-        engine.known.show(value)
+        engine.known.show(value, engine.scope.pod)
         return engine.text(value, place)
     match _KNOWN_KEYS.get(key):
         case Kind() as kind:
@@ -309,10 +268,11 @@ def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
 
 def identity(engine: Engine, value: str, place: str) -> str:
     """An id. It stays, unless it is none."""
-    if _ID.fullmatch(value):
-        # What identifies pods holds their names where nobody gave them a UID.
-        return engine.known.replace(value)[0] if _renames(engine) else value
-    return engine.key(value, place)
+    with engine.within(NAMES):
+        if _ID.fullmatch(value):
+            # What identifies pods holds their names where nobody gave them a UID.
+            return engine.known.replace(value)[0] if _renames(engine) else value
+        return engine.key(value, place)
 
 
 def name(engine: Engine, kind: Kind, value: str, place: str) -> str:
@@ -322,14 +282,16 @@ def name(engine: Engine, kind: Kind, value: str, place: str) -> str:
     switch = _SWITCHES.get(kind, "")
     if switch and engine.is_on(switch) and not (kind is Kind.NAMESPACE and value in NAMESPACES):
         return engine.put(switch, value, Strength.NAME, place)
-    if kind is Kind.NODE:
-        return node(engine, value, place) if engine.is_on("nodes") else engine.text(value, place)
-    return engine.key(value, place)
+    with engine.within(NAMES):
+        if kind is Kind.NODE:
+            is_on = engine.is_on("nodes")
+            return node(engine, value, place) if is_on else engine.text(value, place)
+        return engine.key(value, place)
 
 
 def node(engine: Engine, value: str, place: str) -> str:
     """A node's name, where these are replaced."""
-    if _REFERENCE.fullmatch(value) or is_plain(value):
+    if REFERENCE.fullmatch(value) or is_plain(value):
         return value
     return engine.put("nodes", value, Strength.NAME, place)
 
@@ -342,8 +304,9 @@ def show(engine: Engine, kind: Kind | None, value: str) -> None:
     """Take note of a name that stays visible, or of one that does not; None for an id."""
     switch = _SWITCHES.get(kind, "") if kind is not None else ""
     if not switch or not engine.is_on(switch):
-        if not engine.known.shows(value) and engine.keeps(value):
-            engine.known.show(value)
+        pod = engine.scope.pod
+        if not engine.known.shows(value, pod) and engine.keeps(value):
+            engine.known.show(value, pod)
     elif value and not is_token(value) and value not in NAMESPACES:
         engine.known.add(value, switch, Strength.NAME)
 
@@ -357,7 +320,7 @@ def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
         elif kind == "image":
             show_image(engine, value)
         elif kind == "id" or (len(value) <= 63 and SHOWN_LABELS.fullmatch(key)):
-            engine.known.show(value)
+            engine.known.show(value, engine.scope.pod)
 
 
 # -- images ---------------------------------------------------------------------------------
@@ -365,20 +328,31 @@ def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
 
 def image(engine: Engine, reference: str, place: str) -> str:
     """An image's reference, without the host of a registry that is not everybody's."""
-    login = _USERINFO.fullmatch(reference)
-    if login is not None and engine.is_on("url-passwords"):
+    login, rest = _login(reference)
+    if login and engine.is_on("url-passwords"):
         # Nobody can pull with it, but it may be written so.
-        user = engine.put("url-passwords", login[1], Strength.PRIVATE, place)
-        password = engine.put("url-passwords", login[2], Strength.SECRET, place)
-        return f"{user}:{password}@{image(engine, login[3], place)}"
+        user, colon, password = login.partition(":")
+        if not colon:
+            user, password = "", user
+        elif not is_token(user):
+            user = engine.put("url-passwords", user, Strength.PRIVATE, place)
+        if not is_token(password):
+            password = engine.put("url-passwords", password, Strength.SECRET, place)
+        return f"{user}{colon}{password}@{image(engine, rest, place)}"
     registry, rest = _registry(reference)
     if not registry or is_token(registry) or not engine.is_on("registries"):
         return engine.key(reference, place)
     host, colon, port = registry.partition(":")
+    if colon and not _PORT.fullmatch(port):
+        # No port at all: user and password perhaps.
+        if not is_token(port):
+            port = engine.put("registries", port, Strength.SECRET, place)
+        if is_token(host):
+            return f"{host}:{port}/{engine.key(rest, place)}"
     if host == "localhost" or any(
         pattern.fullmatch(host) for pattern in _globs((*REGISTRIES, *engine.rules.registries))
     ):
-        return engine.key(reference, place)
+        return engine.key(f"{host}{colon}{port}/{rest}", place)
     if address_of(host) is not None:
         host = address(engine, host, place)
     else:
@@ -386,12 +360,19 @@ def image(engine: Engine, reference: str, place: str) -> str:
     return f"{host}{colon}{port}/{engine.key(rest, place)}"
 
 
+def _login(reference: str) -> tuple[str, str]:
+    """What is before the host, if that is no part of a digest; and the rest."""
+    digest = _DIGEST.search(reference)
+    end = digest.start() if digest is not None else len(reference)
+    at = reference.rfind("@", 0, end)
+    return (reference[:at], reference[at + 1 :]) if at > 0 else ("", reference)
+
+
 def show_image(engine: Engine, reference: str) -> None:
     """Repository and tag stay visible."""
-    login = _USERINFO.fullmatch(reference)
-    rest = _registry(login[3] if login is not None else reference)[1]
+    rest = _registry(_login(reference)[1])[1]
     if len(rest) <= 300:
-        engine.known.show(rest)
+        engine.known.show(rest, engine.scope.pod)
 
 
 def _registry(reference: str) -> tuple[str, str]:

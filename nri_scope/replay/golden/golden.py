@@ -14,6 +14,7 @@ from pathlib import Path
 from nri_scope.errors import UsageError
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.plain import Plain
+from nri_scope.recorder.regular_files import read_regular
 from nri_scope.replay.model import Reply
 
 from .compare import kept, matchers_in
@@ -62,8 +63,7 @@ class Golden:
         """
         shown = safe(str(path))
         try:
-            with Path(path).open("rb") as file:
-                content = file.read(MAX_BYTES + 1)
+            content = read_regular(Path(path), MAX_BYTES + 1)
         except FileNotFoundError:
             raise UsageError(
                 f"there is no golden {shown}", "write it with --update-golden"
@@ -98,7 +98,11 @@ class Golden:
         return self.head + to_yaml(write_tree(self.origin, self.entries))
 
     def save(self, path: str | Path) -> None:
-        """Write the file, whole or not at all. Raises UsageError where that cannot be done."""
+        """Write the file, whole or not at all. Raises UsageError where that cannot be done.
+
+        A new one is for its owner alone: it holds what plugins replied. One that is there keeps its
+        mode.
+        """
         target = Path(path)
         content = self.text.encode("utf-8")
         if len(content) > MAX_BYTES:
@@ -111,7 +115,7 @@ class Golden:
             target = target.resolve()
             old = target.stat() if target.exists() else None
             new = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}")
-            handle = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+            handle = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(content)

@@ -13,6 +13,7 @@ from pathlib import Path
 from nri_scope.errors import UsageError
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.problems import in_words
+from nri_scope.recorder.regular_files import write_private
 from nri_scope.replay.chain import Command
 from nri_scope.replay.golden import Golden, Key, entries_of
 from nri_scope.replay.golden.compare import kept
@@ -89,15 +90,13 @@ def write_test(
     ``faults`` as they are written for ``--fault``. The recording, and a golden, are written by
     whoever has them. ``force``: write over what is there.
     """
-    mode = "w" if force else "x"
     last = f"    result.{'assert_golden' if has_golden else 'assert_ok'}()"
     try:
         place.folder.mkdir(parents=True, exist_ok=True)
         for index, config in job.casting.configs.items():
-            with place.config(index).open(mode, encoding="utf-8") as file:
-                file.write(config)
-        with place.test.open(mode, encoding="utf-8") as file:
-            file.write("\n".join([*_head(check), *_body(place, job, faults), last, ""]))
+            write_private(place.config(index), config.encode(), only_new=not force)
+        test = "\n".join([*_head(check), *_body(place, job, faults), last, ""])
+        write_private(place.test, test.encode(), only_new=not force)
     except OSError as error:
         raise UsageError(
             f"{error.filename or place.test}: cannot be written: {in_words(error)}",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nri_scope.errors import UsageError
+from nri_scope.recorder.regular_files import read_regular
 from nri_scope.tui.model.actions import DEFAULT
 from nri_scope.tui.model.keys import Keymap, shown
 
@@ -45,9 +46,10 @@ def load(path: Path, themes: tuple[str, ...]) -> Config:
     warning. Raises UsageError, which names the file, where what it says is wrong.
     """
     try:
-        if path.stat().st_size > MAX_SIZE:
+        content = read_regular(path, MAX_SIZE + 1)
+        if len(content) > MAX_SIZE:
             raise UsageError(f"{path}: larger than {MAX_SIZE >> 10} KiB", "it is to hold keys only")
-        text = path.read_text(encoding="utf-8")
+        text = content.decode()
     except FileNotFoundError:
         return Config()
     except OSError as error:

@@ -72,7 +72,7 @@ def _is_growing(recording: Recording, sessions: Sequence[Session]) -> bool:
     # The log beside the file stays while we read, though its writer may have gone; who goes in good
     # order ends its sessions before.
     is_open = not sessions or any(session.ended_ns is None for session in sessions)
-    return is_open and not is_settled(recording.path.resolve())
+    return is_open and not recording.is_copy and not is_settled(recording.path.resolve())
 
 
 def size_of(recording: Recording) -> int:

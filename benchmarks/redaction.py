@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much redaction finds, how much it takes that it should leave, and how long it needs.
+
+Every credential of a corpus is planted in an event of a real container, and redacted as `record
+--redact` does it, with nothing known from before. It is found if no piece of it can be read in what
+is written then, also not when base64 and percent signs are undone.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from urllib.parse import unquote
+
+from google.protobuf.message import Message
+
+from benchmarks import corpora, labelled
+from benchmarks.findings import Finding, table
+from benchmarks.labelled import Case
+from benchmarks.traffic import CAPTURES, captured, is_repeated, repeated
+from nri_scope.nri.methods import METHODS
+from nri_scope.recorder.model import Captured
+from nri_scope.recorder.redaction import Redactor, Rules
+from nri_scope.recorder.redaction.capture import MEMORY, AtSource
+
+_KEY = bytes(range(32))
+_CREDENTIALS = (
+    "credential-keys",
+    "credential-formats",
+    "url-passwords",
+    "auth-headers",
+    "random-looking",
+)
+"""The rules that claim to have found a credential; the others hide what may be personal."""
+_REALLY = "container.env.DB_PASSWORD"
+"""The one place in the captures that has one."""
+_WINDOW = 10
+_WORST = 12
+_RUN = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+# "xxxxxxxx", "<token>": whether such a one is replaced does not matter to anybody.
+_PLACEHOLDER = re.compile(r"(?i)x{6}|0{8}|a{8}|\*{6}|\.{6}|example|your[_-]|abcdefgh|12345678")
+
+
+@dataclass
+class Score:
+    """Of one group of cases."""
+
+    right: int = 0
+    wrong: Counter[str] = field(default_factory=Counter)
+    """Names of the cases that went wrong."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.right + self.wrong.total()
+
+    @property
+    def share(self) -> float:
+        """Of those that went well."""
+        return self.right / self.total if self.total else 1.0
+
+
+def measure(*, samples: int, in_places: int, megabytes: float, containers: int) -> list[Finding]:
+    """Recall and precision of ``samples`` credentials by rule, in ``in_places`` each, and speed."""
+    found: defaultdict[str, Score] = defaultdict(Score)
+    stayed: defaultdict[str, Score] = defaultdict(Score)
+    missing: list[str] = []
+    for case in _cases(samples, in_places, missing):
+        score = (found if case.secrets else stayed)[case.group]
+        if _is_right(case):
+            score.right += 1
+        else:
+            score.wrong[case.name] += 1
+    stayed["stays: gitleaks' false positives"] = _foreign(missing)
+    stayed["stays: real traffic"] = _real()
+    if not stayed["stays: gitleaks' false positives"].total:
+        del stayed["stays: gitleaks' false positives"]
+    counted = {name: score for name, score in found.items() if _USED not in name}
+    places = [score for name, score in counted.items() if name.startswith(labelled.OWN)]
+    forms = [score for name, score in counted.items() if not name.startswith(labelled.OWN)]
+    right = sum(score.right for score in counted.values())
+    alarms = sum(score.wrong.total() for score in stayed.values())
+    lines = [f"not fetched, so left out: {', '.join(missing)}"] if missing else []
+    lines += ["", _scores(found, "found"), "", _scores(stayed, "left alone")]
+    return [
+        Finding(name="redaction: recall by place", value=_share(places), detail="\n".join(lines)),
+        # Nothing is said of what was not measured.
+        *(Finding(name="redaction: recall by form", value=_share(forms)) for _ in forms[:1]),
+        Finding(name="redaction: precision", value=right / (right + alarms)),
+        Finding(name="redaction: left alone", value=_share(stayed.values())),
+        Finding(name="redaction: text", value=_by_megabyte(megabytes), unit="s/MB"),
+        Finding(
+            name="redaction: a new container", value=_by_container(containers) * 1000, unit="ms"
+        ),
+        Finding(name="redaction: first text", value=_first() * 1000, unit="ms"),
+    ]
+
+
+def _share(of: Iterable[Score]) -> float:
+    scores = list(of)
+    return sum(one.right for one in scores) / sum(one.total for one in scores)
+
+
+def _cases(samples: int, places: int, missing: list[str]) -> Iterator[Case]:
+    yield from labelled.planted(4 * samples)
+    yield from labelled.staying()
+    for name, of in _CORPORA.items():
+        try:
+            yield from labelled.of_samples(f"by the rules of {name}", of(samples), places)
+        except corpora.Missing as error:
+            missing.append(str(error))
+
+
+_USED = "gitleaks (used, not counted above)"
+_CORPORA: dict[str, Callable[[int], Iterator[corpora.Sample]]] = {
+    "CredSweeper": corpora.credsweeper,
+    "detect-secrets": corpora.detect_secrets,
+    _USED: corpora.gitleaks,
+}
+
+
+def _is_right(case: Case) -> bool:
+    event = AtSource(Redactor(Rules.DEFAULT, _KEY)).captured(case.event)
+    return not leaks(case, event) if case.secrets else stays(case, event)
+
+
+def stays(case: Case, event: Captured) -> bool:
+    """Whether what has to stay can be read in what became of an event."""
+    return any(case.kept in text for text in _texts(event))
+
+
+def leaks(case: Case, event: Captured) -> bool:
+    """Whether a piece of a secret can be read in it."""
+    texts = list(_texts(event))
+    read = "\n".join((*texts, *(unpacked for text in texts for unpacked in _unpacked(text))))
+    return any(_survives(secret, read) for secret in case.secrets)
+
+
+def _survives(secret: str, read: str) -> bool:
+    """Whether a piece of the second half can be read; the first may be a prefix as all have it."""
+    half = secret[len(secret) // 2 :]
+    length = min(_WINDOW, len(half))
+    return any(half[at : at + length] in read for at in range(len(half) - length + 1))
+
+
+def _texts(event: Captured) -> Iterator[str]:
+    yield from (event.status_message, event.method)
+    yield from (text for pair in event.metadata for text in pair)
+    yield from _strings(METHODS[event.method].request.FromString(event.request))
+
+
+def _strings(message: Message) -> Iterator[str]:
+    for described, value in message.ListFields():
+        kind = described.message_type
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Message):
+            yield from _strings(value)
+        elif kind is not None and kind.GetOptions().map_entry:
+            yield from (str(part) for pair in value.items() for part in pair)
+        elif is_repeated(described):
+            for one in value:
+                yield from _strings(one) if isinstance(one, Message) else (str(one),)
+
+
+def _unpacked(text: str) -> Iterator[str]:
+    if "%" in text:
+        yield unquote(text)
+    for run in _RUN.findall(text):
+        try:
+            yield base64.b64decode(run + "=" * (-len(run) % 4)).decode()
+        except ValueError:
+            continue
+
+
+def _foreign(missing: list[str]) -> Score:
+    """What others say is no credential, asked of the rule for formats alone."""
+    score = Score()
+    rules = Rules(on=frozenset({"credential-formats"}))
+    try:
+        for name, text in corpora.gitleaks_false_positives():
+            if _PLACEHOLDER.search(text):
+                continue
+            if Redactor(rules, _KEY).text(text) == text:
+                score.right += 1
+            else:
+                score.wrong[name] += 1
+    except corpora.Missing as error:
+        missing.append(str(error))
+    return score
+
+
+def _real() -> Score:
+    """Texts of real events, in which there are no credentials."""
+    score = Score()
+    redactor = Redactor(Rules.DEFAULT, _KEY)
+    source = AtSource(redactor)
+    seen: set[str] = set()
+    for event in labelled.real():
+        seen.update(_texts(event))
+        source.captured(event)
+    for count in redactor.tally:
+        if count.rule in _CREDENTIALS and count.place != _REALLY:
+            score.wrong[f"{count.rule} at {count.place}"] += 1
+    score.right = len(seen) - score.wrong.total()
+    return score
+
+
+def _scores(scores: dict[str, Score], done: str) -> str:
+    rows: list[tuple[str, ...]] = [("", done, "of", "share")]
+    rows += [
+        (name, f"{score.right:,}", f"{score.total:,}", f"{score.share:.1%}")
+        for name, score in scores.items()
+    ]
+    right, total = (sum(getattr(one, of) for one in scores.values()) for of in ("right", "total"))
+    rows.append(("all", f"{right:,}", f"{total:,}", f"{right / total:.1%}"))
+    lines = [table(rows)]
+    for name, score in scores.items():
+        worst = [f"{of} ×{n}" if n > 1 else of for of, n in _worst(score.wrong)]
+        if worst:
+            more = "" if len(worst) <= _WORST else f" … and {len(worst) - _WORST} more"
+            lines.append(f"  not {done}, {name}: {'; '.join(worst[:_WORST])}{more}")
+    return "\n".join(lines)
+
+
+def _worst(wrong: Counter[str]) -> list[tuple[str, int]]:
+    """By the rule, for those that miss it in several places."""
+    by_rule: Counter[str] = Counter()
+    for name, count in wrong.items():
+        by_rule[re.sub(r" \([A-Za-z]+\)$", "", name)] += count
+    return by_rule.most_common()
+
+
+# -- speed ----------------------------------------------------------------------------------
+
+
+def _by_megabyte(megabytes: float) -> float:
+    """Seconds of a processor for a megabyte of different lines, as plugins print them."""
+    stream = captured(CAPTURES / "containerd-2.1.9.jsonl.gz", "00-probe-a")
+    lines: list[str] = []
+    size = 0
+    for event in repeated(stream, 1_000_000):
+        line = " ".join(f"{event.method} {event.message}".split())
+        lines.append(line)
+        size += len(line)
+        if size >= megabytes * 1e6:
+            break
+    redactor = Redactor(Rules.DEFAULT, _KEY, memory=MEMORY)
+    begin = time.process_time()
+    for line in lines:
+        redactor.text(line)
+    return (time.process_time() - begin) * 1e6 / size
+
+
+def _by_container(containers: int) -> float:
+    """Seconds of the writer's thread for what is told of one that was never seen before."""
+    stream = captured(CAPTURES / "containerd-2.1.9.jsonl.gz", "00-probe-a")
+    source = AtSource(Redactor(Rules.DEFAULT, _KEY, memory=MEMORY))
+    times = []
+    events = [event for event in stream if event.method == "CreateContainer"]
+    for event in repeated(events, containers):
+        item = labelled.captured_event(event.message, event.method)
+        begin = time.process_time()
+        source.captured(item)
+        times.append(time.process_time() - begin)
+    return median(times[len(times) // 10 :])
+
+
+def _first() -> float:
+    """Seconds for the first text of a process, which reads the rules."""
+    code = (
+        "import time; from nri_scope.recorder.redaction import Redactor, Rules\n"
+        "redactor = Redactor(Rules.DEFAULT, bytes(32)); begin = time.process_time()\n"
+        "redactor.text('container app-1 was not found'); print(time.process_time() - begin)"
+    )
+    runs = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+        for _ in range(3)
+    ]
+    return median(runs)

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bounds how many elements a message has, on its bytes, before anything is made of them.
+
+An empty mount takes two bytes on the wire, eighty as a message and hundreds as values in Python, so
+the bytes of a message do not bound the memory that it takes.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+
+MAX_ELEMENTS = 50_000
+"""Fields of a message that are read, those of its messages included. A container with 7,000
+variables, 2,000 mounts and annotations of 256 KiB has about 30,000."""
+MAX_IN_SYNCHRONIZE = 5 * MAX_ELEMENTS
+"""The same for Synchronize. In 4 MiB, what a message has at most, a thousand ordinary pods and
+containers have about 200,000."""
+
+MAX_RECORDED = 10 * MAX_ELEMENTS
+"""The same for what is taken apart to be recorded; what has more is recorded as it came."""
+
+CUT_FIELD = (1 << 29) - 1
+"""Number of the field that stands at the end of a message that was cut, the highest there is."""
+CUT = "not all of it is here: it has too many elements, and the rest was left out"
+"""What that field says."""
+
+_LEAST_SIZE = 2
+"""Bytes of an element: its tag, and a length or a value."""
+_VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
+_MAX_VARINT = 10
+_HIGH = bytes(range(0x80, 0x100))
+
+
+class Elements:
+    """How many elements messages may still have, all together."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+        self._short = most
+
+    def count(self, kind: type[Message] | None, content: bytes) -> None:
+        """Take a message's elements off, exactly where there are many bytes of them."""
+        # As long as the bytes that came cannot have too many, nobody has to look.
+        self._short -= len(content) // _LEAST_SIZE + 1
+        if self._short >= 0 or kind is None:
+            self.left -= 1
+            return
+        cutter = _Cutter(MAX_ELEMENTS)
+        try:
+            cutter.message(_described(kind), content)
+        except _Malformed:
+            pass
+        self.left -= MAX_ELEMENTS - cutter.left
+
+
+class _Malformed(Exception):
+    """The bytes are no message."""
+
+
+def bounded(kind: type[Message] | None, content: bytes, most: int = MAX_ELEMENTS) -> bytes:
+    """Return a message with at most `most` elements, the first ones, and `CUT_FIELD` if cut.
+
+    What is no message is returned as it is, as is everything for a kind of None, which no one
+    decodes. A packed number counts as an element, and so do fields of unknown groups.
+    """
+    if kind is None or len(content) <= most * _LEAST_SIZE:
+        return content
+    cutter = _Cutter(most)
+    try:
+        kept = cutter.message(_described(kind), content)
+    except _Malformed:
+        return content
+    return kept + _CUT_BYTES if cutter.is_over else content
+
+
+def is_cut(content: bytes) -> bool:
+    """Return whether `bounded` has cut this message, now or before it was stored."""
+    return content.endswith(_CUT_BYTES)
+
+
+class _Cutter:
+    """Counts elements down, and stops where none is left."""
+
+    def __init__(self, most: int) -> None:
+        # What was cut before has this one more.
+        self.left = most + 1
+        self.is_over = False
+
+    def message(self, kind: Descriptor | None, content: bytes) -> bytes:
+        """Return the beginning of a message up to the last element that may be read."""
+        known = kind.fields_by_number if kind is not None else {}
+        at = start = 0
+        kept: list[bytes] = []
+        end = len(content)
+        while at < end:
+            field_start = at
+            tag, at = _varint(content, at)
+            wire_type = tag & 7
+            self.left -= 1
+            if wire_type == _BYTES:
+                size, at = _varint(content, at)
+                if size > end - at:
+                    raise _Malformed
+                field = known.get(tag >> 3)
+                inner = field.message_type if field is not None else None
+                if inner is not None and self.left > 0:
+                    value = content[at : at + size]
+                    shorter = self.message(inner, value)
+                    if self.is_over:
+                        kept += [content[start:field_start], _field(tag, shorter)]
+                        return b"".join(kept)
+                elif field is not None and field.type not in (field.TYPE_STRING, field.TYPE_BYTES):
+                    self.left -= len(content[at : at + size].translate(None, _HIGH))
+                at += size
+            else:
+                at = self._skip(content, at, wire_type)
+            if self.left < 0:
+                self.is_over = True
+                kept.append(content[start:field_start])
+                return b"".join(kept)
+        return content
+
+    def _skip(self, content: bytes, at: int, wire_type: int) -> int:
+        """Return where a field that is no message ends."""
+        if wire_type == _VARINT:
+            return _varint(content, at)[1]
+        if wire_type == _FIXED64:
+            at += 8
+        elif wire_type == _FIXED32:
+            at += 4
+        elif wire_type == _GROUP:
+            return self._skip_group(content, at)
+        else:
+            raise _Malformed
+        if at > len(content):
+            raise _Malformed
+        return at
+
+    def _skip_group(self, content: bytes, at: int) -> int:
+        depth = 1
+        while depth and self.left >= 0:
+            self.left -= 1
+            tag, at = _varint(content, at)
+            wire_type = tag & 7
+            if wire_type == _GROUP:
+                depth += 1
+            elif wire_type == _END_GROUP:
+                depth -= 1
+            elif wire_type == _BYTES:
+                size, at = _varint(content, at)
+                at += size
+            else:
+                at = self._skip(content, at, wire_type)
+            if at > len(content):
+                raise _Malformed
+        return at
+
+
+def _described(kind: type[Message]) -> Descriptor:
+    # Its stubs have two classes for it.
+    return cast("Descriptor", kind.DESCRIPTOR)
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    """Return the number that begins at `at`, and where it ends."""
+    if at < len(content) and content[at] < 0x80:
+        return content[at], at + 1
+    value = 0
+    for place, octet in enumerate(content[at : at + _MAX_VARINT]):
+        value |= (octet & 0x7F) << 7 * place
+        if octet < 0x80:
+            return value, at + place + 1
+    raise _Malformed
+
+
+def _field(tag: int, content: bytes) -> bytes:
+    return _as_varint(tag) + _as_varint(len(content)) + content
+
+
+def _as_varint(number: int) -> bytes:
+    octets = bytearray()
+    while number > 0x7F:
+        octets.append(number & 0x7F | 0x80)
+        number >>= 7
+    octets.append(number)
+    return bytes(octets)
+
+
+_CUT_BYTES = _field(CUT_FIELD << 3 | _BYTES, CUT.encode())

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options and words by which well-known programs take credentials, as their manuals say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Takes(Enum):
+    """What the value of an option is."""
+
+    SECRET = "s"
+    """A credential: the next word, or what is glued to a short option."""
+    GLUED = "g"
+    """The same, never in a word of its own: ``mysql -pPASSWORD DATABASE``."""
+    LOGIN = "l"
+    """``user:password``"""
+    PERCENT = "%"
+    """``user%password``"""
+    COMMA = ","
+    """``user,password``"""
+    SOURCE = "i"
+    """``pass:password``, or where to read it: ``file:…``, ``env:…``."""
+    CERTIFICATE = "c"
+    """``file:password``"""
+    HEADER = "h"
+    COOKIE = "k"
+    ASSIGNED = "a"
+    """``key=value``, whatever the key is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What one program takes."""
+
+    options: dict[str, Takes]
+    within: frozenset[str]
+    """Words one of which has to be there before; empty: none has to."""
+    words: dict[str, tuple[int, ...]]
+    """After such a word, which of the further ones are credentials, from 1; -1: the last one."""
+
+
+_OPTIONS = """
+curl: -u=l -U=l --user=l --proxy-user=l -H=h --header=h --proxy-header=h -b=k --cookie=k
+  --oauth2-bearer=s --pass=s --proxy-pass=s -E=c --cert=c --proxy-cert=c
+wget: --http-user=l --header=h
+http https xh xhs: -a=l --auth=l
+ab: -A=l -P=l -C=k -H=h
+wrk hey vegeta: -H=h -a=l -header=h
+grpcurl: -H=h -rpc-header=h -reflect-header=h
+mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlcheck mysqlslap mysqlpump mysqlbinlog mysqlsh
+  mariadb mariadb-dump mariadb-admin mariadb-import mariadb-check mariabackup mydumper: -p=g
+mongo mongosh mongodump mongorestore mongoexport mongoimport mongostat mongotop mongofiles: -p=s
+cqlsh beeline cypher-shell rabbitmqadmin pgcli xpack twine ncftp influx: -p=s
+redis-cli valkey-cli keydb-cli: -a=s --pass=s
+redis-server valkey-server: --requirepass=s --masterauth=s
+sqlcmd bcp tsql isql mosquitto_pub mosquitto_sub mosquitto_rr ipmitool: -P=s
+zip unzip: -P=s
+7z 7za 7zr rar unrar: -p=g -hp=g
+sshpass: -p=s
+plink pscp psftp putty: -pw=s
+lftp: -u=, --user=,
+ldapsearch ldapadd ldapmodify ldapdelete ldapwhoami ldapcompare ldapmodrdn ldapexop: -w=s
+ldappasswd: -w=s -s=s -a=s
+smbclient rpcclient net smbget smbcacls smbtree smbcquotas winexe wmic nmblookup: -U=% --user=%
+  --authentication=% --password=s
+openssl: -passin=i -passout=i -pass=i -password=i -passwordin=i -k=s -K=s -psk=s -srppass=i
+keytool jarsigner: -storepass=s -keypass=s -srcstorepass=s -deststorepass=s -srckeypass=s
+  -destkeypass=s -new=s
+snmpget snmpwalk snmpset snmpbulkwalk snmpbulkget snmptrap: -A=s -X=s -c=s
+docker podman nerdctl buildah skopeo crane oras helm regctl az [login]: -p=s
+kubectl oc: --from-literal=a
+etcdctl: --user=l
+useradd usermod: -p=s
+doctl: -t=s
+vault: -token=s
+aws gcloud git npm pulumi:
+restic borg rclone gpg gpg2: --passphrase=s
+xfreerdp rdesktop: -p=s
+"""
+_WORDS = """
+rabbitmqctl: add_user=2 change_password=2 authenticate_user=2
+mc mcli: set=3,4 add=3,4
+vault: login=1 unseal=1
+cargo: login=1
+wpa_passphrase: wpa_passphrase=2
+nmcli: password=1 psk=1 wifi-sec.psk=1 802-11-wireless-security.psk=1
+openssl: passwd=-1
+htpasswd: -b=-1 -bn=-1 -nb=-1 -cb=-1 -bc=-1 -nbB=-1 -Bbn=-1 -bnB=-1 -bnBC=-1 -nbBC=-1
+"""
+ORACLE = frozenset({"sqlplus", "sqlldr", "expdp", "impdp", "exp", "imp", "rman"})
+"""Programs that take ``user/password`` as a word, with or without ``@host``."""
+STDIN = frozenset({"--password-stdin", "--stdin", "kinit", "--passphrase-fd", "chpasswd", "sudo"})
+"""Words of commands that read a credential from what is before them in a pipe."""
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "busybox"})
+
+
+def _read() -> dict[str, Client]:
+    options: dict[str, dict[str, Takes]] = {}
+    within: dict[str, frozenset[str]] = {}
+    positions: dict[str, dict[str, tuple[int, ...]]] = {}
+    for table, is_options in (_OPTIONS, True), (_WORDS, False):
+        lines: list[str] = []
+        for line in table.strip().split("\n"):
+            if line.startswith("  "):
+                lines[-1] += line
+            else:
+                lines.append(line)
+        for line in lines:
+            before, _, after = line.partition(":")
+            names, _, needed = before.partition(" [")
+            for name in names.split():
+                if is_options:
+                    options[name] = {
+                        (pair := one.rpartition("="))[0]: Takes(pair[2]) for one in after.split()
+                    }
+                    if needed:
+                        within[name] = frozenset(needed.rstrip("]").split())
+                else:
+                    positions[name] = {
+                        (pair := one.rpartition("="))[0]: tuple(map(int, pair[2].split(",")))
+                        for one in after.split()
+                    }
+    return {
+        name: Client(options.get(name, {}), within.get(name, frozenset()), positions.get(name, {}))
+        for name in options.keys() | positions.keys() | ORACLE
+    }
+
+
+CLIENTS = _read()

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys with their values between braces: JSON, flow maps of YAML, inline tables of TOML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_SINGLE = re.compile(r"'((?:[^']|'')*)'")
+_CHUNK = re.compile(r"[^,\[\]{}\n]*")
+_SPACE = re.compile(r"\s*")
+_SIGN = re.compile(r"[ \t]*(?::|=>?)")
+# In a value without quotes; "a:b" is one text, and so is "http://x".
+_KEY = re.compile(r"\s*([^\s:=\"'][^:=\"'\n,\[\]{}]{0,200}?)[ \t]*(?::(?=[\s\"'\[{]|\Z)|=>?)")
+
+
+@dataclass(slots=True)
+class Entry:
+    """A key, or an item of a list, with where its value is, if that is a text."""
+
+    key: str
+    """Empty for an item of a list."""
+    above: int
+    """The number of the entry in whose value this one is; -1: none."""
+    start: int = -1
+    """Where the value's text is, without quotes; -1: it is a map or a list, or there is none."""
+    end: int = -1
+    style: str = ""
+    """A quotation mark, ``|`` for a block, or empty."""
+
+
+@dataclass(slots=True)
+class _Bracket:
+    owner: int
+    """The entry whose value it is."""
+    is_map: bool
+    key: str = ""
+    has_key: bool = False
+
+
+@dataclass(slots=True)
+class Braces:
+    """What was read from one opening brace on."""
+
+    end: int
+    """Behind the closing one, or where the text or the limit is."""
+    is_closed: bool = False
+    entries: list[Entry] = field(default_factory=list)
+
+
+def read(text: str, at: int, limit: int, above: int, base: int) -> Braces:
+    """Read from the brace at ``at`` on, at most up to ``limit``.
+
+    ``above`` is the entry whose value it is; the first new entry has the number ``base``.
+    """
+    found = Braces(limit)
+    entries = found.entries
+    brackets: list[_Bracket] = []
+
+    def add(start: int, end: int, style: str) -> int:
+        top = brackets[-1] if brackets else None
+        if top is None:
+            return above
+        entries.append(Entry(top.key if top.has_key else "", top.owner, start, end, style))
+        top.has_key = False
+        return base + len(entries) - 1
+
+    while at < limit:
+        space = _SPACE.match(text, at, limit)
+        assert space is not None
+        at = space.end()
+        if at >= limit:
+            break
+        mark = text[at]
+        if mark in "{[":
+            owner = add(-1, -1, "")
+            brackets.append(_Bracket(owner, mark == "{"))
+            at += 1
+        elif mark in "}]":
+            brackets.pop()
+            at += 1
+            if not brackets:
+                found.end, found.is_closed = at, True
+                return found
+        elif mark == ",":
+            brackets[-1].has_key = False
+            at += 1
+        else:
+            at = _scalar(text, at, limit, brackets[-1], add)
+    return found
+
+
+def _scalar(
+    text: str, at: int, limit: int, top: _Bracket, add: Callable[[int, int, str], int]
+) -> int:
+    """Read a key, or a value that is a text; returns where to go on."""
+    mark = text[at]
+    if mark in "\"'":
+        quoted = (_DOUBLE if mark == '"' else _SINGLE).match(text, at, limit)
+        if quoted is not None:
+            sign = _SIGN.match(text, quoted.end(), limit) if not top.has_key else None
+            if sign is not None:
+                top.key, top.has_key = quoted[1], True
+                return sign.end()
+            rest = _CHUNK.match(text, quoted.end(), limit)
+            assert rest is not None
+            if not rest[0] or rest[0].isspace():
+                add(quoted.start(1), quoted.end(1), mark)
+                return rest.end()
+    elif not top.has_key:
+        key = _KEY.match(text, at, limit)
+        if key is not None:
+            top.key, top.has_key = key[1], True
+            return key.end()
+    chunk = _CHUNK.match(text, at, limit)
+    assert chunk is not None
+    end = max(at + len(chunk[0].rstrip()), at + 1)
+    add(at, end, "")
+    return max(chunk.end(), at + 1)

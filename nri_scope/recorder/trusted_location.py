@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide where SQLite may open a recording by its name.
+
+SQLite finds a recording's companions (``-wal``, ``-shm``, ``-journal``) by their names, at moments
+of its own, and does what they say: it writes to them, puts pages back from them, deletes what they
+name. So a name is given to SQLite only where no other user can put a file at it.
+
+Trusted users are ourselves, root, who can do everything anyway, and for root the user who called
+sudo, who could have asked for anything else. Users that a container does not map are others.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import fcntl
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+WAL, SHM, JOURNAL = "-wal", "-shm", "-journal"
+COMPANIONS = (WAL, SHM, JOURNAL)
+_ACL = "system.posix_acl_access"
+
+
+class FolderAccess(enum.Enum):
+    """What other users can do to the files in a folder of ours."""
+
+    PRIVATE = "nothing"
+    STICKY = "add files"
+    """As /tmp: what is there can be removed and renamed by its owner alone."""
+    SHARED = "replace files"
+
+
+class FolderFinding(NamedTuple):
+    """What `folder_access` found; ``problem`` says why others can replace files, "" if not."""
+
+    access: FolderAccess
+    problem: str
+
+
+def trusted_users() -> frozenset[int]:
+    """Return the users whose files are as good as our own."""
+    me = os.geteuid()
+    caller = os.environ.get("SUDO_UID", "") if me == 0 else ""
+    return frozenset({0, me, *([int(caller)] if caller.isascii() and caller.isdigit() else [])})
+
+
+def folder_access(folder: Path) -> FolderFinding:
+    """Find what others can do in ``folder``, an absolute path without symbolic links.
+
+    Folders above it count: where one of them is renamed, another one can take its name. Raises
+    OSError.
+    """
+    users = trusted_users()
+    access = FolderAccess.PRIVATE
+    for each in (*reversed(folder.parents), folder):
+        status = os.lstat(each)
+        access = FolderAccess.PRIVATE
+        if not stat.S_ISDIR(status.st_mode):
+            number = errno.ELOOP if stat.S_ISLNK(status.st_mode) else errno.ENOTDIR
+            raise OSError(number, os.strerror(number), str(each))
+        if status.st_uid not in users:
+            return FolderFinding(
+                FolderAccess.SHARED, f"{each} belongs to another user ({name_of(status.st_uid)})"
+            )
+        if others_may_write(each, status):
+            if not status.st_mode & stat.S_ISVTX:
+                return FolderFinding(FolderAccess.SHARED, f"other users can write to {each}")
+            access = FolderAccess.STICKY
+    return FolderFinding(access, "")
+
+
+def name_of(user: int) -> str:
+    """Return a user's name, or number where it has none."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except (KeyError, OSError):
+        return f"number {user}"
+
+
+def others_may_write(path: Path, status: os.stat_result) -> bool:
+    """Return whether users other than its owner and root may write to a file or folder."""
+    if status.st_mode & stat.S_IWOTH:
+        return True
+    return bool(status.st_mode & stat.S_IWGRP) and not _is_owners_own_group(path, status)
+
+
+def _is_owners_own_group(path: Path, status: os.stat_result) -> bool:
+    """Return whether the group is the one of this name that many systems make for each user."""
+    if status.st_uid == 0:
+        # Its group has other users in it, and not by being listed.
+        return False
+    try:
+        user, group = pwd.getpwuid(status.st_uid), grp.getgrgid(status.st_gid)
+    except (KeyError, OSError):
+        return False
+    if (user.pw_gid, user.pw_name) != (group.gr_gid, group.gr_name):
+        return False
+    if not {*group.gr_mem} <= {user.pw_name}:
+        return False
+    try:
+        # With an access control list the group's bits tell of the list, not of the group.
+        os.getxattr(path, _ACL, follow_symlinks=False)
+    except OSError:
+        return True
+    return False
+
+
+def companion(path: Path, suffix: str) -> Path:
+    """Return the path of one of SQLite's files beside a recording."""
+    return path.with_name(f"{path.name}{suffix}")
+
+
+def status_of(path: Path) -> os.stat_result | None:
+    """Return what is at ``path`` itself; None where there is nothing. Raises OSError."""
+    try:
+        return os.lstat(path)
+    except FileNotFoundError:
+        return None
+
+
+def is_trusted_file(path: Path, status: os.stat_result) -> bool:
+    """Return whether it is a regular file that only trusted users can have written."""
+    return (
+        stat.S_ISREG(status.st_mode)
+        and status.st_uid in trusted_users()
+        and not others_may_write(path, status)
+    )
+
+
+@contextmanager
+def opening_by_name(path: Path, *, immutable: bool) -> Iterator[bool]:
+    """Tell whether SQLite may open the recording ``path`` by its name within the block.
+
+    ``immutable`` is for a connection that opens nothing but the file itself. ``path`` is absolute
+    and without symbolic links. Raises OSError.
+    """
+    access = folder_access(path.parent).access
+    if access is FolderAccess.SHARED:
+        yield False
+    elif immutable:
+        # In a sticky folder the owner of the file can put another one at its name.
+        yield access is FolderAccess.PRIVATE or os.lstat(path).st_uid in trusted_users()
+    elif not _are_trusted(path, access):
+        yield False
+    elif access is FolderAccess.PRIVATE:
+        yield True
+    else:
+        with _names_held(companion(path, JOURNAL)) as held:
+            yield held and _are_trusted(path, access)
+
+
+def is_private(path: Path) -> bool:
+    """Return whether SQLite may write to the recording ``path``: no other user can be in its way.
+
+    ``path`` is absolute and without symbolic links. Raises OSError.
+    """
+    access = folder_access(path.parent).access
+    return access is FolderAccess.PRIVATE and _are_trusted(path, access)
+
+
+def _are_trusted(path: Path, access: FolderAccess) -> bool:
+    if os.lstat(path).st_uid not in trusted_users():
+        return False
+    for suffix in COMPANIONS:
+        beside = companion(path, suffix)
+        status = status_of(beside)
+        if status is None:
+            if access is FolderAccess.STICKY:
+                # Another user could take the name in the next moment.
+                return False
+        elif not is_trusted_file(beside, status) or (
+            access is FolderAccess.STICKY
+            and (status.st_nlink != 1 or (suffix == JOURNAL and status.st_size))
+        ):
+            return False
+    return True
+
+
+@contextmanager
+def _names_held(journal: Path) -> Iterator[bool]:
+    """Keep a recorder from giving up the names in a sticky folder (`ReservedNames`) meanwhile."""
+    try:
+        opened = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(opened)

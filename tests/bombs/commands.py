@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command that reads a recording, on one, in a process whose memory is measured.
+
+As a program it runs some one after the other: ``python -m tests.bombs.commands FILE FOLDER NAME``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.recorder.traffic import MEMORY
+
+PEAK_MIB = 500
+"""What no command may take on a file of up to 10 MB, in MiB."""
+_ADDRESS_SPACE = 3 << 30
+"""Bytes; what asks for more is refused them by the system, which keeps the machine alive."""
+_WATCHDOG = 600
+"""Seconds after which a program that hangs is killed, on a machine as busy as it may be."""
+_WHAT = "shop/web-0/app-0"
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "log": ("log", "FILE", "--printed"),
+    "log jsonl": ("log", "FILE", "--format", "jsonl"),
+    "stats": ("stats", "FILE"),
+    "stats json": ("stats", "FILE", "--format", "json"),
+    "show an event": ("show", "FILE", "3"),
+    "show an event json": ("show", "FILE", "3", "--format", "json"),
+    "show Synchronize": ("show", "FILE", "1"),
+    "show a container": ("show", "FILE", _WHAT),
+    "diff": ("diff", "FILE"),
+    "diff json": ("diff", "FILE", "--format", "json"),
+    "diff a container": ("diff", "FILE", _WHAT),
+    "diff two": ("diff", "FILE", "FILE"),
+    "blame": ("blame", "FILE", _WHAT),
+    "blame json": ("blame", "FILE", _WHAT, "--full", "--format", "json"),
+    "report": ("report", "FILE", "-o", "OUT/r.html", "--force"),
+    "report markdown": ("report", "FILE", "-o", "OUT/r.md", "--force"),
+    "diagnose": ("report", "FILE", "--diagnose"),
+    "sql": ("sql", "FILE", "SELECT * FROM log"),
+    "sql json": ("sql", "FILE", "SELECT nri_json(id), nri_json(id, 'reply') FROM event LIMIT 9"),
+    "preview": ("redact", "FILE", "--preview"),
+    "redact": ("redact", "FILE", "-o", "OUT/r.nriscope.db", "--force"),
+    "export": ("export", "FILE", "-o", "OUT/r.nriscope.zip", "--force"),
+    "export redacted": ("export", "FILE", "-o", "OUT/s.nriscope.zip", "--force", "--redact"),
+    "export jsonl": ("export", "FILE", "--format", "jsonl"),
+    "export otlp": ("export", "FILE", "--format", "otlp-json"),
+    "export perfetto": ("export", "FILE", "--format", "perfetto"),
+    "export tables": ("export", "FILE", "--format", "sqlite-expanded", "-o", "OUT/e", "--force"),
+    "replay": ("replay", "FILE", "--", "/bin/true"),
+    "import": ("import", "FILE", "-o", "OUT/i.nriscope.db", "--force"),
+}  # fmt: skip
+"""By name. FILE is the recording, OUT a folder."""
+TUI = "tui"
+"""The name of the terminal interface, which is shown without a terminal."""
+
+
+class Measured(NamedTuple):
+    """What a program came to."""
+
+    status: int
+    peak_mib: float
+    said: str
+    """On stderr, with a line ``NAME: STATUS`` for each command."""
+
+
+def measure(path: Path, *names: str) -> Measured:
+    """Run commands, by default all but the terminal interface, and measure the highest memory."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        errors = Path(folder) / "stderr"
+        with errors.open("wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(path), folder, *(names or COMMANDS)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+        # It is gone, and nobody has to wait for it again.
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said = errors.read_text(errors="replace")
+        return Measured(process.returncode, usage.ru_maxrss / 1024, said)
+
+
+async def _browse(path: Path) -> None:
+    from tests.tui.screen import showing
+
+    async with showing(path, size=(120, 40)) as screen:
+        if screen.app.failure is None:
+            for key in ("end", "enter", *"]]]]", "2", "down", "enter", "3", "4", "5", "1", "home"):
+                await screen.press(key)
+                await screen.pilot.pause(0.05)
+
+
+def _run(name: str, path: Path, folder: Path) -> int:
+    from nri_scope.cli.main import run
+
+    if name == TUI:
+        asyncio.run(_browse(path))
+        return 0
+    words = (word.replace("OUT", str(folder)) for word in COMMANDS[name])
+    return run([str(path) if word == "FILE" else word for word in words])
+
+
+def main() -> None:
+    """Run the commands that are named."""
+    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
+    resource.setrlimit(resource.RLIMIT_CPU, (_WATCHDOG, _WATCHDOG))
+    path, folder, *names = sys.argv[1:]
+    for name in names:
+        status = _run(name, Path(path), Path(folder))
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        words = f"{used.ru_maxrss // 1024} MiB, {used.ru_utime + used.ru_stime:.1f} s so far"
+        print(f"{name}: {status} ({words})", file=sys.stderr, flush=True)
+        assert status in (0, 1, 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings and bundles that are small as files and large once they are read.
+
+Each bomb is a function from a path and a scale to a recording at that path; at scale 1 the file, or
+the bundle made of it, has at most 10 MB.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from benchmarks.traffic import is_repeated
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.recorder.content import Kind, Packer, digest
+from nri_scope.recorder.schema import TABLES
+from tests.recorder.bundle.bundles import a_bundle
+from tests.recorder.traffic import MEMORY, NOW, a_synchronize, an_item, lifecycles, record
+
+MIB = 1 << 20
+Bomb = Callable[[sqlite3.Connection, float], None]
+
+TEXTS = tuple(
+    (table.name, column.name)
+    for table in TABLES
+    for column in table.columns
+    if column.type.startswith("TEXT")
+)
+"""All columns with text, as table and column."""
+
+
+def make(path: Path, bomb: Bomb, scale: float = 1.0) -> Path:
+    """A sound recording, with the bomb in it."""
+    # What is written and replaced many times stays out of the disk's way.
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        made = Path(folder) / "r.nriscope.db"
+        record(made, [an_item("Synchronize", a_synchronize(2)), *lifecycles(5)])
+        with closing(sqlite3.connect(made)) as connection:
+            connection.execute("PRAGMA synchronous = OFF")
+            _one_row_each(connection)
+            bomb(connection, scale)
+            connection.commit()
+            connection.execute("PRAGMA journal_mode = DELETE")
+        shutil.move(made, path)
+    return path
+
+
+def make_bundle(path: Path, bomb: Bomb, scale: float = 1.0) -> Path:
+    """The same, packed."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        made = make(Path(folder) / "r.nriscope.db", bomb, scale)
+        return a_bundle(path, made.read_bytes())
+
+
+def _one_row_each(connection: sqlite3.Connection) -> None:
+    run = connection.execute
+    run("INSERT INTO gap VALUES (1, 1, ?, ?, 'a gap', 3)", (NOW + 5, NOW + 6))
+    run("INSERT INTO note VALUES (1, 1, ?, 'a note')", (NOW + 5,))
+    run("INSERT INTO mark VALUES (3, ?, 'a comment')", (NOW + 5,))
+    run('INSERT INTO tapped VALUES (3, 5, \'[["key", "value"]]\')')
+    run("INSERT INTO output VALUES (1, 1, ?, 'stdout', 'a line')", (NOW + 5,))
+    run("UPDATE event SET changed = '[\"/process/env/A\"]', owners = '[\"10-a\"]' WHERE id = 3")
+
+
+# -- texts ----------------------------------------------------------------------------------
+
+
+def long_text(table: str, column: str, text: str = "a", size: int = 60 * MIB) -> Bomb:
+    """One text of `size` bytes, in all rows or in one."""
+
+    def bomb(connection: sqlite3.Connection, scale: float) -> None:
+        value = text * int(size * scale / len(text.encode()))
+        if column in ("changed", "owners"):
+            value = f'["{value}"]'
+        if column == "metadata":
+            value = f'[["k", "{value}"]]'
+        keys = {"event": "id", "pod": "key", "container": "key", "tapped": "event"}
+        key = keys.get(table, "rowid")
+        chosen = f"WHERE {key} = (SELECT min({key}) FROM {table})"
+        connection.execute(f"UPDATE {table} SET {column} = ? {chosen}", (value,))
+        if table == "pod":
+            (pod,) = connection.execute(f"SELECT {key} FROM pod {chosen}").fetchone()
+            connection.execute("UPDATE event SET pod = ? WHERE pod IS NOT NULL", (pod,))
+        if table == "container":
+            (one,) = connection.execute(f"SELECT {key} FROM container {chosen}").fetchone()
+            connection.execute("UPDATE event SET container = ? WHERE container NOT NULL", (one,))
+
+    return bomb
+
+
+def many_values(column: str, value: object = "", size: int = 60 * MIB) -> Bomb:
+    """A JSON list of many small values, in one event."""
+
+    def bomb(connection: sqlite3.Connection, scale: float) -> None:
+        one = json.dumps(value)
+        table, key = ("tapped", "event") if column == "metadata" else ("event", "id")
+        text = f"[{','.join([one] * int(size * scale / (len(one) + 1)))}]"
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = 3", (text,))
+
+    return bomb
+
+
+def deep_json(column: str) -> Bomb:
+    """JSON that is nested without end."""
+
+    def bomb(connection: sqlite3.Connection, scale: float) -> None:
+        deep = int(20 * MIB * scale)
+        table, key = ("tapped", "event") if column == "metadata" else ("event", "id")
+        text = "[" * deep + "]" * deep
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = 3", (text,))
+
+    return bomb
+
+
+# -- rows -----------------------------------------------------------------------------------
+
+_COUNTED = "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= {}) "
+_ROWS = {
+    "session": "INSERT INTO session SELECT 100 + i, 'logger', 'p' || i, '10', 'containerd', '2', "
+    "'0.9', 0, 1, 1, 1, started_ns + i, started_ns + i + 1, 'over', NULL, NULL, 1000, 1000 "
+    "FROM n, session WHERE id = 1",
+    "gap": "INSERT INTO gap SELECT i, 1, {now} + i, {now} + i, 'lost', 1 FROM n",
+    "note": "INSERT INTO note SELECT i, 1, {now} + i, 'x' FROM n",
+    "output": "INSERT INTO output SELECT i, 1, {now} + i, 'stdout', '' FROM n",
+    "pod": "INSERT INTO pod SELECT 100 + i, i, '', '', '' FROM n",
+    "container": "INSERT INTO container SELECT 100 + i, i, '', 1 FROM n",
+    "name": "INSERT INTO name SELECT 100 + i, i FROM n",
+    "mark": "INSERT INTO mark SELECT 100 + i, i, '' FROM n",
+    "effect": "INSERT INTO effect SELECT 1, i FROM n",
+    "tapped": "INSERT INTO tapped SELECT 10 + i, 1, NULL FROM n",
+    "left_out": "INSERT INTO left_out SELECT i, 1, 1 FROM n",
+    "outcome": "INSERT INTO outcome SELECT i, 'failed', 0, '', 0, 0 FROM n",
+    "state": "INSERT INTO state SELECT 1, 1, 100 + i, pod, container, object FROM n, "
+    "(SELECT * FROM state LIMIT 1)",
+    "event": "INSERT INTO event SELECT 1000 + i, session, 1000 + i, at_ns, mono_ns, method, event, "
+    "service, pod, container, pod_object, container_object, request, reply, status_code, "
+    "status_message, took_ns, timeout_ns, size, mark, changed, owners FROM n, event "
+    "WHERE id = {of}",
+}
+_EACH = {"session": 60, "event": 65, "state": 15, "pod": 16, "container": 16, "name": 20}
+
+
+def many_rows(table: str, size: int = 9 * MIB, of: int = 3) -> Bomb:
+    """Rows without end in one table; events are copies of the event `of`."""
+
+    def bomb(connection: sqlite3.Connection, scale: float) -> None:
+        count = int(size * scale / _EACH.get(table, 12))
+        sql = _ROWS[table].format(now=NOW, of=of)
+        connection.execute(_COUNTED.format(count) + sql)
+        if table == "session":
+            connection.execute("UPDATE session SET ended_ns = started_ns + 1 WHERE id = 1")
+
+    return bomb
+
+
+# -- messages -------------------------------------------------------------------------------
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes(out + bytes([value]))
+
+
+def repeated_fields(kind: Descriptor, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """Every repeated field below a message: the numbers of the fields that lead to it."""
+    for field in kind.fields:
+        here = (*path, field.number)
+        if is_repeated(field):
+            yield here
+        elif field.message_type is not None and len(path) < 5:
+            yield from repeated_fields(field.message_type, here)
+
+
+def of_many(kind: Descriptor, path: tuple[int, ...], size: int) -> bytes:
+    """A message with a field repeated until it has `size` bytes; keys of maps all differ."""
+    fields = list(path)
+    descriptor = kind
+    for number in path[:-1]:
+        inner = descriptor.fields_by_number[number].message_type
+        assert inner is not None
+        descriptor = inner
+    last = descriptor.fields_by_number[fields[-1]]
+    content = b"".join(_elements(last, size))
+    for number in reversed(fields[:-1]):
+        content = _field(number, content)
+    return content
+
+
+def _elements(field: FieldDescriptor, size: int) -> Iterator[bytes]:
+    kind = field.message_type
+    if kind is not None and kind.GetOptions().map_entry:
+        made = at = 0
+        # With different keys there is nothing to pack; these are enough to be too many.
+        while made < min(size, MIB):
+            key = f"{at:x}".encode() if kind.fields_by_name["key"].type == 9 else b""
+            one = _field(field.number, _field(1, key) if key else _varint(8) + _varint(at))
+            made, at = made + len(one), at + 1
+            yield one
+        return
+    packed = field.type not in (field.TYPE_STRING, field.TYPE_BYTES, field.TYPE_MESSAGE)
+    if packed:
+        yield _field(field.number, b"\0" * size)
+        return
+    one = _field(field.number, b"")
+    yield one * (size // len(one))
+
+
+def huge_message(kind: Kind, content: Callable[[int], bytes], size: int = 16 * MIB - 200) -> Bomb:
+    """An object of this kind, behind the events of one pod, with more in it than in any other."""
+
+    def bomb(connection: sqlite3.Connection, scale: float) -> None:
+        data = content(int(size * scale))
+        packed = Packer().alone(data)
+        number = 10_000
+        connection.execute(
+            "INSERT INTO object VALUES (?, ?, ?, ?, NULL, ?)",
+            (number, int(kind), digest(data), len(data), packed),
+        )
+        column = {
+            Kind.POD: "pod_object",
+            Kind.CONTAINER: "container_object",
+            Kind.REST: "request",
+            Kind.REPLY: "reply",
+            Kind.RAW: "request",
+        }[kind]
+        where = "container IS NOT NULL" if kind == Kind.CONTAINER else "id > 1"
+        connection.execute(f"UPDATE event SET {column} = ? WHERE id < 13 AND {where}", (number,))
+        if kind in (Kind.POD, Kind.CONTAINER):
+            told = "container IS NOT NULL" if kind == Kind.CONTAINER else "container IS NULL"
+            connection.execute(f"UPDATE state SET object = ? WHERE {told}", (number,))
+
+    return bomb
+
+
+def many_of(kind: Kind, descriptor: Descriptor, path: tuple[int, ...], start: bytes = b"") -> Bomb:
+    """An object with one field of it again and again."""
+    return huge_message(kind, lambda size: start + of_many(descriptor, path, size))
+
+
+def unknown_fields(kind: Kind) -> Bomb:
+    """An object of fields that nobody knows."""
+    return huge_message(kind, lambda size: (_varint(1000 << 3) + b"\0") * (size // 3))
+
+
+def deep_unknown(kind: Kind) -> Bomb:
+    """An object of groups inside of groups, and one of a million groups."""
+    start, end = _varint(1000 << 3 | 3), _varint(1000 << 3 | 4)
+    return huge_message(kind, lambda size: (start * 50 + end * 50) * (size // 400))
+
+
+def message_bombs() -> Iterator[tuple[str, Bomb]]:
+    """One for each repeated field of what a recording holds."""
+    container = api.Container.DESCRIPTOR
+    for path in repeated_fields(container):
+        name = ".".join(map(str, path))
+        yield f"container {name}", many_of(Kind.CONTAINER, container, path, b"\x0a\x02c1")
+    pod = api.PodSandbox.DESCRIPTOR
+    for path in repeated_fields(pod):
+        yield f"pod {'.'.join(map(str, path))}", many_of(Kind.POD, pod, path, b"\x0a\x02p1")
+    reply = api.CreateContainerResponse.DESCRIPTOR
+    for path in repeated_fields(reply):
+        yield f"reply {'.'.join(map(str, path))}", many_of(Kind.REPLY, reply, path)
+    validate = api.ValidateContainerAdjustmentRequest.DESCRIPTOR
+    for path in repeated_fields(validate):
+        yield f"rest {'.'.join(map(str, path))}", many_of(Kind.REST, validate, path)
+
+
+BOMBS: dict[str, Bomb] = {
+    **{f"text {table}.{column}": long_text(table, column) for table, column in TEXTS},
+    "text pod.name wide": long_text("pod", "name", "a" * 100 + "\U0001f433", 40 * MIB),
+    "text pod.name medium": long_text("pod", "name", "a", 900 << 10),
+    **{f"values {c}": many_values(c) for c in ("changed", "owners")},
+    "values metadata": many_values("metadata", ["", ""]),
+    **{f"deep {c}": deep_json(c) for c in ("changed", "owners", "metadata")},
+    **{f"rows {table}": many_rows(table) for table in _ROWS},
+    **dict(message_bombs()),
+    "unknown container": unknown_fields(Kind.CONTAINER),
+    "unknown rest": unknown_fields(Kind.REST),
+    "groups container": deep_unknown(Kind.CONTAINER),
+    "bytes raw": huge_message(Kind.RAW, lambda size: b"\xff" * size),
+}
+"""All bombs, by name."""

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No output, to a pipe or a terminal or a file, has a character that a terminal would obey."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope.cli.main import cli, run
+from nri_scope.recorder.escape import spreadsheet_cell
+from tests.tui.hostile import hostile_recording
+
+COMMANDS = (
+    ("log", "FILE"),
+    ("log", "FILE", "--format", "jsonl"),
+    ("show", "FILE", "3"),
+    ("show", "FILE", "3", "--format", "json"),
+    ("stats", "FILE"),
+    ("stats", "FILE", "--format", "json"),
+    ("diff", "FILE"),
+    ("diff", "FILE", "--format", "json"),
+    ("diff", "FILE", "--format", "markdown"),
+    ("blame", "FILE", "escapes-0"),
+    ("blame", "FILE", "escapes-0", "--full"),
+    ("blame", "FILE", "escapes-0", "--full", "--format", "json"),
+    ("blame", "FILE", "escapes-0", "--full", "--format", "markdown"),
+    ("report", "FILE", "-o", "OUT.html"),
+    ("report", "FILE", "-o", "OUT.md"),
+    ("report", "FILE", "--diagnose"),
+    ("report", "FILE", "--diagnose", "--format", "json"),
+    ("redact", "FILE", "--preview"),
+    ("redact", "FILE", "--preview", "--format", "json"),
+    ("export", "FILE", "--format", "jsonl"),
+    ("export", "FILE", "--format", "otlp-json"),
+    ("export", "FILE", "-o", "OUT.nriscope.zip"),
+    *(
+        ("sql", "FILE", "SELECT * FROM events", "--format", form)
+        for form in ("table", "json", "csv")
+    ),
+    ("sql", "FILE", "SELECT nri_json(id) AS 'a\x1b[31m' FROM event", "--format", "csv"),
+    ("replay", "FILE", "--junit", "OUT.xml", "--", "/bin/false"),
+    ("show", "FILE", "no\x1b[31m\x9bthing"),
+)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return hostile_recording(tmp_path_factory.mktemp("hostile") / "h.nriscope.db", huge=False)
+
+
+def _controls(text: str) -> list[str]:
+    """C0 and C1 but line ends, and DEL."""
+    return [c for c in text if c != "\n" and (ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0)]
+
+
+def _arguments(command: tuple[str, ...], path: Path, folder: Path) -> list[str]:
+    return [
+        str(path) if word == "FILE" else word.replace("OUT", str(folder / "out"))
+        for word in command
+    ]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(c).encode("unicode_escape"))
+def test_a_pipe_and_a_file_get_nothing_to_obey(
+    path: Path, tmp_path: Path, command: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(_arguments(command, path, tmp_path))
+    said = capfd.readouterr()
+    made = [file for file in tmp_path.iterdir() if file.suffix in (".html", ".md", ".xml")]
+    assert said.out or said.err or made
+    for text in (said.out, said.err, *(file.read_text() for file in made)):
+        assert _controls(text) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS[:1] + COMMANDS[2:3] + COMMANDS[24:25])
+def test_a_terminal_gets_nothing_but_colours_of_ours(path: Path, command: tuple[str, ...]) -> None:
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nri_scope", *_arguments(command, path, path.parent)],
+        stdout=slave,
+        stderr=slave,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
+    os.close(slave)
+    parts: list[bytes] = []
+    while part := _read(master):
+        parts.append(part)
+    os.close(master)
+    assert process.wait() in (0, 1)
+    text = b"".join(parts).decode().replace("\r\n", "\n")
+    assert len(text) > 1_000
+    assert _controls(text) == []
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 1 << 16)
+    except OSError:
+        # The other end is closed.
+        return b""
+
+
+_CELLS = st.text(
+    st.one_of(
+        st.sampled_from("=+-@\t\r\n'\"0159.e＝＋－＠"), st.characters(exclude_categories=["Cs"])
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_CELLS, min_size=2, max_size=4))
+def test_no_cell_is_a_formula_and_all_stay_where_they_are(texts: list[str]) -> None:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(map(spreadsheet_cell, texts))
+    assert _controls(buffer.getvalue()) == []
+    (row,) = csv.reader(io.StringIO(buffer.getvalue()))
+    assert len(row) == len(texts)
+    for cell in row:
+        if cell[:1] in set("=+-@\t\r\n＝＋－＠") and cell:
+            float(cell)
+
+
+def test_numbers_stay_numbers_in_csv(path: Path) -> None:
+    query = "SELECT -5 AS a, '-5' AS b, '-5+1' AS c, '=1' AS \"=d\", -1.5 AS e, 'x' AS f"
+    result = CliRunner().invoke(cli, ["sql", str(path), query, "--format", "csv"])
+    assert result.stdout == "a,b,c,'=d,e,f\n-5,-5,'-5+1,'=1,-1.5,x\n"

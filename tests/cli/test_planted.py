@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Secrets that were planted in all places are in nothing that is written with ``--redact``."""
+
+from __future__ import annotations
+
+import random
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.cli.main import run
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.tapping import tapped
+from tests.recorder.redaction.test_credential_laws import KEYS, PLACES, SYNTAXES, left_of, spellings
+from tests.recorder.traffic import an_item, record
+
+_LETTERS = "abcdefghkmnpqrstuvwxyzABCDEFGHKMNPQRSTUVWXYZ23456789"
+_SIGNS = "'\"$ :é世;,|<>()[]{}=@!%*+_~?/\\"
+_PLAIN_SIGNS = "$:!%*+_~?"
+
+
+def _secret(chance: random.Random, signs: str) -> str:
+    middle = "".join(chance.choice(_LETTERS + signs) for _ in range(18))
+    return f"Zq7{' '.join(middle.split())}8kX"
+
+
+def planted(path: Path, seed: int) -> list[str]:
+    """A recording with a secret in each place, in some syntax; returns the secrets."""
+    chance = random.Random(seed)
+    secrets: list[str] = []
+    items = []
+    for number, (name, (write, _)) in enumerate(sorted(SYNTAXES.items())):
+        secret = _secret(chance, _PLAIN_SIGNS if name == "assigned" else _SIGNS)
+        secrets.append(secret)
+        text = write(chance.choice(sorted(KEYS)), secret)
+        pod = api.PodSandbox(id=f"{number:032x}", name=f"pod-{number}", namespace="shop")
+        request = api.CreateContainerRequest(
+            pod=pod,
+            container=api.Container(
+                id=f"{number + 1000:032x}", pod_sandbox_id=pod.id, name="app", args=["/app"]
+            ),
+        )
+        chance.choice(PLACES)(request, text)
+        message = f"cannot start: {text}" if name == "assigned" else ""
+        metadata = _secret(chance, _SIGNS)
+        secrets.append(metadata)
+        key = chance.choice(["authorization", "x-api-key", "x-auth-token"])
+        item = an_item("CreateContainer", request, status_message=message)
+        items.append(item._replace(held_ns=1000, metadata=((key, metadata),)))
+    record(path, items)
+    return secrets
+
+
+def written(source: Path, folder: Path) -> list[str]:
+    """All that commands write of a recording with ``--redact``, as text."""
+    bundle, lines, page = folder / "x.zip", folder / "x.jsonl", folder / "x.html"
+    assert run(["export", str(source), "-o", str(bundle), "--redact"]) == 0
+    assert run(["export", str(source), "-o", str(lines), "--redact", "--format", "jsonl"]) == 0
+    assert run(["report", str(source), "-o", str(page), "--redact"]) == 0
+    shown = [lines.read_text(), page.read_text()]
+    with zipfile.ZipFile(bundle) as file:
+        shown += [file.read(name).decode("utf-8", "replace") for name in file.namelist()]
+    with Recording.open(bundle) as recording:
+        shown += [request.decode("utf-8", "replace") for _, request, _ in recording.exchanges()]
+        numbers = [event.id for event in recording.events()]
+        found = [pair for one in tapped(recording, numbers) for pair in one.metadata]
+    assert len(found) == len(SYNTAXES)
+    return [*shown, *(text for pair in found for text in pair)]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_part_of_them_is_in_any_output(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    secrets = planted(tmp_path / "r.nriscope.db", seed)
+    shown = written(tmp_path / "r.nriscope.db", tmp_path)
+    said = capsys.readouterr()
+    everything = spellings("\n".join([*shown, said.out, said.err]))
+    assert [secret for secret in secrets if left_of(secret, *everything)] == []

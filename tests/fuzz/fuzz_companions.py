@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""atheris target: a recording with anything beside it, of any owner and mode, in any folder.
+
+Run by ``make fuzz``; what is read, marked and recorded to comes to an end, raises nothing but
+RecordingError (Refused for marks), and changes no file but the recording and its companions.
+Owners are given away as root only. Usage: ``python -m tests.fuzz.fuzz_companions``.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import sys
+import tempfile
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(
+    include=[
+        "nri_scope.recorder.private_copy",
+        "nri_scope.recorder.reserved_names",
+        "nri_scope.recorder.source",
+        "nri_scope.recorder.trusted_location",
+    ]
+):
+    from tests.recorder.companions import Scene, impatient, one_scene
+
+from tests.recorder.traffic import MEMORY
+
+_SECONDS = 20
+_FOLDER = tempfile.TemporaryDirectory(prefix="nri-scope-", dir=MEMORY)
+
+
+def one_input(data: bytes) -> None:
+    """The fuzz law: `one_scene`, and no waiting."""
+    faulthandler.dump_traceback_later(_SECONDS, exit=True)
+    try:
+        with impatient():
+            one_scene(Path(_FOLDER.name), Scene.of(data))
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, one_input)
+    atheris.Fuzz()

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""atheris target: secrets planted in generated messages, in all spellings and outputs.
+
+Most inputs choose a key, a syntax, a place and a value, with the same value in another spelling in
+a second place; a few write a recording that is full of secrets in every format with ``--redact``.
+Run by ``make fuzz``; six characters in a row that are left of a value are a finding. Usage:
+``python -m tests.fuzz.fuzz_redaction``.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import sys
+import tempfile
+import urllib.parse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import atheris
+
+with atheris.instrument_imports(include=["nri_scope.recorder.redaction"]):
+    from nri_scope.recorder.redaction import Redactor, Rules
+
+from nri_scope._gen.nri import api_pb2 as api
+from tests.cli.test_planted import planted, written
+from tests.recorder.redaction.test_credential_laws import (
+    KEY,
+    KEYS,
+    PLACES,
+    SYNTAXES,
+    left_of,
+    spellings,
+    unpacked,
+)
+from tests.recorder.traffic import MEMORY
+
+T = TypeVar("T")
+_LETTERS = "abcdefghkmnpqrstuvwxyzABCDEFGHKMNPQRSTUVWXYZ23456789"
+_SIGNS = "'\"$ :é世;,|<>()[]{}=@!%*+-_~^?/\\"
+_EACH_WRITTEN = 2_000
+"""One input of so many is written in every format, which takes a second."""
+_SPELLINGS: tuple[Callable[[str], str], ...] = (
+    str,
+    lambda text: base64.b64encode(text.encode()).decode(),
+    lambda text: base64.urlsafe_b64encode(f"a: {text}".encode()).decode(),
+    lambda text: text.encode().hex(),
+    lambda text: urllib.parse.quote(text, safe=""),
+    urllib.parse.quote_plus,
+)
+
+
+def _value(data: atheris.FuzzedDataProvider, signs: str) -> str:
+    alphabet = _LETTERS + signs
+    middle = "".join(
+        alphabet[data.ConsumeIntInRange(0, len(alphabet) - 1)]
+        for _ in range(data.ConsumeIntInRange(8, 24))
+    )
+    return f"Zq7{' '.join(middle.split())}8kX"
+
+
+def _one(data: atheris.FuzzedDataProvider, choices: Sequence[T]) -> T:
+    return choices[data.ConsumeIntInRange(0, len(choices) - 1)]
+
+
+def check_message(data: atheris.FuzzedDataProvider) -> None:
+    """The law of messages."""
+    name = _one(data, sorted(SYNTAXES))
+    key = _one(data, sorted(KEYS))
+    # What has no quotes around it ends at most signs.
+    value = _value(data, "$:!%*+_~?" if name == "assigned" else _SIGNS)
+    request = api.CreateContainerRequest(container=api.Container(id="c1", name="app"))
+    _one(data, PLACES)(request, SYNTAXES[name][0](key, value))
+    request.container.annotations["again"] = _one(data, _SPELLINGS)(value)
+    content = request.SerializeToString()
+    redactor = Redactor(Rules.DEFAULT, KEY)
+    redactor.learn("CreateContainer", content, b"")
+    shown = unpacked(
+        api.CreateContainerRequest.FromString(redactor.request("CreateContainer", content))
+    )
+    found = [*spellings(shown), *_decoded(shown)]
+    assert left_of(value, *found) == [], f"{name}: {key}: {value!r}: {shown!r}"
+
+
+def _decoded(shown: str) -> list[str]:
+    """The words of a text, out of base64 and hexadecimal."""
+    texts = []
+    for word in shown.split():
+        for decode in base64.b64decode, base64.urlsafe_b64decode, bytes.fromhex:
+            try:
+                texts.append(decode(word).decode("utf-8", "replace"))
+            except ValueError:
+                pass
+    return texts
+
+
+def check_outputs(seed: int) -> None:
+    """The law of all that commands write."""
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
+        contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())),
+    ):
+        path = Path(folder) / "r.nriscope.db"
+        secrets = planted(path, seed)
+        everything = spellings("\n".join(written(path, Path(folder))))
+    assert [secret for secret in secrets if left_of(secret, *everything)] == []
+
+
+def one_input(content: bytes) -> None:
+    """Bytes that choose what is tried."""
+    if sum(content) % _EACH_WRITTEN == 7:
+        check_outputs(int.from_bytes(content[:4], "big"))
+    else:
+        check_message(atheris.FuzzedDataProvider(content))
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, one_input)
+    atheris.Fuzz()

