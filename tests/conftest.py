@@ -14,9 +14,10 @@ _FIXED = os.environ.get("NRI_SCOPE_EXAMPLES") == "fixed"
 settings.register_profile("nri-scope", deadline=None, derandomize=_FIXED)
 settings.load_profile("nri-scope")
 
-# Whoever runs the tests in the background may have them ignore ^C, and so every command that they
-# start. Commands end with it, and the tests see that they do.
+# A shell's `&` may have the tests ignore ^C, and `nohup` a hangup; so would every command that they
+# start. Commands end with these signals, and the tests see that they do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # How wide output is laid out where it goes to no terminal is not for whoever runs the tests to say.
 for name in ("COLUMNS", "LINES"):
