@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, FilePath, Size, redact_option, where_option
+from nri_scope.cli.params import (
+    ANY_PATH,
+    FilePath,
+    Size,
+    command_line_argument,
+    redact_option,
+    where_option,
+)
 from nri_scope.cli.timespec import check_interval, since_option, until_option
 from nri_scope.errors import UsageError
 from nri_scope.recorder.formats import FORMATS
@@ -29,7 +36,7 @@ _EPILOG = "\n".join(
 
 @click.command(epilog=_EPILOG)
 @click.argument("file", required=False, type=ANY_PATH)
-@click.argument("command_line", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@command_line_argument
 @click.option(
     "-o",
     "--output",
