@@ -9,8 +9,8 @@ STAMP := $(VENV)/.installed
 LOCK := requirements/dev.txt
 
 # The interpreter that makes .venv: python3 where it is new enough, else a named one.
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
-	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 
 .PHONY: help
@@ -22,7 +22,7 @@ help: ## list the targets
 venv: $(STAMP) ## make .venv with the locked development dependencies
 
 $(STAMP): $(LOCK) pyproject.toml
-	@test -n "$(PYTHON)" || { echo "make: needs Python 3.11, 3.12 or 3.13 as python3 (or say which: make PYTHON=/path/to/python)" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "make: needs Python 3.11 or later as python3 (or say which: make PYTHON=/path/to/python)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
 	|| { echo "make: $(PYTHON) cannot make virtual environments; install its venv package: apt-get install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); }
@@ -104,7 +104,7 @@ generate: $(STAMP) ## nri_scope/_gen from proto/
 	$(BIN)/python -m scripts.generate
 
 .PHONY: docs
-docs: $(STAMP) ## docs/cli.md from the commands, docs/recording-format.md from the schema, docs/tui.md from the keys
+docs: $(STAMP) ## pages of docs/ from the commands, the schema and the keys; share/ from the commands
 	$(BIN)/python -m scripts.gen_docs
 
 # The lock holds versions and hashes only; where packages come from is the machine's own affair.
