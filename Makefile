@@ -42,6 +42,16 @@ TEST_WORKERS ?= auto
 test: $(STAMP) ## unit tests, and against the Go reference where Go is installed
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
+# What depends on the version of Python most; .ci/run tests it on each one.
+CORE_TESTS = tests/wire tests/nri tests/oci tests/transport tests/plugin tests/recorder tests/cli/test_smoke.py
+.PHONY: test-core
+test-core: $(STAMP) ## the protocol, the plugin, the recorder, and each command once
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS) $(CORE_TESTS)
+
+.PHONY: coverage
+coverage: $(STAMP) ## line and branch coverage of the unit tests; processes that they start count too
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal --cov --cov-report=term:skip-covered --cov-report=html $(PYTEST_ARGS)
+
 .PHONY: test-runtime
 test-runtime: $(STAMP) ## against a real containerd (as root)
 	$(BIN)/pytest -m runtime tests/runtime $(PYTEST_ARGS)
@@ -106,6 +116,16 @@ generate: $(STAMP) ## nri_scope/_gen from proto/
 .PHONY: docs
 docs: $(STAMP) ## pages of docs/ from the commands, the schema and the keys; share/ from the commands
 	$(BIN)/python -m scripts.gen_docs
+
+.PHONY: dist
+dist: $(STAMP) ## the source distribution, the wheel and their checksums in dist
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
+	cd dist && sha256sum *.tar.gz *.whl | tee SHA256SUMS
+
+.PHONY: site
+site: $(STAMP) ## the documentation as a site in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The lock holds versions and hashes only; where packages come from is the machine's own affair.
 .PHONY: lock
