@@ -21,6 +21,8 @@ help: ## list the targets
 .PHONY: venv
 venv: $(STAMP) ## make .venv with the locked development dependencies
 
+$(VENV)/bin/python: $(STAMP)
+
 $(STAMP): $(LOCK) pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: needs Python 3.11 or later as python3 (or say which: make PYTHON=/path/to/python)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
@@ -45,7 +47,7 @@ test: $(STAMP) ## unit tests, and against the Go reference where Go is installed
 # What depends on the version of Python most; .ci/run tests it on each one.
 CORE_TESTS = tests/wire tests/nri tests/oci tests/transport tests/plugin tests/recorder tests/cli/test_smoke.py
 .PHONY: test-core
-test-core: $(STAMP) ## the protocol, the plugin, the recorder, and each command once
+test-core: $(BIN)/python ## the protocol, the plugin, the recorder, and each command once
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS) $(CORE_TESTS)
 
 .PHONY: coverage
@@ -56,10 +58,10 @@ coverage: $(STAMP) ## line and branch coverage of the unit tests; processes that
 test-runtime: $(STAMP) ## against a real containerd (as root)
 	$(BIN)/pytest -m runtime tests/runtime $(PYTEST_ARGS)
 
-FUZZ_SECONDS ?= 60
+FUZZ_SECONDS ?= 300
 FUZZ_TARGETS = $(notdir $(basename $(wildcard tests/fuzz/fuzz_*.py)))
 .PHONY: fuzz
-fuzz: $(STAMP) ## every fuzz target in turn, FUZZ_SECONDS=60 in all
+fuzz: $(STAMP) ## every fuzz target in turn, FUZZ_SECONDS=300 in all
 	@set -e; targets=($(FUZZ_TARGETS)); \
 	for target in "$${targets[@]}"; do \
 		echo "fuzzing: $$target"; \
