@@ -9,8 +9,8 @@ import signal
 from hypothesis import settings
 
 # No deadlines: how long an example takes is a matter of the machine, not of the code. "fixed" has
-# the same examples in every run, so that a change is judged by those of the one before it; "few" has
-# fewer of them, for one more Python. Without a word they are new each time.
+# the same examples in every run, so that a change is judged by those of the one before it; "few"
+# has fewer of them, for one more Python. Without a word they are new each time.
 _EXAMPLES = os.environ.get("NRI_SCOPE_EXAMPLES", "")
 settings.register_profile(
     "nri-scope",
