@@ -8,10 +8,16 @@ import signal
 
 from hypothesis import settings
 
-# No deadlines: how long an example takes is a matter of the machine, not of the code. A change is
-# judged by the same examples as the one before; whoever looks for faults has new ones every time.
-_FIXED = os.environ.get("NRI_SCOPE_EXAMPLES") == "fixed"
-settings.register_profile("nri-scope", deadline=None, derandomize=_FIXED)
+# No deadlines: how long an example takes is a matter of the machine, not of the code. "fixed" has
+# the same examples in every run, so that a change is judged by those of the one before it; "few"
+# has fewer of them, for one more Python. Without a word they are new each time.
+_EXAMPLES = os.environ.get("NRI_SCOPE_EXAMPLES", "")
+settings.register_profile(
+    "nri-scope",
+    deadline=None,
+    derandomize=_EXAMPLES in ("fixed", "few"),
+    max_examples=20 if _EXAMPLES == "few" else 100,
+)
 settings.load_profile("nri-scope")
 
 # A shell's `&` may have the tests ignore ^C, and `nohup` a hangup; so would every command that they

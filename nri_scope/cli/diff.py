@@ -14,6 +14,7 @@ from nri_scope.cli.params import (
     FilePath,
     NewRecording,
     PluginName,
+    complete_path,
     redact_option,
     socket_option,
     where_option,
@@ -75,7 +76,7 @@ class Options(TypedDict):
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("things", nargs=-1, metavar="[FILE [WHAT|OTHER]]")
+@click.argument("things", nargs=-1, metavar="[FILE [WHAT|OTHER]]", shell_complete=complete_path)
 @click.option("--live", is_flag=True, help="Watch a runtime, with passive connections of our own.")
 @click.option("--json-spec", is_flag=True, help="FILE and OTHER are OCI specs, as config.json is.")
 @socket_option
