@@ -34,10 +34,6 @@ class RecorderNews(Protocol):
         """What it told last."""
         ...
 
-    def hear(self) -> None:
-        """Take what it told meanwhile."""
-        ...
-
     @property
     def ended(self) -> bool:
         """Whether it records no more."""
@@ -111,6 +107,5 @@ class Looker:
 
     def _hear_recorder(self) -> None:
         if self._recorder is not None:
-            self._recorder.hear()
             latest, ended = self._recorder.latest, self._recorder.ended
             self._app.work = replace(self._app.work, recorder=latest, recorder_ended=ended)
