@@ -58,7 +58,7 @@ class Scale:
 
 
 FULL = Scale(7, 500, 60, 1000, 10_000, 15, 7, 1000, 2000, 1000, 5, 1_000_000, 7, 20, 2, 11, 4, 1000)
-SHORT = Scale(3, 100, 8, 200, 2_000, 5, 5, 200, 300, 200, 1, 100_000, 3, 5, 1, 2, 0.3, 200)
+SHORT = Scale(3, 100, 5, 100, 1_000, 3, 3, 100, 100, 50, 1, 50_000, 3, 3, 1, 2, 0.3, 200)
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
 def main() -> int:
     """Return the exit status: 1 where something wanted was missed and ``--strict`` was given."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="less of everything: about a minute")
+    parser.add_argument("--short", action="store_true", help="less of everything: a minute or two")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there, too")
     parser.add_argument("--strict", action="store_true", help="exit 1 if a value is not reached")
     parser.add_argument("--folder", type=Path, help="for the files written (a disk, not a tmpfs)")

@@ -7,7 +7,10 @@ Anything else that escapes from this package is a bug.
 
 from __future__ import annotations
 
-from pathlib import Path
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # To import it takes as long as the rest of a small process's start.
+    from pathlib import Path
 
 
 class NriScopeError(Exception):

@@ -1,49 +1,70 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the generated pages of docs/, or check that they are up to date (``--check``)."""
+"""Write what is generated from the commands, the schema and the keys: pages of docs/, and share/.
+
+``--check`` changes nothing and fails on a difference.
+"""
 
 from __future__ import annotations
 
 import argparse
 import difflib
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from scripts import cli_reference, recording_format, redaction_page, tui_page
+from scripts import (
+    cli_reference,
+    completions,
+    man_pages,
+    recording_format,
+    redaction_page,
+    tui_page,
+)
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+SHARE = ROOT / "share"
+"""Installed with the wheel below its prefix; everything in it is generated."""
 
-PAGES: dict[str, Callable[[], str]] = {
-    "cli.md": cli_reference.render,
-    "recording-format.md": recording_format.render,
-    "redaction.md": redaction_page.render,
-    "tui.md": tui_page.render,
-}
+
+def render() -> dict[Path, str]:
+    """Return the text of every generated file by its path."""
+    files = {
+        ROOT / "docs/cli.md": cli_reference.render(),
+        ROOT / "docs/recording-format.md": recording_format.render(),
+        ROOT / "docs/redaction.md": redaction_page.render(),
+        ROOT / "docs/tui.md": tui_page.render(),
+    }
+    files |= {SHARE / "man/man1" / name: page for name, page in man_pages.render().items()}
+    files |= {SHARE / place: script for place, script in completions.render().items()}
+    return files
 
 
 def main() -> int:
-    """Exit status 1 when ``--check`` finds a page that differs."""
+    """Exit status 1 when ``--check`` finds a file that differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing, fail on a difference")
     check = parser.parse_args().check
+    fresh = render()
+    outdated = {path for path in SHARE.rglob("*") if path.is_file()} - fresh.keys()
     stale = False
-    for name, render in PAGES.items():
-        path = DOCS / name
-        page = render()
-        if not check:
-            path.write_text(page, encoding="utf-8")
-            continue
+    for path, text in [*fresh.items(), *((path, "") for path in sorted(outdated))]:
         current = path.read_text(encoding="utf-8") if path.exists() else ""
-        if current != page:
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        elif current != text:
             stale = True
+            name = path.relative_to(ROOT).as_posix()
             sys.stdout.writelines(
                 difflib.unified_diff(
                     current.splitlines(keepends=True),
-                    page.splitlines(keepends=True),
-                    f"docs/{name}",
-                    "generated (make docs)",
+                    text.splitlines(keepends=True),
+                    name,
+                    f"{name} (make docs)",
                 )
             )
+    if not check:
+        for path in outdated:
+            path.unlink()
     return int(stale)
 
 

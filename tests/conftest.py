@@ -8,15 +8,22 @@ import signal
 
 from hypothesis import settings
 
-# No deadlines: how long an example takes is a matter of the machine, not of the code. A change is
-# judged by the same examples as the one before; whoever looks for faults has new ones every time.
-_FIXED = os.environ.get("NRI_SCOPE_EXAMPLES") == "fixed"
-settings.register_profile("nri-scope", deadline=None, derandomize=_FIXED)
+# No deadlines: how long an example takes is a matter of the machine, not of the code. "fixed" has
+# the same examples in every run, so that a change is judged by those of the one before it; "few"
+# has fewer of them, for one more Python. Without a word they are new each time.
+_EXAMPLES = os.environ.get("NRI_SCOPE_EXAMPLES", "")
+settings.register_profile(
+    "nri-scope",
+    deadline=None,
+    derandomize=_EXAMPLES in ("fixed", "few"),
+    max_examples=20 if _EXAMPLES == "few" else 100,
+)
 settings.load_profile("nri-scope")
 
-# Whoever runs the tests in the background may have them ignore ^C, and so every command that they
-# start. Commands end with it, and the tests see that they do.
+# A shell's `&` may have the tests ignore ^C, and `nohup` a hangup; so would every command that they
+# start. Commands end with these signals, and the tests see that they do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # How wide output is laid out where it goes to no terminal is not for whoever runs the tests to say.
 for name in ("COLUMNS", "LINES"):

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, Index, PluginName
+from nri_scope.cli.params import ANY_PATH, Index, PluginName, command_line_argument
 
 _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
@@ -32,7 +32,7 @@ class ChainOptions(TypedDict):
 
 _CHAIN = (
     click.argument("file", type=ANY_PATH),
-    click.argument("command_line", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED),
+    command_line_argument,
     click.option(
         "--plugin",
         "plugins",

@@ -136,9 +136,6 @@ class _News:
         self._performance = performance
         self.latest = f"all was played; {key} leaves, and tells what to try next"
 
-    def hear(self) -> None:
-        """Nothing is said meanwhile."""
-
     @property
     def ended(self) -> bool:
         """Whether all was played."""

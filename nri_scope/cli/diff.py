@@ -14,6 +14,7 @@ from nri_scope.cli.params import (
     FilePath,
     NewRecording,
     PluginName,
+    complete_path,
     redact_option,
     socket_option,
     where_option,
@@ -75,7 +76,7 @@ class Options(TypedDict):
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("things", nargs=-1, metavar="[FILE [WHAT|OTHER]]")
+@click.argument("things", nargs=-1, metavar="[FILE [WHAT|OTHER]]", shell_complete=complete_path)
 @click.option("--live", is_flag=True, help="Watch a runtime, with passive connections of our own.")
 @click.option("--json-spec", is_flag=True, help="FILE and OTHER are OCI specs, as config.json is.")
 @socket_option
@@ -214,22 +215,25 @@ def _live(options: Options, given: set[str]) -> int:
     probes = _probes(options["probes"])
 
     from nri_scope.cli.diff_live import LiveOptions, live
+    from nri_scope.cli.diff_recorder import ProbeOptions
 
     return live(
         LiveOptions(
-            socket=options["socket"],
-            name=options["name"],
-            probes=probes,
-            validate=options["validate"],
-            cri=options["cri"],
+            ProbeOptions(
+                output=options["output"],
+                socket=options["socket"],
+                name=options["name"],
+                probes=probes,
+                validate=options["validate"],
+                cri=options["cri"],
+                duration=options["duration"],
+                once=options["once"],
+                wait=options["wait"],
+                redact=options["redact"],
+            ),
             where=options["where"],
-            output=options["output"],
             output_format=options["output_format"],
             quiet_unchanged=options["quiet_unchanged"],
-            duration=options["duration"],
-            once=options["once"],
-            wait=options["wait"],
-            redact=options["redact"],
         )
     )
 

@@ -13,6 +13,7 @@ from nri_scope.cli.params import (
     FilePath,
     Size,
     check_tokens,
+    command_line_argument,
     redact_option,
     tokens_options,
     where_option,
@@ -37,7 +38,7 @@ _EPILOG = "\n".join(
 
 @click.command(epilog=_EPILOG)
 @click.argument("file", required=False, type=ANY_PATH)
-@click.argument("command_line", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@command_line_argument
 @click.option(
     "-o",
     "--output",

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypedDict
 import click
 
 from nri_scope.cli.output import Output
-from nri_scope.cli.sharing import progress, replaced, tell_lost_marks, terminated_kindly
+from nri_scope.cli.sharing import progress, replaced, tell_lost_marks
 from nri_scope.errors import UsageError
+from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recorder.bundle import MAX_BYTES, export, redactor_for
 from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.bundle.redacting import chosen_numbers, convert
@@ -69,7 +70,7 @@ def write_bundle(file: Path, options: Options) -> bool:
 
         found.append(verified(file, _selection(options), bundle, options["command_line"]))
 
-    with terminated_kindly(), Recording.open(file) as recording:
+    with interrupted_by_signals(), Recording.open(file) as recording:
         redactor = _redactor(recording, options)
         with progress(recording, "packing") as tell:
             exported = export(
@@ -112,7 +113,7 @@ def _tell_verified(found: Verified) -> bool:
 def write_format(file: Path, name: str, options: Options) -> None:
     """Write the recording in a format of other programs."""
     form = FORMATS[name]
-    with terminated_kindly(), Recording.open(file) as recording:
+    with interrupted_by_signals(), Recording.open(file) as recording:
         redactor = _redactor(recording, options)
         if options["output"] is None:
             _print_format(recording, form, _selection(options), redactor)

@@ -36,12 +36,12 @@ def command(file: Path, output: Path | None, force: bool) -> None:
     bundle is refused, and nothing is written but the recording.
     """
     from nri_scope.cli.output import Output
-    from nri_scope.cli.sharing import terminated_kindly
+    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.recorder.bundle.importing import import_bundle
     from nri_scope.recorder.escape import safe
 
     target = output if output is not None else Path(_stem(file) + ".nriscope.db")
-    with Output() as out, terminated_kindly():
+    with Output() as out, interrupted_by_signals():
         manifest = import_bundle(file, target, force=force)
         for line in _lines(manifest):
             out.line(safe(line, out.width))

@@ -15,9 +15,20 @@ from nri_scope.nri.methods import DEFAULT_SOCKET
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from click.shell_completion import CompletionItem
+
     from nri_scope.nri.events import Event
     from nri_scope.recorder.filter import Filter
     from nri_scope.recorder.redaction.rules import Rules
+
+
+def complete_path(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Have the shell complete a path."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
 
 
 class Size(click.ParamType[int]):
@@ -133,6 +144,12 @@ class RulesFile(click.ParamType["Rules"]):
             return value
         return Rules.read(Path(value)) if value else Rules.DEFAULT
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Have the shell complete a path."""
+        return complete_path(ctx, param, incomplete)
+
 
 class FilePath(click.ParamType[Path]):
     """A path that could be a file's: not empty, and without a slash at the end."""
@@ -146,6 +163,12 @@ class FilePath(click.ParamType[Path]):
         if isinstance(value, str) and (not value or value.endswith("/")):
             self.fail(f"{value!r} is no name for a file" if value else "it is empty", param, ctx)
         return Path(value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Have the shell complete a path."""
+        return complete_path(ctx, param, incomplete)
 
 
 class NewRecording(FilePath):
@@ -168,6 +191,13 @@ class NewRecording(FilePath):
 # `readable`: whoever opens a file that may not be read says what can be done about it.
 ANY_PATH = click.Path(readable=False, path_type=Path)
 """A path that may be of anything, or of nothing."""
+command_line_argument = click.argument(
+    "command_line",
+    metavar="[-- COMMAND...]",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=complete_path,
+)
 socket_option = click.option(
     "--socket",
     type=FilePath(),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nri_scope.process.signals import stop_signals
 from nri_scope.runtime import Pace, Runtime, Stored, play, split_setup
 from nri_scope.transport.sockets import UNIX_PATH_MAX
 
@@ -52,11 +52,10 @@ class Performance:
     async def perform(self) -> int:
         """Play into a `record` that prints; returns its exit status.
 
-        SIGINT and SIGTERM end it early.
+        A stop signal ends it early.
         """
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self.stop)
-        return await self._perform(prints=True)
+        with stop_signals(lambda *_: self.stop(), loop=asyncio.get_running_loop()):
+            return await self._perform(prints=True)
 
     async def perform_for(self, watch: Callable[[], Awaitable[None]]) -> int:
         """Play into a silent `record`, and ``watch`` meanwhile; its end ends the rest.

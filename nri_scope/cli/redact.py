@@ -83,14 +83,15 @@ def command(
 
 def _preview(file: Path, rules: Rules, output_format: str) -> None:
     from nri_scope.cli.output import Output
-    from nri_scope.cli.sharing import progress, terminated_kindly
+    from nri_scope.cli.sharing import progress
+    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.recorder.bundle import redactor_for
     from nri_scope.recorder.bundle.redacting import preview
     from nri_scope.recorder.reader import Recording
     from nri_scope.recorder.records import SCHEMA_VERSION, to_json
 
     with Output() as output:
-        with terminated_kindly(), Recording.open(file) as recording:
+        with interrupted_by_signals(), Recording.open(file) as recording:
             redactor = redactor_for(recording, rules)
             with progress(recording, "reading") as tell:
                 tally = preview(recording, redactor, tell)
@@ -127,19 +128,15 @@ def _tell(output: Output, tally: Tally) -> None:
 def _write(
     file: Path, rules: Rules, output: Path, *, stable: bool, unlinked: bool, force: bool
 ) -> None:
-    from nri_scope.cli.sharing import (
-        progress,
-        replaced,
-        tell_lost_marks,
-        terminated_kindly,
-    )
+    from nri_scope.cli.sharing import progress, replaced, tell_lost_marks
+    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.recorder.bundle import redactor_for
     from nri_scope.recorder.bundle.redacting import redact
     from nri_scope.recorder.display import many
     from nri_scope.recorder.escape import safe
     from nri_scope.recorder.reader import Recording
 
-    with terminated_kindly(), Recording.open(file) as recording:
+    with interrupted_by_signals(), Recording.open(file) as recording:
         redactor = redactor_for(recording, rules, stable=stable, unlinked=unlinked)
         with progress(recording, "redacting") as tell:
             rebuilt = redact(recording, output, redactor, force=force, on_progress=tell)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
-from nri_scope.cli.sharing import progress, terminated_kindly
+from nri_scope.cli.sharing import progress
 from nri_scope.errors import UsageError
+from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recorder.bundle import redactor_together
 from nri_scope.recorder.bundle.redacting import redact_together
 from nri_scope.recorder.escape import safe
@@ -76,7 +77,7 @@ def shown_together(files: Sequence[Path], rules: Rules | None) -> Iterator[list[
                 for file, original in zip(files, originals, strict=True)
             ]
             return
-        stack.enter_context(terminated_kindly())
+        stack.enter_context(interrupted_by_signals())
         folder = stack.enter_context(temporary_folder())
         redactor = redactor_together(originals, rules)
         with writing_to(folder), progress(originals[0], "redacting") as tell:

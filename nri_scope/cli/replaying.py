@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import click
 from nri_scope.cli.golden_from import WHAT, GoldenFrom
 from nri_scope.cli.output import Output
 from nri_scope.errors import UsageError
+from nri_scope.process.signals import END_SIGNALS, stop_signals
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.records import to_json
 from nri_scope.recorder.regular_files import read_regular, write_private
@@ -45,10 +45,6 @@ class Wishes:
     update_golden: bool = False
     other: Job | None = None
     """The same replay to another chain, to compare with."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """SIGTERM or SIGHUP came; ends the replay as ^C does."""
 
 
 def perform(job: Job, wishes: Wishes) -> bool:
@@ -130,14 +126,8 @@ def _addressees(job: Job) -> str:
     return f"to {to or 'nobody'}"
 
 
-def ending_signals() -> tuple[signal.Signals, ...]:
-    """SIGTERM, and SIGHUP unless it is ignored, as ``nohup`` has it."""
-    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return (signal.SIGTERM,) if is_ignored else (signal.SIGTERM, signal.SIGHUP)
-
-
 def play(job: Job, audience: Audience) -> Replayed:
-    """Replay; SIGTERM and a terminal that goes end it as ^C does.
+    """Replay; SIGTERM and SIGHUP end it as SIGINT does, with KeyboardInterrupt.
 
     Raises as `replay`, and OSError of the audience.
     """
@@ -145,14 +135,14 @@ def play(job: Job, audience: Audience) -> Replayed:
     async def main() -> Replayed:
         task = asyncio.current_task()
         assert task is not None
-        for number in ending_signals():
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        return await replay(job, audience)
+        loop = asyncio.get_running_loop()
+        with stop_signals(lambda *_: task.cancel(), among=END_SIGNALS, loop=loop):
+            return await replay(job, audience)
 
     try:
         return run(main())
     except asyncio.CancelledError:
-        raise Interrupted from None
+        raise KeyboardInterrupt from None
     except BaseExceptionGroup as group:
         # Nobody reads any more, or nothing can be written: the output knows what that means.
         unwritten = _first(group, OSError)

@@ -94,12 +94,12 @@ def command(
 
 def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:
     from nri_scope.cli.output import Output
-    from nri_scope.cli.sharing import terminated_kindly
+    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.recorder.records import to_json
     from nri_scope.report import listing
 
     with Output() as output:
-        with terminated_kindly():
+        with interrupted_by_signals():
             facts, _ = _collect(file, what, rules)
         if output_format == "json":
             output.line(to_json(listing.document(facts)))
@@ -111,14 +111,15 @@ def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: 
 
 
 def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, force: bool) -> None:
-    from nri_scope.cli.sharing import replaced, terminated_kindly
+    from nri_scope.cli.sharing import replaced
+    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.recorder.bundle.outputs import Outputs
     from nri_scope.recorder.display import many
     from nri_scope.recorder.escape import safe
     from nri_scope.report.file import write
 
     render = _renderer(output)
-    with terminated_kindly(), Outputs(output, file, force=force) as outputs:
+    with interrupted_by_signals(), Outputs(output, file, force=force) as outputs:
         facts, redactor = _collect(file, what, rules)
         draft = outputs.new(output.suffix)
         size = write(draft, render(facts))

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands that pass recordings on have in common: rules, progress, signals, words."""
+"""What commands that pass recordings on have in common: rules, progress, words."""
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -49,25 +47,6 @@ def tell_lost_marks(recording: Recording) -> None:
         beside.read(beside.path_of(recording.path))
     except beside.Unusable as error:
         click.echo(safe(f"{error}; the marks in it do not come along"), err=True)
-
-
-@contextmanager
-def terminated_kindly() -> Iterator[None]:
-    """SIGTERM, and a terminal that goes, do what ^C does: drafts are removed."""
-    signals = (signal.SIGTERM, signal.SIGHUP)
-    # `nohup` has us ignore one of them.
-    before = {one: old for one in signals if (old := signal.getsignal(one)) is not signal.SIG_IGN}
-    for one in before:
-        signal.signal(one, _interrupt)
-    try:
-        yield
-    finally:
-        for one, old in before.items():
-            signal.signal(one, old)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def replaced(by_rule: Mapping[str, int]) -> str:

@@ -4,27 +4,23 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TextIO
 
 import click
 
 from nri_scope.cli.output import Output
-from nri_scope.cli.replaying import Interrupted, ending_signals, play
+from nri_scope.cli.replaying import play
 from nri_scope.errors import UsageError
+from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recorder.bundle.outputs import Outputs
 from nri_scope.recorder.display import many
 from nri_scope.recorder.escape import safe
 from nri_scope.recorder.problems import in_words
 from nri_scope.recorder.rebuild import Rebuilt
 from nri_scope.replay.golden import Golden
-from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job
 from nri_scope.replay.shrink import (
     Failure,
@@ -37,7 +33,6 @@ from nri_scope.replay.shrink import (
     golden_of,
     write_test,
 )
-from nri_scope.replay.story import Audience
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +55,7 @@ def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Desti
     """
     _check(to, job.recording)
     expected = None if golden is None else Golden.load(golden)
-    with Output() as output, _terminable():
+    with Output() as output, interrupted_by_signals():
         return _perform(output, Wanted(job, expected, check, limits), to)
     return True
 
@@ -78,7 +73,7 @@ def _check(to: Destination, source: Path) -> None:
 
 def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
     progress = _Telling()
-    shrinking = Shrinking(wanted, _play)
+    shrinking = Shrinking(wanted, play)
     failure = shrinking.confirm()
     place = None if to.folder is None else Place.of(to.folder, failure.check, force=to.force)
     _tell_failure(failure, wanted.check)
@@ -92,15 +87,6 @@ def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
         raise KeyboardInterrupt
     _write(output, shrinking, shrunk, wanted, to, place)
     return not interrupted
-
-
-def _play(job: Job, audience: Audience) -> Replayed:
-    numbers = ending_signals()
-    try:
-        return play(job, audience)
-    finally:
-        # An event loop that ends takes the handlers with it.
-        _terminate_kindly(numbers)
 
 
 # -- telling ----------------------------------------------------------------------------------
@@ -221,27 +207,3 @@ def _make(folder: Path) -> None:
         raise UsageError(
             f"{folder}: cannot be made: {in_words(error)}", "name another folder after --pytest"
         ) from error
-
-
-# -- signals ----------------------------------------------------------------------------------
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in ending_signals()}
-    _terminate_kindly(before)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _terminate_kindly(numbers: Iterable[signal.Signals]) -> None:
-    """These do what ^C does: temporary files are removed, what was found is kept."""
-    for number in numbers:
-        signal.signal(number, _interrupt)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise Interrupted

@@ -17,6 +17,7 @@ from nri_scope.cli.params import (
     NewRecording,
     PluginName,
     Size,
+    command_line_argument,
     environment_of,
     socket_option,
 )
@@ -38,7 +39,7 @@ _FAULTS = (
 
 
 @click.command(epilog=_FAULTS)
-@click.argument("command_line", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@command_line_argument
 @click.option(
     "-o",
     "--output",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -16,15 +17,17 @@ from nri_scope.errors import UsageError
 from nri_scope.recorder.filter.describe import epilog
 
 if TYPE_CHECKING:
+    from nri_scope.logger.recorder_process import RecorderProcess
     from nri_scope.logger.run import RecordOptions
     from nri_scope.recorder.filter import Filter
     from nri_scope.tui.app import ScopeApp
     from nri_scope.tui.config import Config
     from nri_scope.tui.polling import RecorderNews
-    from nri_scope.tui.recorder_process import RecorderProcess
 
 MIN_COLUMNS, MIN_LINES = 40, 10
 """Of the terminal; on less there is nothing to see."""
+NICER = 5
+"""Steps of niceness between the process that answers the runtime and the one that draws."""
 _OWN = ("where", "print_format")
 """Options of `record` that are not taken over."""
 _OF_RECORD = tuple(
@@ -151,14 +154,16 @@ def _show(file: Path, where: Filter | None, config: Config, theme: str | None) -
 def _record_and_show(
     options: RecordOptions, where: Filter | None, config: Config, theme: str | None
 ) -> None:
-    from nri_scope.tui.recorder_process import RecorderProcess
+    from nri_scope.logger.recorder_process import RecorderProcess
 
-    recorder = RecorderProcess.fork(options)
+    recorder = RecorderProcess("nri_scope.logger.recorder_process", nicer=NICER)
     try:
+        recorder.begin(options)
         recorder.ready()
         _run(options.output, where, config, theme, recorder)
     finally:
-        recorder.stop()
+        recorder.stop(signal.SIGINT)
+    recorder.check()
     if recorder.latest:
         _say(recorder.latest)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from nri_scope.errors import ConnectError, NriScopeError, RpcError, UsageError
 from nri_scope.nri.events import Event, events_in
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
+from nri_scope.process.signals import ignore_stop_signals, stop_signals
 from nri_scope.recorder.filter import Filter
 from nri_scope.recorder.model import Captured
 from nri_scope.recorder.model import Event as StoredEvent
@@ -27,13 +27,6 @@ from nri_scope.transport.tuning import prepare_process
 
 from .logger import Logger, SessionReport
 from .service import LoggerService
-
-STOP_SIGNALS = {
-    signal.SIGINT: "interrupted",
-    signal.SIGTERM: "terminated",
-    signal.SIGHUP: "the terminal is gone",
-}
-"""What ends a run in an orderly way, and how it is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +82,8 @@ def record(
     try:
         run(running.main())
     finally:
-        for number in STOP_SIGNALS:
-            # A second one must not cut the writing short, which is bounded anyway.
-            signal.signal(number, signal.SIG_IGN)
+        # A second one must not cut the writing short, which is bounded anyway.
+        ignore_stop_signals()
         counters = recorder.close()
         if running.sessions or existed:
             say(
@@ -142,13 +134,12 @@ class _Run:
     async def main(self) -> None:
         """Record until something says stop."""
         loop = asyncio.get_running_loop()
-        for number, name in STOP_SIGNALS.items():
-            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-                # ``nohup`` wants us to stay.
-                continue
-            loop.add_signal_handler(number, self._stop, name)
         if self._options.duration is not None:
-            loop.call_later(self._options.duration, self._stop, "the duration is over")
+            loop.call_later(self._options.duration, self._stop, 0, "the duration is over")
+        with stop_signals(self._stop, loop=loop, ignored_afterwards=True):
+            await self._serve()
+
+    async def _serve(self) -> None:
         try:
             await self._service.run()
         except ConnectError as error:
@@ -163,7 +154,7 @@ class _Run:
                 "another --index or --name may help",
             ) from error
 
-    def _stop(self, reason: str) -> None:
+    def _stop(self, _number: int, reason: str) -> None:
         self._stopped = reason
         self._service.stop(reason)
 

@@ -14,6 +14,7 @@ from typing import NoReturn
 from nri_scope.errors import NriScopeError, RpcError, UsageError
 from nri_scope.nri.identity import check_index, check_name
 from nri_scope.nri.methods import DEFAULT_SOCKET
+from nri_scope.process.signals import stop_signals
 from nri_scope.transport.loop import run as run_loop
 
 from .endpoint import Connect, Identity, inherited, launched, unix_socket
@@ -22,8 +23,8 @@ from .reconnect import keep_connected
 from .serving import HandlerSession
 from .session import SessionEnd
 
-STOP_SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-"""What ends a plugin in an orderly way, and how its handler `closed` is told."""
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Signals that end a plugin in an orderly way."""
 
 log = logging.getLogger("nri_scope.plugin")
 
@@ -110,11 +111,13 @@ class _Life:
                 on_wait=lambda error: log.warning("waiting for a runtime: %s", error),
             )
         )
-        loop = asyncio.get_running_loop()
-        for number, reason in STOP_SIGNALS.items():
-            loop.add_signal_handler(number, self._stop, sessions, reason)
+
+        def stop(_number: int, reason: str) -> None:
+            self._stop(sessions, reason)
+
         try:
-            await sessions
+            with stop_signals(stop, among=STOP_SIGNALS, loop=asyncio.get_running_loop()):
+                await sessions
         except asyncio.CancelledError:
             if not self._stopping:
                 raise

@@ -10,21 +10,23 @@ import os
 import select
 import signal
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic_ns
 
 from nri_scope.errors import UsageError
+from nri_scope.process.channel import LoopChannel
+from nri_scope.process.child import Child, exit_words, spawn
 
 from .command import Command
 from .output import LAST_KEPT, OnOutput, Output, Stream
-from .spawn import Keeper, spawn_keeper
 
 READ_SIZE = 64 << 10
 """Bytes of output that are read at once."""
 READS_LAST = 16
 """Reads after the end: a pipe holds 64 KiB, or 1 MiB where the plugin made it larger."""
-REPORT_MAX = 256 << 10
-"""Bytes of one report of the keeper; it stays below that."""
+KEEPER_ENDS_S = 10.0
+"""For a keeper that has closed its channel."""
 LAST_SHOWN = 3
 """Last lines of a plugin's stderr that its connection's end is explained with."""
 
@@ -49,7 +51,8 @@ class Process:
     def __init__(
         self,
         command: Command,
-        keeper: Keeper,
+        keeper: Child,
+        pipes: dict[Stream, int],
         on_output: OnOutput | None,
         *,
         pass_output: bool = False,
@@ -73,7 +76,7 @@ class Process:
         self._on_output = on_output
         self._command = command
         self._keeper = keeper
-        self._pipes = dict(keeper.pipes)
+        self._pipes = dict(pipes)
         self._clean = False
         self._exited = asyncio.Event()
         self._gone = asyncio.Event()
@@ -84,7 +87,8 @@ class Process:
         for stream, pipe in self._pipes.items():
             self._loop.add_reader(pipe, self._read, stream)
             self._printed.register(pipe, select.POLLIN)
-        self._loop.add_reader(keeper.control, self._read_reports)
+        self._channel = LoopChannel(keeper.socket, self._take, self._keeper_ended)
+        self._channel.send(0, _order(command))
 
     @classmethod
     async def start(
@@ -100,8 +104,8 @@ class Process:
         With ``pass_output`` what it prints is told as long as it runs, and only the last lines are
         kept. Raises `UsageError` when it cannot be started.
         """
-        keeper = spawn_keeper(command, connection)
-        process = cls(command, keeper, on_output, pass_output=pass_output)
+        keeper, pipes = _spawn_keeper(command.argv[0], connection)
+        process = cls(command, keeper, pipes, on_output, pass_output=pass_output)
         try:
             await process._started
         except BaseException:
@@ -138,8 +142,7 @@ class Process:
             return
         self.ending = True
         self._kill_plugin()
-        with contextlib.suppress(OSError):
-            self._keeper.control.shutdown(socket.SHUT_WR)
+        self._channel.finish()
 
     async def kill(self) -> None:
         """End it, and wait until nothing of it is left."""
@@ -206,21 +209,8 @@ class Process:
                 if not self._read(stream):
                     break
 
-    def _read_reports(self) -> None:
-        while True:
-            try:
-                data = self._keeper.control.recv(REPORT_MAX)
-            except BlockingIOError:
-                return
-            except OSError:
-                data = b""
-            if not data:
-                self._keeper_ended()
-                return
-            self._take(json.loads(data))
-
-    def _take(self, report: dict[str, object]) -> None:
-        match report:
+    def _take(self, _kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
+        match json.loads(payload):
             case {"started": int(pid)}:
                 self.pid = pid
                 _settle(self._started)
@@ -251,11 +241,10 @@ class Process:
                 os.kill(self.pid, signal.SIGKILL)
 
     def _keeper_ended(self) -> None:
-        self._loop.remove_reader(self._keeper.control)
-        self._keeper.control.close()
-        # Somebody who waits for any child of this process may have been faster.
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._keeper.pid, 0)
+        if self._gone.is_set():
+            return
+        self._channel.close()
+        self._keeper.stop(KEEPER_ENDS_S, terminate_s=0)
         if self.pid and not self._clean:
             # Somebody killed the keeper. What the plugin started cannot be found any more.
             self.survived = True
@@ -279,14 +268,51 @@ def exit_in(explained: str) -> str:
     return explained.partition(_ENDED)[2].partition(_SAID)[0]
 
 
-def exit_words(code: int) -> str:
-    """An exit code, negative for a signal, in words: ``exit status 3``, ``killed by SIGSEGV``."""
-    if code >= 0:
-        return f"exit status {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"
+def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[Stream, int]]:
+    """Start the process that starts a plugin with ``connection``, and open what it prints to.
+
+    Raises `UsageError` where the system refuses that.
+    """
+    failure = "plugins cannot be launched"
+    with contextlib.ExitStack() as kept, contextlib.ExitStack() as passed:
+        pipes: dict[Stream, int] = {}
+        writing: list[int] = []
+        try:
+            for stream in Stream:
+                pipes[stream], end = os.pipe()
+                kept.callback(os.close, pipes[stream])
+                passed.callback(os.close, end)
+                os.set_blocking(pipes[stream], False)
+                writing.append(end)
+        except OSError as error:
+            raise UsageError(f"{failure}: {(error.strerror or str(error)).lower()}") from error
+        keeper = spawn(
+            "nri_scope.process.keeper",
+            plugin,
+            failure=failure,
+            # It kills the plugin when the channel is closed, and must not die before it has.
+            on_parents_death=0,
+            descriptors=(connection.fileno(),),
+            output=(writing[0], writing[1]),
+            with_site=False,
+        )
+        kept.pop_all()
+        return keeper, pipes
+
+
+def _order(command: Command) -> bytes:
+    order = {
+        "path": _encoded(command.path),
+        "argv": [_encoded(word) for word in command.argv],
+        "environment": [_encoded(f"{name}={to}") for name, to in command.environment.items()],
+        "cwd": _encoded(command.cwd),
+    }
+    return json.dumps(order).encode()
+
+
+def _encoded(text: str) -> str:
+    """Latin-1, one character for each byte: names of files need not be UTF-8."""
+    return os.fsencode(text).decode("latin-1")
 
 
 def _settle(future: asyncio.Future[None], error: UsageError | None = None) -> None:

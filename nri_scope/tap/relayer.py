@@ -8,22 +8,20 @@ to both, and ends when the other one does, however that ends: connections are cl
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
-import os
-import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from nri_scope.process.channel import LoopChannel
+from nri_scope.process.signals import ignore_stop_signals
 from nri_scope.transport.loop import run
 from nri_scope.transport.relay import Relay
 from nri_scope.transport.tuning import prepare_process
 
-from .outbox import Outbox
-from .telling import ORDER_MAX, Kind, fault_words, piece, telling
+from .telling import RELAY, Told, fault_words, piece_head, values
 
 if TYPE_CHECKING:
     from .faulty import Faulty
@@ -35,23 +33,23 @@ TOO_MUCH = (
 NO_ROOM = "the process that relays can have no more open files"
 LAST_S = 1.0
 """For what is still to be told at the end."""
-_PR_SET_PDEATHSIG = 1
+WAIT_S = 0.02
+"""How long a piece waits. To tell of it at once would take microseconds in which the peer that it
+was written to may be waiting for this very processor."""
+
+_FORTH, _BACK = int(Told.FORTH), int(Told.BACK)
+"""Packed in half the time."""
 
 
-def main(orders: int, telling_to: int) -> None:
-    """Relay what is ordered on one descriptor, and tell of it on the other, until it is closed."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    # It learns of the other one's end by its orders, but not while it is stopped.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def main(descriptor: int) -> None:
+    """Relay what is ordered on a channel, and tell of it there, until it is closed."""
+    ignore_stop_signals()
     prepare_process()
-    run(_work(socket.socket(fileno=orders), socket.socket(fileno=telling_to)))
-    # There is nothing to clean up, and somebody waits.
-    os._exit(0)
+    run(_work(socket.socket(fileno=descriptor)))
 
 
-async def _work(orders: socket.socket, telling_to: socket.socket) -> None:
-    relayer = Relayer(orders, telling_to)
+async def _work(sock: socket.socket) -> None:
+    relayer = Relayer(sock)
     await relayer.over.wait()
     await relayer.close()
 
@@ -59,53 +57,38 @@ async def _work(orders: socket.socket, telling_to: socket.socket) -> None:
 class Relayer:
     """All relays of the process."""
 
-    def __init__(self, orders: socket.socket, telling_to: socket.socket) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         """To be made in a running event loop."""
         self.over = asyncio.Event()
         """Nobody gives orders or listens any more."""
-        self._orders = orders
-        self._outbox = Outbox(telling_to, self.over.set)
+        self._channel = LoopChannel(sock, self._obey, self.over.set, delay_s=WAIT_S)
         self._relays: dict[int, Relay] = {}
         self._deaf: set[int] = set()
         self._ending: set[asyncio.Task[None]] = set()
-        orders.setblocking(False)
-        asyncio.get_running_loop().add_reader(orders, self._ordered)
-        self._outbox.put(telling(Kind.READY, 0, monotonic_ns()))
+        self._tell(Told.READY, 0)
 
     async def close(self) -> None:
         """Close all connections, and tell of it if somebody still listens."""
         for relay in self._relays.values():
             relay.close("the tap is gone")
         await asyncio.gather(*self._ending)
-        await self._outbox.drain(LAST_S)
+        await self._channel.drain(LAST_S)
 
-    def _ordered(self) -> None:
-        data, descriptors = b"", list[int]()
-        try:
-            data, descriptors, _, _ = socket.recv_fds(self._orders, ORDER_MAX, 2)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            # As with the end of orders.
-            pass
-        if not data:
-            asyncio.get_running_loop().remove_reader(self._orders)
-            self.over.set()
-            return
-        self._obey(json.loads(data), descriptors)
+    def _tell(self, kind: Told, number: int, *more: object) -> None:
+        self._channel.send(kind, values(number, monotonic_ns(), *more))
 
-    def _obey(self, order: dict[str, Any], descriptors: list[int]) -> None:
-        number = order["relay"]
-        if "close" in order:
+    def _obey(self, kind: int, payload: bytes, descriptors: Sequence[int]) -> None:
+        number, order = json.loads(payload)
+        if kind != RELAY:
             if number in self._relays:
-                self._relays[number].close(order["close"])
+                self._relays[number].close(order)
             return
         sockets = [socket.socket(fileno=one) for one in descriptors]
         words = NO_ROOM
         # The system leaves out those for which there is no room.
         if len(sockets) == 2:
             try:
-                self._begin(number, sockets[0], sockets[1], order["faults"])
+                self._begin(number, sockets[0], sockets[1], order)
                 return
             except OSError as error:
                 words = (error.strerror or str(error)).lower()
@@ -113,7 +96,7 @@ class Relayer:
                 words = fault_words(error)
         for sock in sockets:
             sock.close()
-        self._outbox.put(telling(Kind.ENDED, number, monotonic_ns(), None, words, ""))
+        self._tell(Told.ENDED, number, None, words, "")
 
     def _begin(
         self,
@@ -140,9 +123,7 @@ class Relayer:
         from .faulty import Faulty
 
         faulty = Faulty(parse_faults(**faults))
-        faulty.on_kept = lambda *kept: self._outbox.put(
-            telling(Kind.KEPT, number, monotonic_ns(), *kept)
-        )
+        faulty.on_kept = lambda *kept: self._tell(Told.KEPT, number, *kept)
         return faulty
 
     def _heard(
@@ -150,18 +131,17 @@ class Relayer:
     ) -> None:
         if number in self._deaf:
             return
-        if self._outbox.is_full:
+        head = piece_head(number, arrived_ns, passed_ns)
+        if not self._channel.offer(_FORTH if forth else _BACK, head, data):
             self._deafen(number, TOO_MUCH)
-            return
-        self._outbox.put(piece(number, forth, data, arrived_ns, passed_ns))
 
     def _deafen(self, number: int, words: str) -> None:
         self._deaf.add(number)
-        self._outbox.put(telling(Kind.DEAF, number, monotonic_ns(), words))
+        self._tell(Told.DEAF, number, words)
 
     async def _end(self, number: int, relay: Relay, faulty: Faulty | None) -> None:
         end = await relay.wait_closed()
         del self._relays[number]
         self._deaf.discard(number)
         made = faulty.summary() if faulty is not None else ""
-        self._outbox.put(telling(Kind.ENDED, number, monotonic_ns(), end.first, end.words, made))
+        self._tell(Told.ENDED, number, end.first, end.words, made)

@@ -8,22 +8,21 @@ what decodes and records, a relay would wait for these now and then, and with it
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
 import json
 import os
+import signal
 import socket
-import subprocess
-import sys
+from collections.abc import Sequence
 from time import monotonic_ns
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nri_scope.errors import UsageError
-from nri_scope.runtime.process import exit_words
+from nri_scope.process.channel import LoopChannel
+from nri_scope.process.child import spawn
 from nri_scope.transport.relay import RelayEnd
 
 from .faults import Faults
-from .telling import ORDER_MAX, Ear, Kind, Told, fault_words
+from .telling import CLOSE, RELAY, Told, fault_words, piece, values
 
 CLOSE_S = 3.0
 """For it to close a connection that it is told to; then it is killed, which closes all of them."""
@@ -31,12 +30,6 @@ READY_S = 10.0
 """For the process to begin to work."""
 EXIT_S = 3.0
 """For it to end."""
-_READ = 32 << 10
-_PROGRAM = (
-    "import sys; _, orders, telling, *sys.path = sys.argv; "
-    "from nri_scope.tap.relayer import main; main(int(orders), int(telling))"
-)
-"""A module found where this process found it, whatever led there."""
 
 
 class Listener(Protocol):
@@ -94,36 +87,36 @@ class Relaying:
         if not self.closed:
             self._process.kill()
 
-    def told(self, told: Told) -> None:
-        """Something was told of it."""
-        match told.kind:
-            case Kind.ENDED:
-                first, words, faults = told.values()
-                end = RelayEnd(None if first is None else bool(first), str(words))
-                self.end(Relayed(end, told.at_ns, str(faults)))
-            case _ if self.listener is not None:
-                try:
-                    _tell(self.listener, told)
-                except Exception as error:  # noqa: BLE001 - what a peer said must not end a tap
-                    listener, self.listener = self.listener, None
-                    listener.deafen(fault_words(error))
+    def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
+        """A piece was passed on."""
+        if self.listener is not None:
+            try:
+                self.listener.heard(forth, data, arrived_ns, passed_ns)
+            except Exception as error:  # noqa: BLE001 - what a peer said must not end a tap
+                self._failed(self.listener, error)
+
+    def told(self, kind: int, at_ns: int, values: list[Any]) -> None:
+        """Something else was told of it."""
+        if kind == Told.ENDED:
+            first, words, faults = values
+            self.end(Relayed(RelayEnd(first, words), at_ns, faults))
+        elif self.listener is not None:
+            try:
+                if kind == Told.KEPT:
+                    self.listener.keep_from(*values)
+                else:
+                    self.listener.deafen(values[0], at_ns)
+            except Exception as error:  # noqa: BLE001 - likewise
+                self._failed(self.listener, error)
+
+    def _failed(self, listener: Listener, error: Exception) -> None:
+        self.listener = None
+        listener.deafen(fault_words(error))
 
     def end(self, relayed: Relayed) -> None:
         """It is over."""
         if not self.closed:
             self._ended.set_result(relayed)
-
-
-def _tell(listener: Listener, told: Told) -> None:
-    match told.kind:
-        case Kind.FORTH | Kind.BACK:
-            listener.heard(told.kind is Kind.FORTH, told.data, told.at_ns, told.until_ns)
-        case Kind.KEPT:
-            conn_id, stream_id, words = told.values()
-            assert isinstance(conn_id, int) and isinstance(stream_id, int)
-            listener.keep_from(conn_id, stream_id, str(words))
-        case Kind.DEAF:
-            listener.deafen(str(told.values()[0]), told.at_ns)
 
 
 class Relays:
@@ -172,43 +165,18 @@ class Relays:
 
 class _Process:
     def __init__(self) -> None:
-        if not sys.executable:
-            raise UsageError("nothing can be relayed: Python does not know its own program")
         self.words = ""
         """Why it is over."""
-        loop = asyncio.get_running_loop()
-        self.ready: asyncio.Future[None] = loop.create_future()
-        self._ear = Ear()
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._relayings: dict[int, Relaying] = {}
         self._begun = 0
-        # Orders have boundaries, and each keeps the descriptors that it came with.
-        self._orders, orders = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._orders.setblocking(False)
-        self._told, telling = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        descriptors = (orders.fileno(), telling.fileno())
-        # Isolated: what is not in our path is not in its path either.
-        manner = ("-I", "-B") if sys.dont_write_bytecode else ("-I",)
-        arguments = (*manner, "-c", _PROGRAM, *map(str, descriptors), *sys.path)
-        try:
-            self._popen = subprocess.Popen(
-                [sys.executable, *arguments],
-                pass_fds=descriptors,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                # What a terminal sends is for the tap, which knows what to make of it.
-                start_new_session=True,
-            )
-        except OSError as error:
-            self._orders.close()
-            self._told.close()
-            words = f"{sys.executable}: {(error.strerror or str(error)).lower()}"
-            raise UsageError(f"the process that relays cannot be started: {words}") from error
-        finally:
-            orders.close()
-            telling.close()
-        self._told.setblocking(False)
-        loop.add_reader(self._told, self._readable)
+        self._child = spawn(
+            "nri_scope.tap.relayer",
+            failure="the process that relays cannot be started",
+            # It belongs to this process, and has nothing to bring to an end.
+            on_parents_death=signal.SIGKILL,
+        )
+        self._channel = LoopChannel(self._child.socket, self._told, lambda: self._end(""))
 
     @property
     def over(self) -> bool:
@@ -227,7 +195,11 @@ class _Process:
         relaying = self._relayings[number] = Relaying(self, number, listener)
         texts = None if faults is None or not faults.any else faults.texts()
         try:
-            self._order({"relay": number, "faults": texts}, runtime.fileno(), plugin.fileno())
+            sockets = (runtime.fileno(), plugin.fileno())
+            self._channel.send_with(sockets, RELAY, values(number, texts))
+        except BlockingIOError:
+            # It takes no orders: it stands still.
+            self.kill()
         except OSError as error:
             del self._relayings[number]
             words = (
@@ -238,67 +210,41 @@ class _Process:
 
     def end_relay(self, number: int, words: str) -> None:
         # Where it cannot be told, it is gone, or about to be.
-        with contextlib.suppress(OSError):
-            self._order({"relay": number, "close": words})
+        self._channel.send(CLOSE, values(number, words))
 
     def close(self) -> None:
         if not self.over:
             self._end("the tap has ended")
 
     def kill(self) -> None:
-        """End it whatever it does; `_readable` learns of it."""
-        self._popen.kill()
+        """End it whatever it does; `_end` learns of it."""
+        self._child.signal(signal.SIGKILL)
 
-    def _order(self, order: dict[str, object], *descriptors: int) -> None:
-        data = json.dumps(order).encode()
-        if len(data) > ORDER_MAX:
-            raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
-        try:
-            socket.send_fds(self._orders, [data], descriptors)
-        except (BrokenPipeError, ConnectionResetError):
-            # `_readable` is about to learn that, too, and more.
+    def _told(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
+        # In turns of some microseconds: who waits for this processor may be the runtime.
+        os.sched_yield()
+        if kind in (Told.FORTH, Told.BACK):
+            number, arrived_ns, passed_ns, data = piece(payload)
+            self._relayings[number].heard(kind == Told.FORTH, data, arrived_ns, passed_ns)
             return
-        except BlockingIOError:
-            # So many orders wait for it only when it stands still.
-            self.kill()
-
-    def _readable(self) -> None:
-        try:
-            data = self._told.recv(_READ)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._end("")
-            return
-        for told in self._ear.feed(data):
-            # In turns of some microseconds: who waits for this processor may be the runtime.
-            os.sched_yield()
-            if told.kind is Kind.READY:
-                if not self.ready.done():
-                    self.ready.set_result(None)
-                continue
-            self._relayings[told.relay].told(told)
-            if told.kind is Kind.ENDED:
-                del self._relayings[told.relay]
+        number, at_ns, *told = json.loads(payload)
+        if kind == Told.READY:
+            if not self.ready.done():
+                self.ready.set_result(None)
+        else:
+            self._relayings[number].told(kind, at_ns, told)
+            if kind == Told.ENDED:
+                del self._relayings[number]
 
     def _end(self, words: str) -> None:
+        if self.over:
+            return
         self.words = words or "the process that relays is gone"
-        asyncio.get_running_loop().remove_reader(self._told)
-        self._orders.close()
-        self._told.close()
-        status = self._exit_status()
-        self.words = words or f"the process that relays has ended, {exit_words(status)}"
+        self._channel.close()
+        end = self._child.stop(EXIT_S, terminate_s=0)
+        self.words = words or f"the process that relays has ended, {end.words}"
         if not self.ready.done():
             self.ready.set_result(None)
         for relaying in self._relayings.values():
             relaying.end(Relayed(RelayEnd(None, self.words), monotonic_ns(), ""))
         self._relayings.clear()
-
-    def _exit_status(self) -> int:
-        try:
-            return self._popen.wait(EXIT_S)
-        except subprocess.TimeoutExpired:
-            self._popen.kill()
-            return self._popen.wait()

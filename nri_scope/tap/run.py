@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -15,6 +14,8 @@ from time import monotonic
 from nri_scope.errors import ConnectError
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import ABSENT_POLL, Identity
+from nri_scope.process.child import keep_exit_statuses
+from nri_scope.process.signals import ignore_stop_signals, stop_signals
 from nri_scope.recorder.model import SessionStart, plugin_title
 from nri_scope.recorder.outcome import outcome
 from nri_scope.recorder.writer import Recorder, RecorderCounters
@@ -24,13 +25,6 @@ from nri_scope.transport.sockets import connect_socket
 from .connection import Connection
 from .relays import READY_S, Relays
 from .settings import OnEvent, Settings
-
-STOP_SIGNALS = {
-    signal.SIGINT: "interrupted",
-    signal.SIGTERM: "terminated",
-    signal.SIGHUP: "the terminal is gone",
-}
-"""What ends a tap in an orderly way, and how it is told."""
 
 Say = Callable[[str], None]
 """Gets what a user wants to know, line by line. Never blocks."""
@@ -43,14 +37,6 @@ class Stop:
         self.number = 0
         self.reason = ""
         self._set = asyncio.Event()
-
-    def install(self) -> None:
-        """Let signals set it, but not a lost terminal where ``nohup`` wants us to stay."""
-        loop = asyncio.get_running_loop()
-        for number, reason in STOP_SIGNALS.items():
-            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-                continue
-            loop.add_signal_handler(number, self.set, number, reason)
 
     def set(self, number: int, reason: str) -> None:
         """The first one counts."""
@@ -127,26 +113,27 @@ def run_tap(
     path = Path(settings.output)
     existed = os.path.lexists(path)
     recorder = settings.open(say, on_event)
+    keep_exit_statuses()
     tap: Tap | None = None
 
     async def main() -> int:
         nonlocal tap
         tap = Tap(settings, recorder, say)
-        tap.stop.install()
-        try:
-            await tap.relays.start(start_s)
-            return await work(tap)
-        finally:
-            tap.relays.close()
+        loop = asyncio.get_running_loop()
+        with stop_signals(tap.stop.set, loop=loop, ignored_afterwards=True):
+            try:
+                await tap.relays.start(start_s)
+                return await work(tap)
+            finally:
+                tap.relays.close()
 
     done = False
     try:
         status = run(main())
         done = True
     finally:
-        for number in STOP_SIGNALS:
-            # A second one must not cut the writing short, which is bounded anyway.
-            signal.signal(number, signal.SIG_IGN)
+        # A second one must not cut the writing short, which is bounded anyway.
+        ignore_stop_signals()
         counters = recorder.close()
         if tap is not None and tap.sessions:
             say(tap.summary(counters))

@@ -1,26 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process that relays is told by the one that records, and what it tells.
-
-Both are the same program on one machine. Orders come on a socket that keeps them apart, with
-descriptors; what is told goes the other way on a stream, as a head of fixed size and what belongs
-to it.
-"""
+"""What the process that relays is told by the one that records, and what it tells."""
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
 
-_HEAD = struct.Struct("=BIqqI")
-ORDER_MAX = 128 << 10
-"""Bytes of an order; a socket takes somewhat more at once, none of which must be cut off."""
+RELAY = 0
+"""An order: relay between the two descriptors that come with it. JSON of number and faults."""
+CLOSE = 1
+"""An order: close both sockets of a relay. JSON of number and why."""
+
+_PIECE = struct.Struct("=Iqq")
 
 
-class Kind(IntEnum):
-    """What is told."""
+class Told(IntEnum):
+    """What is told. All but pieces is JSON: the relay's number, a monotonic time, and values."""
 
     READY = 0
     """The process is there."""
@@ -37,55 +33,19 @@ class Kind(IntEnum):
     """The relay is over: who ended it, the words for it, and those for faults that were made."""
 
 
-_FORTH, _BACK = int(Kind.FORTH), int(Kind.BACK)
-"""Packed in half the time."""
+def piece_head(relay: int, arrived_ns: int, passed_ns: int) -> bytes:
+    """What goes before the bytes of a piece."""
+    return _PIECE.pack(relay, arrived_ns, passed_ns)
 
 
-class Told(NamedTuple):
-    """One thing that was told."""
-
-    kind: Kind
-    relay: int
-    """Its number."""
-    at_ns: int
-    until_ns: int
-    data: bytes
-
-    def values(self) -> list[object]:
-        """Of all kinds but pieces."""
-        values: list[object] = json.loads(self.data)
-        return values
+def piece(payload: bytes) -> tuple[int, int, int, bytes]:
+    """Relay, when it came, when it was passed on, and the bytes of a piece."""
+    return *_PIECE.unpack_from(payload), payload[_PIECE.size :]
 
 
-def piece(relay: int, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> bytes:
-    """To tell of a piece."""
-    return _HEAD.pack(_FORTH if forth else _BACK, relay, arrived_ns, passed_ns, len(data)) + data
-
-
-def telling(kind: Kind, relay: int, at_ns: int, *values: object) -> bytes:
-    """To tell of anything else."""
-    data = json.dumps(values).encode()
-    return _HEAD.pack(kind, relay, at_ns, at_ns, len(data)) + data
-
-
-class Ear:
-    """Makes what was told of what a stream brings."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, data: bytes) -> Iterator[Told]:
-        """All that is complete by now."""
-        data = self._rest + data
-        start = 0
-        while len(data) - start >= _HEAD.size:
-            kind, relay, at_ns, until_ns, size = _HEAD.unpack_from(data, start)
-            end = start + _HEAD.size + size
-            if end > len(data):
-                break
-            yield Told(Kind(kind), relay, at_ns, until_ns, data[start + _HEAD.size : end])
-            start = end
-        self._rest = data[start:]
+def values(*told: object) -> bytes:
+    """The payload of everything else."""
+    return json.dumps(told).encode()
 
 
 def fault_words(error: Exception) -> str:

@@ -39,10 +39,6 @@ class RecorderNews(Protocol):
         """What it told last."""
         ...
 
-    def hear(self) -> None:
-        """Take what it told meanwhile."""
-        ...
-
     @property
     def ended(self) -> bool:
         """Whether it records no more."""
@@ -92,7 +88,6 @@ class Poller:
 
     async def _look(self) -> None:
         if self.recorder is not None:
-            self.recorder.hear()
             latest, ended = self.recorder.latest, self.recorder.ended
             if (latest, ended) != (self.frame.work.recorder, self.frame.work.recorder_ended):
                 self.frame.work_on(recorder=latest, recorder_ended=ended)

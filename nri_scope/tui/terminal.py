@@ -13,9 +13,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from types import FrameType
+from contextlib import ExitStack
 
 from textual.drivers.linux_driver import LinuxDriver
+
+from nri_scope.process.signals import END_SIGNALS, stop_signals
 
 
 def is_gone() -> bool:
@@ -52,13 +54,11 @@ class EndSignals:
         """``end``: called in the event loop that runs now."""
         self._end = end
         self._loop = asyncio.get_running_loop()
-        self._before = {
-            signal.SIGTERM: signal.signal(signal.SIGTERM, self._came),
-            signal.SIGHUP: signal.signal(signal.SIGHUP, self._came),
-            signal.SIGCONT: signal.getsignal(signal.SIGCONT),
-        }
+        self._handled = ExitStack()
+        self._handled.callback(signal.signal, signal.SIGCONT, signal.getsignal(signal.SIGCONT))
+        self._handled.enter_context(stop_signals(self._came, among=END_SIGNALS))
 
-    def _came(self, number: int, _frame: FrameType | None) -> None:
+    def _came(self, number: int, _words: str) -> None:
         if number == signal.SIGHUP:
             # Textual would take the terminal anew. This one is called before that for SIGCONT,
             # which is the higher number.
@@ -67,5 +67,4 @@ class EndSignals:
 
     def restore(self) -> None:
         """Have them do what they did before."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self._handled.close()

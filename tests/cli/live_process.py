@@ -49,14 +49,18 @@ class Live(Running):
 
 @contextlib.asynccontextmanager
 async def live(
-    *arguments: str | Path, folder: Path, stdout: int = asyncio.subprocess.PIPE
+    *arguments: str | Path,
+    folder: Path,
+    stdout: int = asyncio.subprocess.PIPE,
+    prefix: tuple[str, ...] = (),
 ) -> AsyncIterator[Live]:
     """Start ``nri-scope diff --live ARGUMENTS``; it is killed if it still runs in the end.
 
-    It is the leader of a process group. Its temporary files are in ``folder``.
+    It is the leader of a process group. Its temporary files are in ``folder``. ``prefix``: a
+    command that runs it, and becomes it.
     """
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "nri_scope", "diff", "--live", *map(str, arguments)),
+        *(*prefix, sys.executable, "-m", "nri_scope", "diff", "--live", *map(str, arguments)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=stdout,
         stderr=asyncio.subprocess.PIPE,

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.cli.main import run
 from nri_scope.nri.events import Event
 from nri_scope.nri.subject import decode_request
 from nri_scope.recorder.reader import Recording
@@ -436,19 +437,32 @@ HOSTILE = "\x1b[31mred"
     ],
     ids=itertools.count(),
 )
-async def test_bad_input_gets_one_line_and_status_2(
-    arguments: list[str], words: str, tmp_path: Path
+def test_bad_input_gets_one_line_and_status_2(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("precious")
     make_newer(tmp_path / "newer")
     before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
-    async with recording(*arguments, cwd=tmp_path) as record:
-        status, out, errors = await record.ended()
-    assert (status, out) == (2, "")
+    assert run(["record", *arguments]) == 2
+    out, errors = capfd.readouterr()
+    assert out == ""
     assert words in errors
     assert len(errors.splitlines()) == 1
     assert "\x1b" not in errors
     assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
+
+
+async def test_bad_input_ends_the_process_with_status_2(tmp_path: Path) -> None:
+    async with recording("--socket", "none", cwd=tmp_path) as record:
+        status, out, errors = await record.ended()
+    assert (status, out) == (2, "")
+    assert len(errors.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
 
 
 def make_newer(path: Path) -> None:

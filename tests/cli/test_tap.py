@@ -722,7 +722,7 @@ async def test_where_the_tap_cannot_be_the_plugin_runs_without_it(
         (kept / "tap.json").write_text("{")
     elif broken == "nothing relays":
         starter = kept / "start.py"
-        gone = "import nri_scope.tap.relays as relays; relays._PROGRAM = 'raise SystemExit(3)'"
+        gone = "import nri_scope.process.child as child; child.START = '/nowhere'"
         starter.write_text(
             starter.read_text().replace(
                 "        run_wrapped(", f"        {gone}\n        run_wrapped("

@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import pickle
+import shutil
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from nri_scope.differ import Differ, History
 from nri_scope.differ.model import Asked, RoundDiff, Step
@@ -30,8 +35,10 @@ VIEWS = {
     ALL: View(probes=PROBES, validator=True, taps=PLUGINS),
 }
 
-# For as long as the process lives; 107 bytes are all that a socket's path may have.
-_folder = tempfile.TemporaryDirectory(prefix="nri-")
+_T = TypeVar("_T")
+_own = tempfile.TemporaryDirectory(prefix="nri-")
+folder = Path(_own.name)
+"""Where runs are kept; the tests' conftest names one that all workers of a test run share."""
 
 
 @dataclass
@@ -61,17 +68,41 @@ class Found:
         return found
 
 
+def _once(path: Path, make: Callable[[], _T]) -> _T:
+    """Make it, or load what another process of this test run has made."""
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            made = path.with_suffix(".new")
+            made.write_bytes(pickle.dumps(make()))
+            made.rename(path)
+        loaded: _T = pickle.loads(path.read_bytes())
+        return loaded
+
+
 @cache
 def seen_by(release: Merger) -> Run:
     """One run, for all tests of this version. Raises Unavailable."""
     build_programs(release)
-    folder = Path(_folder.name) / release.name
-    folder.mkdir()
-    return asyncio.run(run(release, folder))
+
+    def make() -> Run:
+        # 107 bytes are all that a socket's path may have.
+        with tempfile.TemporaryDirectory(prefix="nri-") as short:
+            seen = asyncio.run(run(release, Path(short)))
+            kept = folder / f"{release.name}.nriscope.db"
+            shutil.copy(seen.recording, kept)
+            seen.recording = kept
+            return seen
+
+    return _once(folder / f"{release.name}.run", make)
 
 
 @cache
 def found_in(release: Merger, view: str) -> Found:
     """What the differ makes of what this view has of it."""
-    path = Path(_folder.name) / release.name / f"{view}.nriscope.db"
-    return Found.of(write(seen_by(release), VIEWS[view], path))
+    name = f"{release.name}-{list(VIEWS).index(view)}"
+
+    def make() -> Found:
+        return Found.of(write(seen_by(release), VIEWS[view], folder / f"{name}.nriscope.db"))
+
+    return _once(folder / f"{name}.found", make)

@@ -147,7 +147,8 @@ async def run(merger: Merger, folder: Path) -> Run:
             result.starts = {_name(start): start for start in chain.tee.starts.values()}
             await chain.runtime.stop()
     finally:
-        recorder.close()
+        counters = recorder.close(timeout=PATIENCE)
+    assert counters.lost == 0, counters
     for one in result.asked:
         if one.method == VALIDATE:
             told = api.ValidateContainerAdjustmentRequest.FromString(one.request)
@@ -354,7 +355,8 @@ def write(seen: Run, view: View, path: Path) -> Path:
         )  # fmt: skip
         if view.real is not None and one.plugin == max(chosen):
             _ask_cri(recorder, sessions, seen, view.real, one, at_ns)
-    recorder.close()
+    counters = recorder.close(timeout=PATIENCE)
+    assert counters.lost == 0, counters
     return path
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.nri.versions import V0_10
+from tests.interop import attribution_found
 from tests.interop.attribution_found import VIEWS, seen_by
 from tests.interop.attribution_run import RUNTIMES
 from tests.interop.build import Merger, Unavailable, Variant, build
@@ -22,6 +24,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             needed
         ):
             item.add_marker(pytest.mark.interop)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_run_for_all_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
+    base = tmp_path_factory.getbasetemp()
+    attribution_found.folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @pytest.fixture(params=list(Variant), ids=lambda variant: variant.name)

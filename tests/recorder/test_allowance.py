@@ -26,8 +26,9 @@ ALL = int(LEAST_BYTES * PER_BYTE)
 
 
 @pytest.fixture
-def bomb(tmp_path: Path) -> Path:
-    """A thousand creations of one container with 40,000 variables."""
+def bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A thousand creations of one container with 40,000 variables, of which half are allowed."""
+    monkeypatch.setattr(allowance, "PER_BYTE", PER_BYTE / 2)
     container = many_of(Kind.CONTAINER, api.Container.DESCRIPTOR, (7,), b"\x0a\x02c1")
 
     def both(connection: sqlite3.Connection, scale: float) -> None:

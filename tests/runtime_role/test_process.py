@@ -18,10 +18,11 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import UsageError
+from nri_scope.process.child import exit_words
 from nri_scope.runtime.command import command_of
 from nri_scope.runtime.launch import launch
 from nri_scope.runtime.output import OnOutput, Output, Stream
-from nri_scope.runtime.process import Process, exit_words
+from nri_scope.runtime.process import Process
 from nri_scope.transport.loop import loop_factory
 
 from .scripts import ROOT, children, descriptors, executable, is_running, python
@@ -425,4 +426,4 @@ def test_keeper_is_no_part_of_what_the_package_imports() -> None:
         text=True,
         cwd=ROOT,
     )
-    assert "nri_scope.runtime.keeper" not in json.loads(found)
+    assert "nri_scope.process.keeper" not in json.loads(found)

@@ -46,6 +46,8 @@ class Run:
         recorder = settings.open(self.said.append)
         tap = Tap(settings, recorder, self.said.append)
         try:
+            # With time enough for a busy machine, as `run_tap` does.
+            await tap.relays.start()
             launch = Launch(command_of(argv, "10", "thing"), Identity(index="10", name="thing"))
             return await to_socket(launch, self.socket, self._take, wait=False)(tap)
         finally:

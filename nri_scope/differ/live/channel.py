@@ -1,34 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process that answers the runtime and the one that looks at the recording say.
-
-Both are one program, so messages are pickled; nothing from outside comes this way but as a string.
-"""
+"""What the process that records and the one that shows changes tell each other."""
 
 from __future__ import annotations
 
-import asyncio
-import pickle
-import socket
-import struct
-import threading
-from pathlib import Path
-from typing import NamedTuple, TypeAlias, cast
-
-from nri_scope.errors import NriScopeError
-
-from .place import Place
-
-_LENGTH = struct.Struct(">I")
-
-
-class Ready(NamedTuple):
-    """The watcher can begin. The CRI, where it is to be asked, has answered."""
-
-
-class Failed(NamedTuple):
-    """The watcher ends: this is why."""
-
-    error: NriScopeError
+import json
+from typing import NamedTuple, TypeAlias
 
 
 class CriBegan(NamedTuple):
@@ -64,12 +40,6 @@ class ChainSeen(NamedTuple):
     indices: tuple[str, ...]
 
 
-class Waits(NamedTuple):
-    """A round is not over, and nothing came for long."""
-
-    words: str
-
-
 class Asked(NamedTuple):
     """Nothing more will be asked."""
 
@@ -77,62 +47,41 @@ class Asked(NamedTuple):
     unanswered: int
 
 
-class Open(NamedTuple):
-    """To the watcher: this is the recording."""
+class Unread(NamedTuple):
+    """Nobody reads the changes any more."""
 
-    path: Path
-    after: Place
+
+class Opened(NamedTuple):
+    """From the recorder: there is a file, and this is how far it had come, as in `Place`."""
+
+    event: int
+    session: int
 
 
 class FinishAsking(NamedTuple):
-    """To the watcher: the probes are gone."""
+    """From the recorder: the probes are gone."""
 
 
 class Closed(NamedTuple):
-    """To the watcher: the recording is complete."""
+    """From the recorder: the recording is complete."""
+
+    needless: bool
+    """It never connected; its file is new and empty, and to be removed."""
 
 
-ToParent: TypeAlias = Ready | Failed | CriBegan | CriEnded | Answer | ChainSeen | Waits | Asked
-ToWatcher: TypeAlias = Open | FinishAsking | Closed
+ToRecorder: TypeAlias = CriBegan | CriEnded | Answer | ChainSeen | Asked | Unread
+FromRecorder: TypeAlias = Opened | FinishAsking | Closed
+Message: TypeAlias = ToRecorder | FromRecorder
+
+_TYPES = (CriBegan, CriEnded, Answer, ChainSeen, Asked, Unread, Opened, FinishAsking, Closed)
 
 
-def packed(message: ToParent | ToWatcher) -> bytes:
-    """As it goes through a stream."""
-    content = pickle.dumps(message)
-    return _LENGTH.pack(len(content)) + content
+def encode(message: Message) -> tuple[int, bytes]:
+    """Return kind and payload."""
+    return _TYPES.index(type(message)), json.dumps(message).encode()
 
 
-async def receive(reader: asyncio.StreamReader) -> ToParent | None:
-    """The watcher's next message; None when it has ended."""
-    try:
-        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-        return cast(ToParent, pickle.loads(await reader.readexactly(length)))
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
-
-
-class WatcherEnd:
-    """The watcher's end: blocking, for any of its threads."""
-
-    def __init__(self, end: socket.socket) -> None:
-        self._socket = end
-        self._stream = end.makefile("rb")
-        self._lock = threading.Lock()
-
-    def send(self, message: ToParent) -> None:
-        """Nothing happens where nobody is left to be told."""
-        content = packed(message)
-        try:
-            with self._lock:
-                self._socket.sendall(content)
-        except OSError:
-            pass
-
-    def receive(self) -> ToWatcher | None:
-        """The next message; None when the other process has ended."""
-        try:
-            head = self._stream.read(_LENGTH.size)
-            content = self._stream.read(_LENGTH.unpack(head)[0])
-            return cast(ToWatcher, pickle.loads(content))
-        except (OSError, EOFError, struct.error, pickle.UnpicklingError):
-            return None
+def decode(kind: int, payload: bytes) -> Message:
+    """Return what `encode` made kind and payload of."""
+    message: Message = _TYPES[kind](*json.loads(payload))
+    return message

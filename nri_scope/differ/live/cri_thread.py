@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 from time import time_ns
@@ -14,19 +14,19 @@ from nri_scope.cri import RuntimeVersion
 from nri_scope.cri import connect as connect_cri
 
 from .asking import Asker
-from .channel import Answer, Asked, CriBegan, CriEnded, WatcherEnd
+from .channel import Answer, Asked, CriBegan, CriEnded, ToRecorder
 
 FINISH_SECONDS = 3.0
 """For what is still to be asked about in the end."""
 
 
 class CriThread:
-    """Asks the CRI at ``path``, and tells the other process what it answers."""
+    """Asks the CRI at ``path``, and tells the recorder what it answers."""
 
-    def __init__(self, path: Path, end: WatcherEnd) -> None:
+    def __init__(self, path: Path, tell: Callable[[ToRecorder], None]) -> None:
         """Raises ConnectError, RpcError: there is no CRI."""
         self._path = path
-        self._end = end
+        self._tell = tell
         self._asker: Asker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._finished: asyncio.Event | None = None
@@ -73,18 +73,18 @@ class CriThread:
             await asker.finish(FINISH_SECONDS)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
-            self._end.send(Asked(asker.answered, asker.unanswered))
+            self._tell(Asked(asker.answered, asker.unanswered))
 
     # -- Hearer -----------------------------------------------------------------------------
 
     def began(self, runtime: RuntimeVersion) -> None:
         """See `Hearer`."""
-        self._end.send(CriBegan(runtime.name, runtime.version, time_ns()))
+        self._tell(CriBegan(runtime.name, runtime.version, time_ns()))
 
     def answered(self, answer: Answer) -> None:
         """See `Hearer`."""
-        self._end.send(answer)
+        self._tell(answer)
 
     def went_away(self, reason: str) -> None:
         """See `Hearer`."""
-        self._end.send(CriEnded(reason, time_ns()))
+        self._tell(CriEnded(reason, time_ns()))

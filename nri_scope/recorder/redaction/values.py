@@ -149,8 +149,13 @@ def _is_plain(name: str, value: str) -> bool:
         or REFERENCE.fullmatch(value) is not None
         or _endpoint(value)
         or is_plain_for(name, value)
-        or any(pattern.fullmatch(name) for pattern in _globs(ENV_NAMES))
+        or _is_shown_name(name)
     )
+
+
+@lru_cache(maxsize=8192)
+def _is_shown_name(name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in _globs(ENV_NAMES))
 
 
 def _endpoint(value: str) -> bool:

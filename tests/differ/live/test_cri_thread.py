@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ.live import cri_thread
-from nri_scope.differ.live.channel import WatcherEnd
 from nri_scope.differ.live.cri_thread import CriThread
-
-
-class Nobody(WatcherEnd):
-    """Hears nothing."""
-
-    def __init__(self) -> None:
-        pass
 
 
 def test_whatever_goes_wrong_in_the_beginning_is_told(
@@ -27,4 +19,4 @@ def test_whatever_goes_wrong_in_the_beginning_is_told(
 
     monkeypatch.setattr(cri_thread, "connect_cri", fail)
     with pytest.raises(ZeroDivisionError):
-        CriThread(tmp_path, Nobody())
+        CriThread(tmp_path, lambda message: None)

@@ -78,51 +78,50 @@ WAYS = [(kind, way) for kind in KINDS for way in paths(kind.DESCRIPTOR)]
 LEAVES = [(kind, way) for kind, way in WAYS if way[-1].message_type is None or is_map(way[-1])]
 
 
-def name_of_way(value: object) -> str:
-    if isinstance(value, tuple):
-        return ".".join(field.name for field in cast("tuple[FieldDescriptor, ...]", value))
-    assert isinstance(value, type)
-    return value.__name__
+def path_of(kind: type[Message], way: tuple[FieldDescriptor, ...]) -> str:
+    return ".".join([kind.__name__, *(field.name for field in way)])
 
 
 def test_there_are_fields_to_look_at() -> None:
     assert len(WAYS) > 300
 
 
-@pytest.mark.parametrize(("kind", "way"), LEAVES, ids=name_of_way)
-def test_every_field_of_the_api_tells_its_value(
-    kind: type[Message], way: tuple[FieldDescriptor, ...]
-) -> None:
-    one, other = kind(), kind()
-    set_along(one, way)
-    set_along(other, way, second=True)
-    assert plain_reply(one, name_of) != plain_reply(other, name_of)
+def test_every_field_of_the_api_tells_its_value() -> None:
+    hidden = []
+    for kind, way in LEAVES:
+        one, other = kind(), kind()
+        set_along(one, way)
+        set_along(other, way, second=True)
+        if plain_reply(one, name_of) == plain_reply(other, name_of):
+            hidden.append(path_of(kind, way))
+    assert hidden == []
 
 
-@pytest.mark.parametrize(("kind", "way"), WAYS, ids=name_of_way)
-def test_no_type_is_beyond_a_golden(kind: type[Message], way: tuple[FieldDescriptor, ...]) -> None:
+def test_no_type_is_beyond_a_golden() -> None:
     # Floating point numbers and bytes would need thought: the API has none.
-    assert way[-1].cpp_type not in (
-        FieldDescriptor.CPPTYPE_DOUBLE,
-        FieldDescriptor.CPPTYPE_FLOAT,
-    )
-    assert way[-1].type != FieldDescriptor.TYPE_BYTES
+    types = {way[-1].type for _, way in WAYS}
+    assert not types & {
+        FieldDescriptor.TYPE_DOUBLE,
+        FieldDescriptor.TYPE_FLOAT,
+        FieldDescriptor.TYPE_BYTES,
+    }
 
 
-@pytest.mark.parametrize(("kind", "way"), WAYS, ids=name_of_way)
-def test_fields_unknown_to_us_are_visible_wherever_they_are(
-    kind: type[Message], way: tuple[FieldDescriptor, ...]
-) -> None:
-    message = kind()
-    at = message
-    for field in way:
-        if field.message_type is None or is_map(field):
-            break
-        value = getattr(at, field.name)
-        at = value.add() if is_repeated(field) else value
-    at.MergeFromString(_UNKNOWN_FIELD)
-    told = plain_reply(message, name_of)
-    assert f"'{UNKNOWN}': [{{'field': 1007, 'value': '6e6577'}}]" in str(told)
+def test_fields_unknown_to_us_are_visible_wherever_they_are() -> None:
+    hidden = []
+    for kind, way in WAYS:
+        message = kind()
+        at = message
+        for field in way:
+            if field.message_type is None or is_map(field):
+                break
+            value = getattr(at, field.name)
+            at = value.add() if is_repeated(field) else value
+        at.MergeFromString(_UNKNOWN_FIELD)
+        told = plain_reply(message, name_of)
+        if f"'{UNKNOWN}': [{{'field': 1007, 'value': '6e6577'}}]" not in str(told):
+            hidden.append(path_of(kind, way))
+    assert hidden == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

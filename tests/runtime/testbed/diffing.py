@@ -42,8 +42,10 @@ class Diff:
 
     @property
     def pid(self) -> int:
-        """Of the process that is connected to the runtime."""
-        return self._process.pid
+        """Of the process that is connected to the runtime: a child of the one that prints."""
+        shows = self._process.pid
+        (child,) = Path(f"/proc/{shows}/task/{shows}/children").read_text().split()
+        return int(child)
 
     async def connected(self) -> None:
         """Wait until all probes are in the chain.

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder beside the screen: what it tells, and how it ends, however the other one does."""
+"""The recorder beside a viewer: what it tells, and how it ends, however the other one does."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from nri_scope.cli.demo import _first_session
+from nri_scope.errors import UsageError
+from nri_scope.logger.recorder_process import RecorderProcess
+from nri_scope.logger.run import RecordOptions
+from nri_scope.plugin import Identity
 from nri_scope.recorder.reader import Recording
 from nri_scope.runtime import Runtime, play, split_setup
 from tests.tui.screen import RECORDING
@@ -20,15 +26,16 @@ PATIENCE = 60.0
 PARENT = """
 import sys, time
 from pathlib import Path
+from nri_scope.logger.recorder_process import RecorderProcess
 from nri_scope.logger.run import RecordOptions
 from nri_scope.plugin import Identity
-from nri_scope.tui.recorder_process import RecorderProcess
 options = RecordOptions(
     Path(sys.argv[1]), Path(sys.argv[2]), Identity(index="00", name="nri-scope"), wait=True
 )
-recorder = RecorderProcess.fork(options)
-print(recorder._pid, flush=True)
-recorder.ready()
+recorder = RecorderProcess("nri_scope.logger.recorder_process", nicer=5)
+recorder.begin(options)
+print(recorder._child.pid, flush=True)
+recorder.ready(60)
 print(recorder.latest, flush=True)
 time.sleep(1000)
 """
@@ -75,24 +82,44 @@ async def test_nothing_is_lost_while_nobody_looks_and_the_end_is_in_good_order(
         assert [session.end_reason for session in sessions] == ["terminated"]
 
 
-def test_a_recorder_that_cannot_record_says_why(tmp_path: Path) -> None:
-    # In a process of its own: this one has threads.
-    code = f"""
-from pathlib import Path
-from nri_scope.errors import UsageError
-from nri_scope.logger.run import RecordOptions
-from nri_scope.plugin import Identity
-from nri_scope.tui.recorder_process import RecorderProcess
-folder = Path({str(tmp_path)!r})
-options = RecordOptions(folder / "a.db", folder / "no.sock", Identity(index="00", name="x"))
-recorder = RecorderProcess.fork(options)
-try:
-    recorder.ready()
-except UsageError as error:
-    assert "no.sock" in str(error) and "doctor" in str(error), error
-    recorder.close()
-    raise SystemExit(7)
-"""
-    status = os.system(f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}")
-    assert os.waitstatus_to_exitcode(status) == 7
+@pytest.fixture
+def recorder() -> Iterator[RecorderProcess]:
+    one = RecorderProcess("nri_scope.logger.recorder_process", nicer=0)
+    try:
+        yield one
+    finally:
+        one.stop(seconds=0)
+
+
+def test_a_recorder_that_cannot_record_says_why(recorder: RecorderProcess, tmp_path: Path) -> None:
+    recorder.begin(
+        RecordOptions(tmp_path / "a.db", tmp_path / "no.sock", Identity(index="00", name="x"))
+    )
+    with pytest.raises(UsageError, match=r"no\.sock.*doctor"):
+        recorder.ready(PATIENCE)
+    recorder.stop()
     assert not list(tmp_path.iterdir())
+
+
+def test_one_that_never_began_ends_with_nothing_to_say(recorder: RecorderProcess) -> None:
+    recorder.stop(signal.SIGINT)
+    recorder.check()
+    assert not is_there(recorder._child.pid)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(signal.SIGSTOP, ""), (signal.SIGKILL, "has ended, killed by SIGKILL")]
+)
+def test_one_that_was_stopped_ends_in_good_order_and_of_one_that_was_killed_it_is_told(
+    number: signal.Signals, words: str, recorder: RecorderProcess, tmp_path: Path
+) -> None:
+    options = RecordOptions(
+        tmp_path / "a.db", tmp_path / "s", Identity(index="00", name="x"), wait=True
+    )
+    recorder.begin(options)
+    recorder.ready(PATIENCE)
+    os.kill(recorder._child.pid, number)
+    recorder.stop(signal.SIGINT, seconds=PATIENCE)
+    assert words in recorder.failure and bool(words) is bool(recorder.failure)
+    assert words or recorder.latest == "nothing recorded: no runtime was there"
+    assert not is_there(recorder._child.pid)

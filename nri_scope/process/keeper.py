@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process between the runtime and a plugin that it launches; run as a program, not imported.
+"""The helper process between the runtime and a plugin that it launches.
 
 It starts the plugin and sees to it that nothing of it is left in the end. Children of a plugin
 whose parents have ended, daemons included, become children of the nearest "child subreaper"
 (prctl(2)). The process that nri-scope is a part of may have children of its own, and must not
 inherit, reap or kill anything that it did not start; so this one is the subreaper, for one plugin.
 
-It gets the plugin's descriptors as its own 0 to 3, `CONTROL` and `ORDER`. The plugin is killed
-when the other end of `CONTROL` is closed, which it also is when the runtime itself was killed.
-What happens is told there, in datagrams of JSON, each an object with one of these keys:
+It gets the plugin's descriptors 0 to 2 as its own. The plugin is killed when the other end of the
+channel is closed, which it also is when the runtime itself was killed. The first message is the
+order: a JSON object of path, argv, environment and cwd, bytes as Latin-1. What happens is told in
+messages of JSON, each an object with one of these keys:
 
 - ``started``: the plugin's process id
 - ``failed``: the errno with which it could not be started, and ``step``: ``cwd`` or ``exec``
@@ -17,7 +18,7 @@ What happens is told there, in datagrams of JSON, each an object with one of the
   plugin's session]
 - ``gone``: whether all of those could be killed; nothing comes after it
 
-Only the standard library is imported, and little of it: this is part of a plugin's start.
+Little is imported, and no package but this one: this is part of a plugin's start.
 """
 
 # pathlib takes as long to import as the rest of the start.
@@ -33,10 +34,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
+from .messages import MessageReader, message
+from .signals import ignore_stop_signals
+
+PLUGIN = 3
+"""The plugin's descriptor of its connection."""
 CONTROL = 4
-"""Descriptor of a socket (SOCK_SEQPACKET) to the runtime."""
-ORDER = 5
-"""Descriptor of a file: a JSON object of path, argv, environment and cwd, bytes as Latin-1."""
+"""Our end of the channel."""
 
 LINGER_S = 1.0
 """How long children of a plugin may take to notice that it is gone, and with it their connection:
@@ -244,31 +248,49 @@ def _all_encoded(words: object) -> list[bytes]:
 
 
 def _report(**report: object) -> None:
+    data = message(0, json.dumps(report).encode())
     try:
-        os.write(CONTROL, json.dumps(report).encode())
+        while data:
+            data = data[os.write(CONTROL, data) :]
     except OSError:
         # The runtime is gone, or does not read; the plugin has to end all the same.
         pass
 
 
-def main() -> None:
-    """Run as the keeper of one plugin."""
-    # Not to be reached by what a terminal sends to the runtime.
-    os.setsid()
+def _order() -> dict[str, object] | None:
+    """The order; None where the runtime is gone."""
+    reader = MessageReader()
+    while data := os.read(CONTROL, 64 << 10):
+        for _, payload in reader.feed(data):
+            order: dict[str, object] = json.loads(payload)
+            return order
+    return None
+
+
+def _take_over(descriptor: int, connection: int) -> None:
+    """Have the channel and the plugin's connection as `CONTROL` and `PLUGIN`."""
+    # Above all others: it must not overwrite what is still to be copied.
+    above = os.dup2(descriptor, max(descriptor, connection, CONTROL) + 1)
+    os.dup2(connection, PLUGIN)
+    os.dup2(above, CONTROL, inheritable=False)
     for name in os.listdir("/proc/self/fd"):
         # What this process inherited is not for the plugin either.
-        if int(name) > ORDER:
+        if int(name) > CONTROL:
             try:
                 os.close(int(name))
             except OSError:
                 # The descriptor with which the folder itself was read.
                 pass
-    with open(ORDER, encoding="utf-8") as file:
-        order = json.load(file)
-    os.set_inheritable(CONTROL, False)
+
+
+def main(descriptor: int, connection: str, _plugin: str) -> None:
+    """Run as the keeper of one plugin, of which the name is for lists of processes."""
+    _take_over(descriptor, int(connection))
     # It ends with the runtime, and must not end before.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    ignore_stop_signals()
+    order = _order()
+    if order is None:
+        return
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     keeper = Keeper()
     if not keeper.start(order):
@@ -279,8 +301,3 @@ def main() -> None:
     os.chdir("/")
     keeper.follow()
     keeper.end()
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)

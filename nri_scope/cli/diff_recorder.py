@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recorder of ``diff --live``: probes, and a file for what they see and what the CRI tells.
+
+Nothing but answering and recording is done in this process: reading, comparing, asking the CRI and
+printing would take the interpreter from a reply that is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, time_ns
+from typing import TYPE_CHECKING
+
+from nri_scope.differ.live.channel import (
+    Answer,
+    Asked,
+    ChainSeen,
+    Closed,
+    CriBegan,
+    CriEnded,
+    FinishAsking,
+    Opened,
+    Unread,
+    decode,
+    encode,
+)
+from nri_scope.differ.live.cri_sessions import CriSessions
+from nri_scope.differ.live.place import Place
+from nri_scope.differ.live.placer import Placer
+from nri_scope.differ.live.places import FIRST_PLACES
+from nri_scope.errors import NriScopeError
+from nri_scope.logger.probes import ProbeListener, Probes
+from nri_scope.logger.recorder_process import Viewer, serve
+from nri_scope.nri.events import Event, events_in
+from nri_scope.nri.versions import runtime_title
+from nri_scope.process.signals import stop_signals
+from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.redaction.capture import NOTE, AtSource
+from nri_scope.recorder.writer import Recorder, RecorderCounters, WriterLimits
+from nri_scope.transport.loop import run
+from nri_scope.transport.tuning import prepare_process
+
+if TYPE_CHECKING:
+    from nri_scope.logger import SessionReport
+    from nri_scope.plugin import SessionEnd
+    from nri_scope.recorder.redaction.rules import Rules
+
+PRIVATE_MAX = 256 << 20
+"""Bytes of a recording that nobody asked to keep; its oldest parts go."""
+ASKING_SECONDS = 10.0
+"""How long to wait in the end for what the CRI is still asked."""
+UNREAD = "nobody reads the output any more"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOptions:
+    """What to record, from where and to where."""
+
+    output: Path | None
+    """None: a private file, removed in the end."""
+    socket: Path
+    name: str
+    probes: tuple[str, ...] | None
+    """None: around the plugins that are there."""
+    validate: bool
+    cri: Path | None
+    duration: float | None
+    """Seconds."""
+    once: bool
+    wait: bool
+    redact: Rules | None
+    """What to replace before it is recorded, and so before it is shown."""
+    private: Path | None = None
+    """The folder of a private file, to be removed where the viewer cannot do that any more."""
+
+    @property
+    def path(self) -> Path:
+        """The file to record to."""
+        return self.output or (self.private or Path()) / "live.nriscope.db"
+
+
+def main(descriptor: int) -> int:
+    """Run the process that `diff_live` starts."""
+    return serve(descriptor, _record)
+
+
+def _record(viewer: Viewer, options: ProbeOptions) -> None:
+    running = _Run(viewer, options)
+    prepare_process()
+    try:
+        run(running.main())
+    finally:
+        if running.left_alone:
+            # Else the viewer may still be reading it.
+            if running.needless:
+                options.path.unlink(missing_ok=True)
+            if options.private is not None:
+                shutil.rmtree(options.private, ignore_errors=True)
+
+
+class _Run(ProbeListener):
+    def __init__(self, viewer: Viewer, options: ProbeOptions) -> None:
+        self._options = options
+        self._viewer = viewer
+        self._say = viewer.say
+        self._existed = os.path.lexists(options.path)
+        self._started = monotonic()
+        self._stopped = ""
+        self._probes: Probes | None = None
+        self._placer: Placer | None = None
+        self._cri = CriSessions(self._say)
+        self._asked: Asked | None = None
+        self._asked_all = asyncio.Event()
+        self._sessions = 0
+        self._told: set[str] = set()
+        self.left_alone = False
+        """The viewer has gone."""
+        self.needless = False
+        """Its file is new and empty."""
+
+    async def main(self) -> None:
+        """Record until told to stop."""
+        loop = asyncio.get_running_loop()
+
+        def hear(kind: int, payload: bytes) -> None:
+            loop.call_soon_threadsafe(self._hear, kind, payload)
+
+        def leave() -> None:
+            self.left_alone = True
+            with suppress(RuntimeError):
+                # The loop may be closed by now.
+                loop.call_soon_threadsafe(self._hear, *encode(Unread()))
+
+        self._viewer.listen(hear, leave)
+        with stop_signals(lambda _, words: self._stop(words), loop=loop, ignored_afterwards=True):
+            await self._record()
+
+    async def _record(self) -> None:
+        options = self._options
+        redaction = None if options.redact is None else AtSource.to(options.path, options.redact)
+        recorder = Recorder.open(
+            options.path,
+            limits=WriterLimits(max_size=PRIVATE_MAX) if options.private else WriterLimits(),
+            on_problem=self._say,
+            redaction=redaction,
+        )
+        if redaction is not None:
+            recorder.note(None, time_ns(), NOTE)
+        try:
+            with Recording.open(options.path) as recording:
+                self._viewer.tell(*encode(Opened(*Place.end_of(recording))))
+            self._cri.record_to(recorder)
+            await self._probe(recorder)
+            self._viewer.tell(*encode(FinishAsking()))
+            await self._finish_asking()
+        finally:
+            self._cri.end("the run is over")
+            counters = await asyncio.to_thread(recorder.close)
+            self.needless = not (self._sessions or self._existed)
+            if not self.needless:
+                self._say(self._summary(counters))
+            self._viewer.tell(*encode(Closed(self.needless)))
+        if not self._sessions:
+            self._say("nothing was seen: no runtime was there")
+
+    async def _probe(self, recorder: Recorder) -> None:
+        options = self._options
+        self._probes = Probes(
+            recorder,
+            options.socket,
+            options.name,
+            options.probes or FIRST_PLACES,
+            validate=options.validate,
+            wait=options.wait,
+            once=options.once,
+            listener=self,
+        )
+        if options.probes is None:
+            if options.validate:
+                self._placer = Placer(self._probes, self._say)
+            else:
+                self._stay("without --validate nobody tells which plugins are there")
+        if options.duration is not None:
+            loop = asyncio.get_running_loop()
+            loop.call_later(options.duration, self._stop, "the duration is over")
+        if self._stopped:
+            self._probes.stop(self._stopped)
+        await self._probes.run()
+
+    async def _finish_asking(self) -> None:
+        try:
+            await asyncio.wait_for(self._asked_all.wait(), ASKING_SECONDS)
+        except TimeoutError:
+            pass
+
+    def _stop(self, reason: str) -> None:
+        self._stopped = self._stopped or reason
+        if self._probes is not None:
+            self._probes.stop(reason)
+
+    # -- the viewer -------------------------------------------------------------------------
+
+    def _hear(self, kind: int, payload: bytes) -> None:
+        match decode(kind, payload):
+            case CriBegan() as began:
+                self._cri.began(began)
+            case CriEnded() as ended:
+                self._cri.ended(ended)
+            case Answer() as answer:
+                self._cri.answered(answer)
+            case ChainSeen(indices):
+                if self._placer is not None:
+                    self._placer.chain(tuple(indices))
+            case Asked() as asked:
+                self._asked = asked
+                self._asked_all.set()
+            case Unread():
+                self._asked_all.set()
+                self._stop(UNREAD)
+            case _:
+                pass
+
+    # -- the probes -------------------------------------------------------------------------
+
+    def began(self, report: SessionReport) -> None:
+        """A probe is connected."""
+        self._sessions += 1
+        start = report.start
+        version = start.nri_version or "unknown"
+        if start.nri_version_inferred:
+            version += ", inferred"
+        events = events_in(start.mask)
+        self._say(
+            f"probe {start.plugin_index}-{start.plugin_name} at "
+            f"{runtime_title(start.runtime_name)} {start.runtime_version} (NRI {version})"
+        )
+        for warning in report.warnings:
+            if warning not in self._told:
+                self._told.add(warning)
+                self._say(f"warning: {warning}")
+        validator = self._probes is not None and start.plugin_index == self._probes.validator
+        if validator and Event.ValidateContainerAdjustment in events:
+            self._say("warning: --validate: if this process dies or stalls, containers may fail")
+        elif validator and self._options.probes is None:
+            self._stay(f"NRI {version} does not tell which plugins are there")
+
+    def ended(self, index: str, end: SessionEnd) -> None:
+        """A probe lost its connection."""
+        if not self._stopped:
+            more = "" if self._options.once else "; it connects again"
+            self._say(f"probe {index}: session ended: {end.reason}{more}")
+
+    def waits(self, index: str, error: NriScopeError) -> None:
+        """A probe cannot connect for now."""
+        text = f"waiting for a runtime: {error}"
+        if text not in self._told:
+            self._told.add(text)
+            self._say(text)
+
+    def failed(self, index: str, error: NriScopeError) -> None:
+        """A probe that was placed later was refused."""
+        self._say(f"no probe at {index}: {error}")
+
+    def _stay(self, why: str) -> None:
+        text = f"{why}: the probes stay at {', '.join(FIRST_PLACES)}"
+        if text not in self._told:
+            self._told.add(text)
+            self._say(text)
+
+    def _summary(self, counters: RecorderCounters) -> str:
+        lost = f", {counters.lost:,} lost" if counters.lost else ""
+        asked = ""
+        if self._asked is not None and self._options.cri is not None:
+            asked = f"; the CRI answered {self._asked.answered:,} times"
+            if self._asked.unanswered:
+                asked += f" and did not for {self._asked.unanswered:,} containers"
+        kept = f": {self._options.output}" if self._options.output else ""
+        events = max(0, counters.recorded - self._cri.answers)
+        return (
+            f"{events:,} events in {self._sessions:,} sessions of probes over "
+            f"{monotonic() - self._started:.0f} s, {counters.gaps:,} gaps{lost}{asked}{kept}"
+        )

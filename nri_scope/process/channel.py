@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One end of the channel between two processes, for an event loop or for threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from nri_scope.errors import ProtocolError
+
+from .messages import WITH_DESCRIPTORS, MessageReader, message
+
+READ_BYTES = 32 << 10
+DESCRIPTORS_MAX = 8
+"""With one message."""
+TURN_BYTES = 16 << 10
+"""What is sent before sockets are looked at again: some microseconds."""
+WAITING_BYTES_MAX = 64 << 20
+"""More than this does not wait; the other process stands still, or is far behind."""
+ITEM_BYTES = 64
+"""What a message that waits takes beside its bytes."""
+
+OnMessage = Callable[[int, bytes, Sequence[int]], None]
+"""Gets kind and payload of a message, and the descriptors that came with it, which are its own."""
+
+
+class LoopChannel:
+    """Sends and receives in an event loop, and never waits.
+
+    Messages are sent in order, and in batches where many wait.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        on_message: OnMessage,
+        on_end: Callable[[], None],
+        *,
+        delay_s: float = 0.0,
+    ) -> None:
+        """``on_end`` is called, maybe twice, when nothing more comes or nothing more can be sent.
+
+        ``delay_s``: how long a message may wait for others. To send each at once would take
+        microseconds in which somebody else may be waiting for this very processor.
+        """
+        sock.setblocking(False)
+        self._socket = sock
+        self._on_message = on_message
+        self._on_end = on_end
+        self._delay_s = delay_s
+        self._loop = asyncio.get_running_loop()
+        self._reader = MessageReader()
+        self._descriptors: deque[Sequence[int]] = deque()
+        self._waiting: deque[bytes] = deque()
+        self._bytes = 0
+        self._due = False
+        self._sends = self._receives = True
+        self._loop.add_reader(sock, self._readable)
+
+    def offer(self, kind: int, *parts: bytes) -> bool:
+        """Send a message, unless `WAITING_BYTES_MAX` wait already: it is lost then, and False."""
+        if self._bytes > WAITING_BYTES_MAX:
+            return False
+        self.send(kind, *parts)
+        return True
+
+    def send(self, kind: int, *parts: bytes) -> None:
+        """Send a message that must not be lost, however many wait; there are few of them."""
+        if not self._sends:
+            return
+        data = message(kind, *parts)
+        self._waiting.append(data)
+        self._bytes += len(data) + ITEM_BYTES
+        if not self._due:
+            self._due = True
+            if self._delay_s:
+                self._loop.call_later(self._delay_s, self._turn)
+            else:
+                self._turn()
+
+    def send_with(self, descriptors: Sequence[int], kind: int, *parts: bytes) -> None:
+        """Send a message with copies of ``descriptors``, at once.
+
+        Raises BlockingIOError where the other process did not take what was sent before, and
+        OSError where the system cannot copy them. A process that is gone is told of by ``on_end``.
+        """
+        if self._waiting:
+            raise BlockingIOError
+        data = message(kind | WITH_DESCRIPTORS, *parts)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._keep_rest(data, socket.send_fds(self._socket, [data], descriptors))
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until all is sent, but not for ever."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._waiting:
+                    await asyncio.sleep(0.01)
+
+    def finish(self) -> None:
+        """Send no more, not even what waits; the other process may still send."""
+        if self._sends:
+            self._stop_sending()
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Neither send nor receive any more. ``on_end`` is not called for it."""
+        self._stop_sending()
+        self._stop_receiving()
+        self._socket.close()
+
+    def _stop_sending(self) -> None:
+        if self._sends:
+            self._sends = False
+            self._waiting.clear()
+            self._loop.remove_writer(self._socket)
+
+    def _stop_receiving(self) -> None:
+        if self._receives:
+            self._receives = False
+            self._loop.remove_reader(self._socket)
+
+    def _turn(self) -> None:
+        if not self._waiting:
+            return
+        parts = [self._waiting.popleft()]
+        size = len(parts[0])
+        while self._waiting and size + len(self._waiting[0]) <= TURN_BYTES:
+            parts.append(self._waiting.popleft())
+            size += len(parts[-1])
+        data = b"".join(parts)
+        self._bytes -= size + len(parts) * ITEM_BYTES
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self._stop_sending()
+            self._on_end()
+            return
+        if sent == size and self._waiting:
+            self._loop.call_soon(self._turn)
+        elif sent == size:
+            self._due = False
+        else:
+            self._keep_rest(data, sent)
+
+    def _keep_rest(self, data: bytes, sent: int) -> None:
+        if sent < len(data):
+            self._due = True
+            self._waiting.appendleft(data[sent:])
+            self._bytes += len(data) - sent + ITEM_BYTES
+            self._loop.add_writer(self._socket, self._writable)
+
+    def _writable(self) -> None:
+        self._loop.remove_writer(self._socket)
+        self._turn()
+
+    def _readable(self) -> None:
+        try:
+            data, descriptors, flags, _ = socket.recv_fds(self._socket, READ_BYTES, DESCRIPTORS_MAX)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data, descriptors, flags = b"", [], 0
+        if descriptors or flags & socket.MSG_CTRUNC:
+            # Of one message: the system ends a read behind the descriptors of one. It leaves out
+            # those for which this process has no room.
+            self._descriptors.append(descriptors)
+        try:
+            for kind, payload in self._reader.feed(data):
+                if not self._receives:
+                    return
+                if kind & WITH_DESCRIPTORS:
+                    kind &= ~WITH_DESCRIPTORS
+                    self._on_message(kind, payload, self._descriptors.popleft())
+                else:
+                    self._on_message(kind, payload, ())
+        except ProtocolError:
+            data = b""
+        if not data:
+            self._stop_receiving()
+            self._on_end()
+
+
+class ThreadChannel:
+    """Sends from any thread and receives in one; both may block."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(True)
+        self._socket = sock
+        self._sending = threading.Lock()
+        self._reader = MessageReader()
+        self._received: deque[tuple[int, bytes]] = deque()
+
+    def send(self, kind: int, *parts: bytes) -> None:
+        """Send a message; a process that has ended does not hear it."""
+        with contextlib.suppress(OSError), self._sending:
+            self._socket.sendall(message(kind, *parts))
+
+    def receive(self) -> tuple[int, bytes] | None:
+        """Return kind and payload of the next message; None when no more can come."""
+        while not self._received:
+            try:
+                data = self._socket.recv(READ_BYTES)
+                self._received.extend(self._reader.feed(data))
+            except (OSError, ProtocolError):
+                return None
+            if not data:
+                return None
+        return self._received.popleft()

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signals that ask a command to stop: which ones they are, and how they are handled."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Helper processes import this; not all of them need more.
+    import asyncio
+
+STOP_SIGNALS = {
+    signal.SIGINT: "interrupted",
+    signal.SIGTERM: "terminated",
+    signal.SIGHUP: "the terminal is gone",
+}
+"""Signals that end a command in an orderly way, with the words for it."""
+
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""Those of them for which Python itself does nothing orderly."""
+
+
+@contextmanager
+def stop_signals(
+    stop: Callable[[int, str], object],
+    *,
+    again: Callable[[], object] | None = None,
+    among: Collection[signal.Signals] = tuple(STOP_SIGNALS),
+    loop: asyncio.AbstractEventLoop | None = None,
+    ignored_afterwards: bool = False,
+) -> Iterator[None]:
+    """Call ``stop`` with number and words of a stop signal that comes.
+
+    ``again`` is called in its place from the second signal on. Both are called as callbacks of
+    ``loop``; without one, between any two instructions of the main thread, where they may raise.
+
+    SIGHUP and SIGTERM stay ignored where they are ignored: that is how ``nohup`` asks a command to
+    outlive its terminal. SIGINT does not, as shells ignore it for all commands in the background.
+
+    In the end the former handlers are put back or, with ``ignored_afterwards``, all stop signals
+    are ignored from then on: for commands of which only bounded work is left. To be used in the
+    main thread.
+    """
+    before = {
+        number: former
+        for number in among
+        if (former := signal.getsignal(number)) is not signal.SIG_IGN or number == signal.SIGINT
+    }
+    came = False
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        nonlocal came
+        first, came = not came, True
+        words = STOP_SIGNALS[signal.Signals(number)]
+        act = again if again and not first else partial(stop, number, words)
+        if loop is None:
+            act()
+        else:
+            loop.call_soon_threadsafe(act)
+
+    # Not the loop's own handlers: to remove them leaves the default action in place for a moment.
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        if ignored_afterwards:
+            ignore_stop_signals()
+        else:
+            for number, former in before.items():
+                signal.signal(number, signal.SIG_DFL if former is None else former)
+
+
+def ignore_stop_signals() -> None:
+    """Ignore all stop signals from now on."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does."""
+    with stop_signals(_interrupt, among=END_SIGNALS):
+        yield
+
+
+def _interrupt(number: int, words: str) -> None:
+    raise KeyboardInterrupt

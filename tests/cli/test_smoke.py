@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each command once, as a process, and that it does its main work: for every Python version."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.cli.main import COMMANDS
+from nri_scope.nri.events import Event
+from nri_scope.recorder.reader import Recording
+from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
+from tests.cli.command import NRI_SCOPE
+from tests.cli.running import Running, running
+from tests.cli.tap_process import plugin_file
+from tests.tui.terminal import needs_tmux, terminal
+
+RECORDING = Path(__file__).parents[2] / "recordings" / "containerd-1.7.nriscope.db"
+
+FAILS = """\
+    def stop_container(self, pod, container):
+        raise ValueError("cannot stop " + container.name)
+"""
+
+# command -> (arguments, exit status, a line of its output)
+OFFLINE = {
+    "log": ("FILE", 0, r"CreateContainer +shop/web/app"),
+    "show": ("FILE shop/web/app", 0, r"^  name: app$"),
+    "sql": ("FILE 'SELECT event, count(*) FROM log GROUP BY 1'", 0, r"^CreateContainer +4$"),
+    "stats": ("FILE", 0, r"^events    32 in "),
+    "diff": ("FILE", 1, r"passive connections: 00-nri-scope"),
+    "blame": ("FILE shop/web/app", 0, r"created by event \d+"),
+    "demo": ("--speed 1000 -o new.nriscope.db", 0, r"This is now in$"),
+    "doctor": ("--socket none", 1, r"^1 ok|failed"),
+    "replay": ("FILE -- ./plugin", 1, r"cannot stop app"),
+    "shrink": ("FILE -o new.nriscope.db -- ./plugin", 0, r"^wrote new\.nriscope\.db$"),
+    "new-plugin": ("my-plugin", 0, r"^my-plugin/my_plugin\.py$"),
+    "report": ("FILE shop/web/app -o new.html", 0, r"^new\.html: "),
+    "export": ("FILE --redact -o new.nriscope.zip", 0, r"new\.nriscope\.zip"),
+    "import": ("bundle.nriscope.zip -o new.nriscope.db", 0, r"^new\.nriscope\.db: written$"),
+    "redact": ("FILE -o new.nriscope.db", 0, r"^new\.nriscope\.db: 32 events; \d+ values"),
+}
+ONLINE = {"record", "tap", "diff"}
+IN_A_TERMINAL = {"tui"}
+
+
+def test_no_command_is_left_out() -> None:
+    assert OFFLINE.keys() | ONLINE | IN_A_TERMINAL == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", OFFLINE)
+def test_offline(command: str, tmp_path: Path) -> None:
+    arguments, status, line = OFFLINE[command]
+    shutil.copy(RECORDING, tmp_path / "FILE")
+    plugin_file(tmp_path / "plugin", FAILS)
+    if command == "import":
+        made = [NRI_SCOPE, "export", "FILE", "-o", "bundle.nriscope.zip"]
+        subprocess.run(made, cwd=tmp_path, check=True, capture_output=True)
+    done = subprocess.run(
+        [NRI_SCOPE, command, *shlex.split(arguments)],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert re.search(line, done.stdout + done.stderr, re.MULTILINE), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
+    async with Runtime(ProfileSetUp(PROFILES["containerd-2.1"])) as runtime:
+        await runtime.listen(tmp_path / "nri.sock")
+        yield runtime
+
+
+async def create(runtime: Runtime) -> None:
+    message = api.CreateContainerRequest()
+    message.pod.CopyFrom(api.PodSandbox(id="pod-1", namespace="shop", name="web"))
+    message.container.CopyFrom(api.Container(id="c1", pod_sandbox_id="pod-1", name="app"))
+    await runtime.dispatch(Event.CreateContainer, message)
+
+
+async def recorded(command: Running, path: Path) -> None:
+    """Interrupt the command and look for the container in its recording."""
+    status, _, errors = await command.interrupt()
+    assert status in (0, 1) and "Traceback" not in errors, errors
+    with Recording.open(path) as recording:
+        events = [event for event in recording.events() if event.event == "CreateContainer"]
+        assert {event.container for event in events} == {"app"}
+
+
+async def test_record(runtime: Runtime, tmp_path: Path) -> None:
+    file = tmp_path / "new.nriscope.db"
+    async with running("record", "--socket", tmp_path / "nri.sock", "-o", file) as command:
+        await runtime.wait_plugins(1)
+        await create(runtime)
+        await recorded(command, file)
+
+
+async def test_tap(runtime: Runtime, tmp_path: Path) -> None:
+    file = tmp_path / "new.nriscope.db"
+    plugin = plugin_file(
+        tmp_path / "20-thing",
+        "    def create_container(self, pod, container):\n        return Adjustment()",
+    )
+    socket = tmp_path / "nri.sock"
+    async with running("tap", "--socket", socket, "-o", file, "--", plugin) as command:
+        await runtime.wait_plugins(1)
+        await create(runtime)
+        await recorded(command, file)
+
+
+async def test_diff_live(runtime: Runtime, tmp_path: Path) -> None:
+    file = tmp_path / "new.nriscope.db"
+    socket = tmp_path / "nri.sock"
+    options = ("--live", "--socket", socket, "--probes", "00,99", "-o", file)
+    async with running("diff", *options) as command:
+        await runtime.wait_plugins(2)
+        await create(runtime)
+        await recorded(command, file)
+
+
+@needs_tmux
+async def test_tui(tmp_path: Path) -> None:
+    shutil.copy(RECORDING, tmp_path / "FILE")
+    async with terminal(tmp_path, "tui FILE", (80, 24)) as window:
+        await window.shows("containerd 1.7.24", "CreateContainer")
+        await window.press("q")
+        await window.shows("ended with 0")

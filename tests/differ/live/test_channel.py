@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the recorder and the viewer tell each other arrives as it was told."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.differ.live.channel import (
+    Answer,
+    Asked,
+    ChainSeen,
+    Closed,
+    CriBegan,
+    CriEnded,
+    FinishAsking,
+    Message,
+    Opened,
+    Unread,
+    decode,
+    encode,
+)
+
+# What a runtime says may be no Unicode at all.
+_TEXT = st.text(st.characters(exclude_categories=()))
+_NS = st.integers(-(2**63), 2**63)
+_MESSAGES: st.SearchStrategy[Message] = st.one_of(
+    st.builds(CriBegan, _TEXT, _TEXT, _NS),
+    st.builds(CriEnded, _TEXT, _NS),
+    st.builds(Answer, _TEXT, _NS, _NS, _NS, _TEXT),
+    st.builds(ChainSeen, st.lists(_TEXT)),
+    st.builds(Asked, _NS, _NS),
+    st.builds(Opened, _NS, _NS),
+    st.builds(Closed, st.booleans()),
+    st.sampled_from([Unread(), FinishAsking()]),
+)
+
+
+@given(_MESSAGES)
+def test_messages_arrive_as_they_were_told(message: Message) -> None:
+    found = decode(*encode(message))
+    assert (type(found), found) == (type(message), message)

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Helper processes: how they start, what they know of the other one, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from nri_scope.errors import UsageError
+from nri_scope.process.channel import ThreadChannel
+from nri_scope.process.child import START, Child, keep_exit_statuses, spawn
+from tests.runtime_role.scripts import is_running
+
+PATIENCE = 30.0
+MODULE = """
+import os, signal, sys, time
+from pathlib import Path
+
+def main(descriptor, manner="", *more):
+    def say(words):
+        os.write(descriptor, len(words).to_bytes(4, sys.byteorder) + b"\\0" + words)
+    if manner == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    say(repr((os.getppid(), os.getsid(0) == os.getpid(), more)).encode())
+    if manner == "reads":
+        os.read(descriptor, 1)
+        return 3
+    if manner == "fails":
+        raise LookupError
+    if manner.isdigit():
+        os.write(int(manner), b"%d" % len(os.listdir("/proc/self/fd")))
+        return
+    time.sleep(1000)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "a_helper_module.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    former = signal.getsignal(signal.SIGCHLD)
+    yield
+    signal.signal(signal.SIGCHLD, former)
+
+
+def helper(*arguments: str, descriptors: tuple[int, ...] = ()) -> tuple[Child, ThreadChannel]:
+    """A process that has said its first words."""
+    child = spawn(
+        "a_helper_module",
+        *arguments,
+        failure="a helper cannot be started",
+        on_parents_death=signal.SIGKILL,
+        descriptors=descriptors,
+    )
+    channel = ThreadChannel(child.socket)
+    told = channel.receive()
+    assert told is not None
+    assert told == (0, repr((os.getpid(), True, arguments[1:])).encode())
+    return child, channel
+
+
+@pytest.mark.parametrize("handling", [signal.SIG_DFL, signal.SIG_IGN])
+def test_how_it_ended_is_known_whatever_the_one_who_started_us_ignores(
+    handling: signal.Handlers,
+) -> None:
+    signal.signal(signal.SIGCHLD, handling)
+    keep_exit_statuses()
+    child, _ = helper("reads", "an argument", "é\udcff")
+    end = child.stop(PATIENCE)
+    assert (end.code, end.needed, end.words) == (3, 0, "exit status 3")
+    assert child.stop(PATIENCE) == end
+
+
+@pytest.mark.parametrize(
+    ("manner", "needed"), [("sleeps", signal.SIGTERM), ("deaf", signal.SIGKILL)]
+)
+def test_one_that_does_not_end_is_ended(manner: str, needed: signal.Signals) -> None:
+    child, _ = helper(manner)
+    end = child.stop(0, terminate_s=PATIENCE if needed == signal.SIGTERM else 0.1)
+    assert (end.code, end.needed, end.words) == (-needed, needed, f"killed by {needed.name}")
+
+
+def test_a_thread_that_listens_does_not_keep_the_channel_open() -> None:
+    child, channel = helper("reads")
+    listening = threading.Thread(target=channel.receive)
+    listening.start()
+    assert child.stop(PATIENCE).needed == 0
+    listening.join()
+
+
+def test_one_that_stands_still_is_killed() -> None:
+    child, _ = helper("reads")
+    child.signal(signal.SIGSTOP)
+    assert child.stop(0.1, terminate_s=0.1).needed == signal.SIGKILL
+
+
+def test_one_that_fails_is_told_by_its_status() -> None:
+    child, channel = helper("fails")
+    assert channel.receive() is None
+    assert child.stop(PATIENCE).words == "exit status 1"
+
+
+def test_it_gets_the_descriptors_that_it_is_to_have_and_no_others() -> None:
+    reading, writing = os.pipe()
+    other = os.open(os.devnull, os.O_RDONLY)
+    os.set_inheritable(other, True)
+    child, _ = helper(descriptors=(writing,))
+    os.close(writing)
+    assert child.stop(PATIENCE).code == 0
+    # The standard ones, the channel, this one, and that with which the folder is read.
+    assert os.read(reading, 100) == b"6"
+    os.close(reading)
+    os.close(other)
+
+
+def test_what_a_process_that_is_gone_has_started_does_nothing() -> None:
+    # As if it had died between the start of the other one and its first lines.
+    arguments = ("a_helper_module", str(os.getppid()), "9", "[]", "0")
+    ended = subprocess.run([sys.executable, START, *arguments], capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, b"", b"")
+
+
+_PARENT = """
+import sys, time
+from nri_scope.process.child import spawn
+child = spawn("a_helper_module", "sleeps", failure="x", on_parents_death=9)
+if sys.argv[1:]:
+    child.socket.recv(1)
+print(child.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+_WITHOUT_STANDARD = """
+import os
+from nri_scope.process.channel import ThreadChannel
+from nri_scope.process.child import spawn
+os.closerange(0, 3)
+pipe = os.pipe()
+child = spawn("a_helper_module", failure="x", on_parents_death=9, descriptors=(pipe[1],))
+assert ThreadChannel(child.socket).receive()
+os._exit(child.stop(30).code + (os.read(pipe[0], 100) != b"6"))
+"""
+
+
+def test_it_starts_where_the_standard_descriptors_are_closed(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", _WITHOUT_STANDARD], env=environment, check=False)
+    assert ended.returncode == 0
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_it_dies_with_the_other_process(stopped: bool, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    # One that is stopped cannot die before it has asked for that.
+    command = [sys.executable, "-c", _PARENT, *(["wait"] if stopped else [])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        if stopped:
+            os.kill(pid, signal.SIGSTOP)
+        # Else maybe before: then it sees that the other one is gone.
+        parent.kill()
+    until = monotonic() + PATIENCE
+    while is_running(pid):
+        assert monotonic() < until, "it was left behind"
+        sleep(0.01)
+
+
+def test_one_that_cannot_be_started_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    for executable, words in (
+        ("/nowhere/python", "a helper cannot be started: /nowhere/python: no such file"),
+        (None, "a helper cannot be started: Python does not know its own program"),
+    ):
+        monkeypatch.setattr(sys, "executable", executable)
+        with pytest.raises(UsageError, match=words):
+            helper()
