@@ -30,7 +30,7 @@ _NOWHERE = "in-no-event"
 """A search for it reads them all."""
 _PATIENCE = 120.0
 _REST_SECONDS = 1.0
-_REST_WORK = 0.1
+_REST_WORK = 0.3
 """Seconds of processor time in so many seconds: there is nothing more to read."""
 _MIB = 1 << 20
 _PAGE_DOWN = "\x1b[6~"

@@ -145,6 +145,12 @@ refused where it would unpack to more than {archive.MAX_RATIO} times its size an
 {archive.RATIO_FROM >> 20} MiB; \
 recordings come to 10.
 
+A message that is stored once may belong to many events. So `diff`, `blame`, `report`, `replay` \
+and exports that are written as a stream take apart only as many elements as the size of the file \
+allows, that of 10 MB at least; recordings of ordinary containers come to two thirds of that. \
+One line says from which event on the rest was not read. `redact`, `import` and exports as a \
+bundle have no such bound.
+
 ### Stretches and the ring
 
 Objects are never shared between two stretches, so the oldest stretch can be cut off: its events, \

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 # No deadlines: how long an example takes is a matter of the machine, not of the code. "fixed" has
@@ -24,6 +26,18 @@ settings.load_profile("nri-scope")
 # start. Commands end with these signals, and the tests see that they do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def _stop_signals_as_before() -> Iterator[None]:
+    """Commands that a test calls in this process leave signals ignored when they are over."""
+    handlers = {
+        each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    yield
+    for each, handler in handlers.items():
+        signal.signal(each, handler)
+
 
 # How wide output is laid out where it goes to no terminal is not for whoever runs the tests to say.
 for name in ("COLUMNS", "LINES"):

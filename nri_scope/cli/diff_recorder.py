@@ -37,7 +37,6 @@ from nri_scope.errors import NriScopeError
 from nri_scope.logger.probes import ProbeListener, Probes
 from nri_scope.logger.recorder_process import Viewer, serve
 from nri_scope.nri.events import Event, events_in
-from nri_scope.nri.versions import runtime_title
 from nri_scope.process.signals import stop_signals
 from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.redaction.capture import NOTE, AtSource
@@ -231,14 +230,8 @@ class _Run(ProbeListener):
         """A probe is connected."""
         self._sessions += 1
         start = report.start
-        version = start.nri_version or "unknown"
-        if start.nri_version_inferred:
-            version += ", inferred"
         events = events_in(start.mask)
-        self._say(
-            f"probe {start.plugin_index}-{start.plugin_name} at "
-            f"{runtime_title(start.runtime_name)} {start.runtime_version} (NRI {version})"
-        )
+        self._say(f"probe {start.plugin_index}-{start.plugin_name} at {report.runtime}")
         for warning in report.warnings:
             if warning not in self._told:
                 self._told.add(warning)
@@ -247,7 +240,7 @@ class _Run(ProbeListener):
         if validator and Event.ValidateContainerAdjustment in events:
             self._say("warning: --validate: if this process dies or stalls, containers may fail")
         elif validator and self._options.probes is None:
-            self._stay(f"NRI {version} does not tell which plugins are there")
+            self._stay(f"NRI {report.nri_version} does not tell which plugins are there")
 
     def ended(self, index: str, end: SessionEnd) -> None:
         """A probe lost its connection."""

@@ -13,7 +13,7 @@ from nri_scope.nri.introduction import ConfigureRequest
 from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.nri.negotiation import Negotiated, negotiate
 from nri_scope.nri.no_change import no_change
-from nri_scope.nri.versions import CONSERVATIVE_MASK
+from nri_scope.nri.versions import CONSERVATIVE_MASK, runtime_title
 from nri_scope.plugin import Exchange, Identity, SessionEnd
 from nri_scope.recorder.clock import wall_offset
 from nri_scope.recorder.model import LATE, Captured, Role, SessionStart
@@ -27,6 +27,18 @@ class SessionReport:
 
     start: SessionStart
     warnings: tuple[str, ...]
+
+    @property
+    def nri_version(self) -> str:
+        """NRI's version in words, such as ``0.8.0, inferred``."""
+        version = self.start.nri_version or "unknown"
+        return f"{version}, inferred" if self.start.nri_version_inferred else version
+
+    @property
+    def runtime(self) -> str:
+        """The runtime in words, such as ``containerd v2.1.0 (NRI 0.8.0, inferred)``."""
+        title = f"{runtime_title(self.start.runtime_name)} {self.start.runtime_version}"
+        return f"{title} (NRI {self.nri_version})"
 
 
 class Logger:

@@ -12,7 +12,6 @@ from time import monotonic, time_ns
 
 from nri_scope.errors import ConnectError, NriScopeError, RpcError, UsageError
 from nri_scope.nri.events import Event, events_in
-from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
 from nri_scope.recorder.filter import Filter
@@ -161,13 +160,9 @@ class _Run:
     def _on_session(self, report: SessionReport) -> None:
         self.sessions += 1
         start = report.start
-        version = start.nri_version or "unknown"
-        if start.nri_version_inferred:
-            version += ", inferred"
         events = events_in(start.mask)
         self._say(
-            f"recording {runtime_title(start.runtime_name)} {start.runtime_version} "
-            f"(NRI {version}) as {start.plugin_index}-{start.plugin_name}, "
+            f"recording {report.runtime} as {start.plugin_index}-{start.plugin_name}, "
             f"{counted(len(events), 'event')} subscribed, to {self._options.output}"
         )
         for warning in report.warnings:

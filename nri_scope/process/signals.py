@@ -39,8 +39,9 @@ def stop_signals(
     ``again`` is called in its place from the second signal on. Both are called as callbacks of
     ``loop``; without one, between any two instructions of the main thread, where they may raise.
 
-    SIGHUP and SIGTERM stay ignored where they are ignored: that is how ``nohup`` asks a command to
-    outlive its terminal. SIGINT does not, as shells ignore it for all commands in the background.
+    SIGHUP stays ignored where it is ignored: that is how ``nohup`` asks a command to outlive its
+    terminal. SIGINT does not, as shells ignore it for all commands in the background, and neither
+    does SIGTERM, by which a command has to end whoever started it.
 
     In the end the former handlers are put back or, with ``ignored_afterwards``, all stop signals
     are ignored from then on: for commands of which only bounded work is left. To be used in the
@@ -49,7 +50,7 @@ def stop_signals(
     before = {
         number: former
         for number in among
-        if (former := signal.getsignal(number)) is not signal.SIG_IGN or number == signal.SIGINT
+        if (former := signal.getsignal(number)) is not signal.SIG_IGN or number != signal.SIGHUP
     }
     came = False
 

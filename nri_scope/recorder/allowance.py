@@ -2,8 +2,8 @@
 """How much of a recording's messages one command takes apart.
 
 A message that is stored once may belong to a hundred thousand events, so the size of a file does
-not bound the work that it makes. An ordinary recording of 10 MB comes to what is allowed for it,
-which takes some 20 s to be compared; what is larger may take longer in proportion.
+not bound the work that it makes. An ordinary recording of 10 MB comes to two thirds of what is
+allowed for it, which takes some 20 s to be compared; what is larger may take longer in proportion.
 """
 
 from __future__ import annotations

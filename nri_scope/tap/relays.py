@@ -25,7 +25,8 @@ from .faults import Faults
 from .telling import CLOSE, RELAY, Told, fault_words, piece, values
 
 CLOSE_S = 3.0
-"""For it to close a connection that it is told to; then it is killed, which closes all of them."""
+"""For it to close a connection that it is told to, or to tell what it has relayed before that; then
+it is killed, which closes all connections."""
 READY_S = 10.0
 """For the process to begin to work."""
 EXIT_S = 3.0
@@ -81,10 +82,19 @@ class Relaying:
         """Close both sockets."""
         if not self.closed:
             self._process.end_relay(self._number, words)
-            asyncio.get_running_loop().call_later(CLOSE_S, self._insist)
+            self._insist_later()
 
-    def _insist(self) -> None:
-        if not self.closed:
+    def _insist_later(self) -> None:
+        told = self._process.messages
+        asyncio.get_running_loop().call_later(CLOSE_S, self._insist, told)
+
+    def _insist(self, told: int) -> None:
+        if self.closed:
+            return
+        if self._process.messages > told:
+            # It is only behind, as much was relayed and this process has little of a processor.
+            self._insist_later()
+        else:
             self._process.kill()
 
     def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
@@ -168,6 +178,8 @@ class _Process:
         self.words = ""
         """Why it is over."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.messages = 0
+        """How many it has sent."""
         self._relayings: dict[int, Relaying] = {}
         self._begun = 0
         self._child = spawn(
@@ -223,6 +235,7 @@ class _Process:
     def _told(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
         # In turns of some microseconds: who waits for this processor may be the runtime.
         os.sched_yield()
+        self.messages += 1
         if kind in (Told.FORTH, Told.BACK):
             number, arrived_ns, passed_ns, data = piece(payload)
             self._relayings[number].heard(kind == Told.FORTH, data, arrived_ns, passed_ns)

@@ -494,21 +494,24 @@ async def test_a_cri_that_goes_away_is_told_once_and_ends_nothing(tmp_path: Path
                 one = await stack.enter_async_context(live(*arguments, folder=tmp_path))
                 await runtime.wait_plugins(4)
                 await create(runtime, "first")
-                await until(lambda: bool(cri.requests))
+                await until(lambda: cri_sessions(path) == 1)
             for number in range(3):
                 await create(runtime, f"later-{number}")
             await one.said("whether changes were applied is not known meanwhile")
-            asked = len(cri.requests)
             async with relay.listening(tmp_path / "cri"):
                 await one.said("the CRI answers again")
-                await until(lambda: len(cri.requests) > asked)
+                await until(lambda: cri_sessions(path) == 2)
                 status, out, errors = await one.interrupt()
     assert status == 1
     assert errors.count("meanwhile") == 1
     assert "shop/web/later-2" in out
+    assert cri_sessions(path) == 2
+
+
+def cri_sessions(path: Path) -> int:
+    """Connections to the CRI that answered, as they are recorded by now."""
     with Recording.open(path) as recording:
-        roles = [session.role for session in recording.sessions()]
-    assert roles.count("cri") == 2
+        return sum(session.role == "cri" for session in recording.sessions())
 
 
 async def test_it_can_be_stopped_while_the_cri_does_not_answer(tmp_path: Path) -> None:

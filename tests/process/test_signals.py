@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from signal import Signals
 
 import pytest
@@ -27,14 +27,6 @@ LOOPS = pytest_asyncio_loop_factories()
 each = pytest.mark.parametrize("number", END_SIGNALS)
 
 
-@pytest.fixture(autouse=True)
-def _handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 def send(number: int) -> None:
     os.kill(os.getpid(), number)
 
@@ -47,20 +39,21 @@ def test_signals_that_end_it_come_as_the_interrupt_key_does(number: Signals) -> 
     assert signal.getsignal(number) is before
 
 
-@each
-def test_one_that_is_ignored_stays_so(number: Signals) -> None:
-    signal.signal(number, signal.SIG_IGN)
+def test_a_hangup_that_is_ignored_stays_so() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with interrupted_by_signals():
+        send(signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_others_stop_a_command_even_where_they_were_ignored(number: Signals) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    came: list[int] = []
+    with stop_signals(lambda number, words: came.append(number)):
         send(number)
+    assert came == [number]
     assert signal.getsignal(number) is signal.SIG_IGN
-
-
-def test_the_interrupt_key_reaches_a_command_in_the_background() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    came: list[str] = []
-    with stop_signals(lambda number, words: came.append(words)):
-        send(signal.SIGINT)
-    assert came == ["interrupted"]
 
 
 @pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)

@@ -127,6 +127,32 @@ async def test_one_that_stands_still_is_killed_when_it_is_to_close_a_connection(
     assert "SIGKILL" in ended.end.words
 
 
+async def test_one_that_has_much_to_tell_is_left_to_tell_it(
+    relays: Relays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(Listening):
+        def heard(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
+            super().heard(forth, data, arrived_ns, passed_ns)
+            sleep(0.02)
+
+    monkeypatch.setattr(relays_module, "CLOSE_S", 0.05)
+    listening = Slow()
+    with relayed(relays, listening) as (runtime, plugin, relaying):
+        # Nothing is heard meanwhile: this loop does not run.
+        for sock in (runtime, plugin):
+            sock.setblocking(True)
+        for _ in range(40):
+            runtime.sendall(b"x" * 8000)
+            left = 8000
+            while left:
+                left -= len(plugin.recv(left))
+        relaying.close("enough")
+        async with asyncio.timeout(PATIENCE):
+            ended = await relaying.wait_closed()
+    assert ended.end.words == "enough"
+    assert sum(len(data) for _, data in listening.heard_data) == 40 * 8000
+
+
 async def test_signals_that_are_for_the_tap_do_not_end_it(relays: Relays) -> None:
     with relayed(relays, Listening()) as (runtime, plugin, _):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -78,7 +78,7 @@ class Entries:
             self._open = [(-1, above)]
             return end + 1
         match = _LINE.match(text, at, end)
-        if match is not None and not (is_text and not self._is_colon(match)):
+        if match is not None and (not is_text or self._is_colon(match)):
             return self._key(match, at, end)
         item = _ITEM.match(text, at, end)
         if item is not None and not is_text:
@@ -105,9 +105,12 @@ class Entries:
             return False
         indent, number = self._open[-1]
         entry = self.list[number]
-        column = _INDENT.match(self._text, at, end)
-        assert column is not None
-        return entry.start >= 0 and not entry.style and column.end() - at > indent >= 0
+        return entry.start >= 0 and not entry.style and self._column(at, end) > indent >= 0
+
+    def _column(self, at: int, end: int) -> int:
+        match = _INDENT.match(self._text, at, end)
+        assert match is not None
+        return match.end() - at
 
     def _key(self, match: re.Match[str], at: int, end: int) -> int:
         indent = len(match["indent"])
@@ -165,9 +168,7 @@ class Entries:
         return len(self.list) - 1
 
     def _top(self, at: int, end: int) -> int:
-        match = _INDENT.match(self._text, at, end)
-        assert match is not None
-        column = match.end() - at
+        column = self._column(at, end)
         for indent, number in reversed(self._open):
             if indent < column:
                 return number
@@ -259,19 +260,18 @@ class Entries:
     def _continued(self, at: int, end: int) -> int:
         """A line without a key goes on with the value above, or is the value of the key above."""
         text = self._text
-        if self._open:
-            match = _INDENT.match(text, at, end)
-            assert match is not None
-            indent, number = self._open[-1]
-            entry = self.list[number]
-            is_last = entry.start >= 0 or number == len(self.list) - 1
-            if match.end() - at > indent and is_last:
-                stop = at + len(text[at:end].rstrip())
-                if entry.start < 0:
-                    entry.start, entry.end = match.end(), stop
-                    mark = text[entry.start]
-                    if mark in "\"'" and stop - entry.start > 1 and text[stop - 1] == mark:
-                        entry.start, entry.end, entry.style = entry.start + 1, stop - 1, mark
-                elif not entry.style and indent >= 0:
-                    entry.end = stop
+        if not self._open:
+            return end + 1
+        indent, number = self._open[-1]
+        entry = self.list[number]
+        stop = at + len(text[at:end].rstrip())
+        if self._is_in_text(at, end):
+            entry.end = stop
+            return end + 1
+        column = self._column(at, end)
+        if column > indent and entry.start < 0 and number == len(self.list) - 1:
+            entry.start, entry.end = at + column, stop
+            mark = text[entry.start]
+            if mark in "\"'" and stop - entry.start > 1 and text[stop - 1] == mark:
+                entry.start, entry.end, entry.style = entry.start + 1, stop - 1, mark
         return end + 1

@@ -92,6 +92,13 @@ def exchanges(request: api.CreateContainerRequest, value: str) -> list[Captured]
     ]
 
 
+def _redactor(learned: Iterable[Captured]) -> Redactor:
+    redactor = Redactor(Rules.DEFAULT, KEY)
+    for item in learned:
+        redactor.learn(item.method, item.request, item.reply, service=item.service)
+    return redactor
+
+
 def _in_every_event(redactor: Redactor, items: list[Captured]) -> set[str]:
     found: set[str] = set()
     for item in items:
@@ -124,9 +131,7 @@ def test_no_token_of_one_container_is_met_in_another(
     victim = exchanges(a_request(VICTIM, [(plant, secret) for plant in in_victim]), secret)
     planted = [(plant, guess) for plant in in_attacker for guess in guesses]
     attacker = exchanges(a_request(ATTACKER, planted), guesses[0])
-    redactor = Redactor(Rules.DEFAULT, KEY)
-    for item in (*victim, *attacker) if learns else ():
-        redactor.learn(item.method, item.request, item.reply, service=item.service)
+    redactor = _redactor((*victim, *attacker) if learns else ())
     if is_attacker_first:
         theirs = _in_every_event(redactor, attacker)
         ours = _in_every_event(redactor, victim)
@@ -185,9 +190,7 @@ def test_what_a_pod_shows_does_not_depend_on_what_another_one_has(
     seen: set[str] = set()
     for value in secret, "other-Secret2":
         victim = exchanges(a_request(VICTIM, [(plant, value) for plant in in_victim]), value)
-        redactor = Redactor(Rules.DEFAULT, KEY)
-        for item in (*victim, *attacker) if learns else ():
-            redactor.learn(item.method, item.request, item.reply, service=item.service)
+        redactor = _redactor((*victim, *attacker) if learns else ())
         if not is_attacker_first:
             _shape(redactor, victim)
         seen.add(_shape(redactor, attacker))
@@ -199,9 +202,7 @@ def test_what_cannot_be_guessed_is_replaced_wherever_it_is_met() -> None:
     secret = "9fXk2Lq8ZtWv3RbYp7Hn"
     victim = exchanges(a_request(VICTIM, [(TELLING[0], secret)]), secret)
     other = a_request(ATTACKER, [(plant, secret) for plant in BARE])
-    redactor = Redactor(Rules.DEFAULT, KEY)
-    for item in victim:
-        redactor.learn(item.method, item.request, item.reply, service=item.service)
+    redactor = _redactor(victim)
 
     shown = redactor.request("CreateContainer", other.SerializeToString())
 
