@@ -48,7 +48,7 @@ test: $(STAMP) ## unit tests, and against the Go reference where Go is installed
 # recording comes after the core, and so do the commands in all of their forms.
 CORE_TESTS = tests/wire tests/nri tests/oci tests/transport tests/plugin tests/recorder tests/cli/test_smoke.py \
 	$(addprefix --ignore=tests/recorder/,redaction bundle formats rebuild) \
-	--deselect=tests/recorder/test_between_sessions.py::test_every_surface_says_so
+	--deselect=tests/recording/test_session_gaps.py::test_every_surface_says_so
 .PHONY: test-core
 test-core: $(BIN)/python ## the protocol, the plugin, the recorder, and each command once
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS) $(CORE_TESTS)

@@ -11,8 +11,8 @@ from statistics import median, quantiles
 from benchmarks import node
 from benchmarks.findings import Finding, number
 from nri_scope.differ import History
-from nri_scope.differ.reading import blame, histories
-from nri_scope.recorder.reader import Recording
+from nri_scope.differ.recorded import blame, histories
+from nri_scope.recording.reader import Recording
 
 CONTAINERS = 1000
 

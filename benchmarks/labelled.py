@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from benchmarks.corpora import Sample
 from benchmarks.traffic import CAPTURES, captured
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.model import Captured
+from nri_scope.events import Captured
 from tests.interop.messages import parse
 
 OWN = "own"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from tests.recorder.recordings import record
+from tests.recording.recordings import record
 
 _PAUSE_NS = 2_000_000
 """Between two events."""

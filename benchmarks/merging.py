@@ -11,7 +11,7 @@ from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging import Creation
 from nri_scope.plugin import Adjustment, Update
-from tests.recorder.traffic import a_container, a_pod
+from tests.recording.traffic import a_container, a_pod
 
 _PLUGINS = 5
 _RLIMITS = ("RLIMIT_NOFILE", "RLIMIT_CORE", "RLIMIT_STACK", "RLIMIT_NPROC", "RLIMIT_MEMLOCK")

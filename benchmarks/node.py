@@ -21,9 +21,9 @@ from google.protobuf.message import Message
 
 from benchmarks.traffic import CAPTURES, Fresh, Sent
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Captured, Role, SessionStart
 from nri_scope.nri.events import Event
 from nri_scope.nri.negotiation import nri_version_of
-from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from tests.interop.messages import parse
 

@@ -25,10 +25,10 @@ from benchmarks import corpora, labelled
 from benchmarks.findings import Finding, table
 from benchmarks.labelled import Case
 from benchmarks.traffic import CAPTURES, captured, is_repeated, repeated
+from nri_scope.events import Captured
 from nri_scope.nri.methods import METHODS
-from nri_scope.recorder.model import Captured
-from nri_scope.recorder.redaction import Redactor, Rules
-from nri_scope.recorder.redaction.capture import MEMORY, AtSource
+from nri_scope.share.redaction import Redactor, Rules
+from nri_scope.share.redaction.capture import MEMORY, AtSource
 
 _KEY = bytes(range(32))
 _CREDENTIALS = (
@@ -276,7 +276,7 @@ def _by_container(containers: int) -> float:
 def _first() -> float:
     """Seconds for the first text of a process, which reads the rules."""
     code = (
-        "import time; from nri_scope.recorder.redaction import Redactor, Rules\n"
+        "import time; from nri_scope.share.redaction import Redactor, Rules\n"
         "redactor = Redactor(Rules.DEFAULT, bytes(32)); begin = time.process_time()\n"
         "redactor.text('container app-1 was not found'); print(time.process_time() - begin)"
     )

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.findings import Finding, number
-from nri_scope.recorder.filter import parse
+from nri_scope.filter import parse
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.store.view import View
 

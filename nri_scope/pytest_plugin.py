@@ -65,7 +65,7 @@ def nri_replay(request: pytest.FixtureRequest) -> Iterator[NriReplay]:
         # Results are large, and nodes live as long as the whole run.
         del stash[_REPLAY]
         return
-    from nri_scope.recorder.escape import safe
+    from nri_scope.text.escape import safe
 
     pytest.fail(safe(problem), pytrace=False)
 
@@ -160,7 +160,7 @@ class NriReplay:
         pytest.fail(problem)
 
     def _choice(self) -> Choice:
-        from nri_scope.recorder.filter import parse
+        from nri_scope.filter import parse
         from nri_scope.replay.script import Choice
 
         where = cast("str", self._settings.get("where", ""))

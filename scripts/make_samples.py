@@ -23,7 +23,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
+from scripts.captures import record_capture
+from scripts.make_recordings import FOLDER, leave_host_name
+from scripts.scenes import SCENES
 from tests.runtime.testbed.containerd import running
 from tests.runtime.testbed.packages import (
     SUITES,
@@ -34,10 +37,6 @@ from tests.runtime.testbed.packages import (
 )
 from tests.runtime.testbed.record import command
 from tests.runtime.testbed.workload import SECRET
-
-from .captures import record_capture
-from .make_recordings import FOLDER, leave_host_name
-from .scenes import SCENES
 
 SIZE_MAX = 100_000
 """Bytes of a bundle."""

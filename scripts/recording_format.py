@@ -10,21 +10,20 @@ from contextlib import closing
 import sqlite_utils
 from sqlite_utils.db import ForeignKey
 
-from nri_scope.nri import elements
-from nri_scope.recorder import (
-    container_status,
-    content,
+from nri_scope.events import LEFT_OUT, RING_REMOVED
+from nri_scope.nri import element_limits
+from nri_scope.recorder.writer import WriterLimits
+from nri_scope.recording import (
+    blobs,
+    cri_answers,
     long_names,
     reader,
-    ring,
-    room,
+    row_limits,
     schema,
-    sqlfunctions,
-    text,
+    sql_functions,
+    sqlite_text,
 )
-from nri_scope.recorder.bundle import archive
-from nri_scope.recorder.model import LEFT_OUT
-from nri_scope.recorder.writer import WriterLimits
+from nri_scope.recording.bundle import zip_reader
 
 _INTRODUCTION = f"""\
 # The recording format
@@ -78,7 +77,7 @@ knowledge of the fields is needed. The result equals what was on the wire as a m
 unknown to us included; the order of maps is not kept. The reply is kept as it was.
 
 A part of Synchronize is its rest, plus its rows in `state` as `pods` (kind \
-{int(content.Kind.POD)}) and `containers` (kind {int(content.Kind.CONTAINER)}). The rows of a \
+{int(blobs.Kind.POD)}) and `containers` (kind {int(blobs.Kind.CONTAINER)}). The rows of a \
 session from its `sync_event` on are what existed when it began.
 
 An event of a session with the role `cri` is an answer of the CRI, not a request to a plugin: \
@@ -98,10 +97,10 @@ apart (`oversized`) is one object, the bytes as they came.
 without content size, checksum or dictionary id. If `base` is set, the content of that object is \
 the frame's raw-content dictionary: the version of the same container before it, or for a new \
 container one that resembles it. A base always has a smaller id. Recorders write chains of at most \
-{content.MAX_DEPTH} bases and readers follow at most {content.MAX_DEPTH_READ}. `hash` is BLAKE2b \
+{blobs.MAX_DEPTH} bases and readers follow at most {blobs.MAX_DEPTH_READ}. `hash` is BLAKE2b \
 with 16 bytes of the content; readers check it.
 
-Readers refuse content of more than {content.MAX_CONTENT >> 20} MiB an object, \
+Readers refuse content of more than {blobs.MAX_CONTENT >> 20} MiB an object, \
 {reader.MAX_REQUEST >> 20} MiB a request and {reader.MAX_STATE >> 20} MiB a session's beginning; \
 on the wire a message has at most 4 MiB.
 
@@ -114,35 +113,40 @@ what was cut); the rest of the file is read.
 
 | what | at most | reason |
 |---|---|---|
-| a name, id, version or end reason | {text.NAME_MAX:,} characters | Kubernetes has names of \
-253, ids have 64, a plugin's file name 255 |
-| an error's words, a gap's reason, a note | {text.WORDS_MAX:,} characters | |
-| `changed` and `owners` of an event | {text.LIST_MAX:,} characters, {text.ITEMS_MAX:,} members \
+| a name, id, version or end reason | {sqlite_text.NAME_MAX:,} characters | Kubernetes has names \
+of 253, ids have 64, a plugin's file name 255 |
+| an error's words, a gap's reason, a note | {sqlite_text.WORDS_MAX:,} characters | |
+| `changed` and `owners` of an event | {sqlite_text.LIST_MAX:,} characters, \
+{sqlite_text.ITEMS_MAX:,} members \
 | the last member says how many there are besides |
 | elements of a message: fields, those of its messages, packed numbers | \
-{elements.MAX_ELEMENTS:,} | 7,000 variables, 2,000 mounts and 256 KiB of annotations have 30,000 |
-| elements of a Synchronize | {elements.MAX_IN_SYNCHRONIZE:,} | a thousand ordinary pods and \
+{element_limits.MAX_ELEMENTS:,} | 7,000 variables, 2,000 mounts and 256 KiB of annotations have \
+30,000 |
+| elements of a Synchronize | {element_limits.MAX_IN_SYNCHRONIZE:,} | a thousand ordinary pods and \
 containers have 200,000 |
 | elements of all that a session began with | {reader.MAX_TOLD:,} | |
-| values in the JSON of one answer of the CRI | {container_status.VALUES_MAX:,} | |
+| values in the JSON of one answer of the CRI | {cri_answers.VALUES_MAX:,} | |
 
-A message that was cut ends with the field {elements.CUT_FIELD}, whose text says so; as JSON and \
+A message that was cut ends with the field {element_limits.CUT_FIELD}, whose text says so; \
+as JSON and \
 YAML it is `left_out`. What is made of a recording (a part, a bundle, a redacted copy) has the \
 message as it was read, with that field.
 
 Recorders keep to the same bounds for names, words and lists; where they cut, the text ends with \
 its length and a hash of the whole. Messages are recorded in full. One with more than \
-{elements.MAX_RECORDED:,} elements is not taken apart, but kept as it came, with the mark \
+{element_limits.MAX_RECORDED:,} elements is not taken apart, but kept as it came, with the mark \
 `oversized` and the names in it.
 
 A file is refused where it has more than {reader.MAX_ROWS:,} sessions, gaps or notes, \
 {long_names.MAX_NAMED:,} pods or containers, or {long_names.MAX_CHARACTERS >> 20} million \
 characters of their names. Recorders keep to that: one that has written \
-{room.MAX_SESSIONS:,} sessions to a file begins no more in it, and what would need one more pod, \
+{row_limits.MAX_SESSIONS:,} sessions to a file begins no more in it, and what would need \
+one more pod, \
 container or name is not recorded; what is lost by that is one counted gap. Beyond \
-{room.MAX_GAPS:,} gaps all others are one, and beyond as many notes none is added. A bundle is \
-refused where it would unpack to more than {archive.MAX_RATIO} times its size and \
-{archive.RATIO_FROM >> 20} MiB; \
+{row_limits.MAX_GAPS:,} gaps all others are one, and beyond as many notes none is added. A \
+bundle is \
+refused where it would unpack to more than {zip_reader.MAX_RATIO} times its size and \
+{zip_reader.RATIO_FROM >> 20} MiB; \
 recordings come to 10.
 
 A message that is stored once may belong to many events. So `diff`, `blame`, `report`, `replay` \
@@ -157,7 +161,7 @@ Objects are never shared between two stretches, so the oldest stretch can be cut
 its objects, and the pods, containers and sessions that nothing refers to any more. With \
 `--max-size` or `--max-age` that is what happens, a sixteenth of the limit at a time. What \
 Synchronize told a session stays, moved to a newer stretch, until the session itself goes. All \
-that was removed is one row of `gap`, which grows: "{ring.REASON}". Ids are never used again.
+that was removed is one row of `gap`, which grows: "{RING_REMOVED}". Ids are never used again.
 
 `--max-size` counts the file and its write-ahead log, and is kept while recording. It can be \
 exceeded for a moment by one large batch, or for longer while another program keeps a read \
@@ -259,7 +263,7 @@ def render() -> str:
         parts = [_INTRODUCTION]
         parts += [_table(database, table) for table in schema.TABLES]
         parts.append(_view(database))
-    rows = "\n".join(f"| `{call}` | {words} |" for call, words in sqlfunctions.FUNCTIONS.items())
+    rows = "\n".join(f"| `{call}` | {words} |" for call, words in sql_functions.FUNCTIONS.items())
     parts += [_MESSAGES, _FUNCTIONS.format(rows=rows)]
     return "\n".join(parts)
 

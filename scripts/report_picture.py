@@ -19,10 +19,10 @@ import tempfile
 from pathlib import Path
 
 from nri_scope.plugin import Adjustment, Container, LinuxResources, PodSandbox
-from nri_scope.recorder.reader import Recording
-from nri_scope.replay.cast import Casting, InProcess
+from nri_scope.recording.reader import Recording
 from nri_scope.replay.pace import paced
 from nri_scope.replay.player import Manner
+from nri_scope.replay.plugins import Casting, InProcess
 from nri_scope.replay.run import Job, replay
 from nri_scope.report.collect import collect
 from nri_scope.report.html import html

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, redact_option
 from nri_scope.errors import UsageError
 
+from .params import ANY_PATH, redact_option
+
 if TYPE_CHECKING:
+    from nri_scope.differ.attribution.history import History
+    from nri_scope.differ.attribution.model import Asked, Step
     from nri_scope.differ.blame import Line, Paper, Past, View
-    from nri_scope.differ.history import History
-    from nri_scope.differ.model import Asked, Step
-    from nri_scope.recorder.model import Container
-    from nri_scope.recorder.reader import Recording
-    from nri_scope.recorder.redaction import Rules
+    from nri_scope.events import Container
+    from nri_scope.recording.reader import Recording
+    from nri_scope.share.redaction import Rules
 
 _LISTED = 5
 
@@ -82,12 +83,13 @@ def command(
 def _perform(
     file: Path, rules: Rules | None, what: str, path: str | None, kind: View, form: str
 ) -> int:
-    from nri_scope.cli.output import Output
-    from nri_scope.cli.redacted import shown
     from nri_scope.differ import blame
-    from nri_scope.differ.reading import blame as history_of
-    from nri_scope.recorder.model import Container
-    from nri_scope.recorder.records import to_json
+    from nri_scope.differ.recorded import blame as history_of
+    from nri_scope.events import Container
+    from nri_scope.recording.records import to_json
+
+    from .output import Output
+    from .redacted_view import shown
 
     steps: Sequence[Step] = ()
     with Output() as output, shown(file, rules) as seen:
@@ -146,15 +148,15 @@ def _text(
 
 def _by_plugins(steps: Sequence[Step]) -> bool:
     """Whether any step may be a plugin's."""
-    from nri_scope.differ.owner import Who
+    from nri_scope.differ.attribution.owner import Who
 
     return any(step.owner.who not in (Who.RUNTIME, Who.REQUEST) for step in steps)
 
 
 def _container(recording: Recording, what: str) -> Container:
     """The container that is meant. Raises UsageError."""
-    from nri_scope.recorder import lookup
-    from nri_scope.recorder.model import Container, Event, Pod
+    from nri_scope.events import Container, Event, Pod
+    from nri_scope.recording import lookup
 
     thing = lookup.find(recording, what)
     match thing:

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, Index, PluginName, command_line_argument
+from .params import ANY_PATH, Index, PluginName, command_line_argument
 
 _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 

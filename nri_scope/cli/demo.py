@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import ANY_PATH
-from nri_scope.cli.tui import app_of, lack, say_made
 from nri_scope.errors import RecordingError, UsageError
 
+from .params import ANY_PATH
+from .tui import app_of, lack, say_made
+
 if TYPE_CHECKING:
-    from nri_scope.cli.performance import Performance
-    from nri_scope.recorder.model import Session
-    from nri_scope.recorder.reader import Recording
+    from nri_scope.events import Session
+    from nri_scope.recording.reader import Recording
     from nri_scope.runtime import Stored
+
+    from .demo_runtime import Performance
 
 RECORDING = "containerd-1.7.nriscope.db"
 """The sample recording that is played."""
@@ -76,8 +78,9 @@ def bundled_path() -> Path:
 
 def play_to_record(source: Path, output: Path | None, speed: float, *, as_log: bool) -> None:
     """Show the first session of ``source``; ``output`` must not exist yet."""
-    from nri_scope.cli.performance import Performance
-    from nri_scope.recorder.reader import Recording
+    from nri_scope.recording.reader import Recording
+
+    from .demo_runtime import Performance
 
     if output is not None and (output.exists() or output.is_symlink()):
         raise UsageError(f"{output}: there is such a file already", "choose a new name")
@@ -176,7 +179,7 @@ def _new_recording(output: Path | None) -> Iterator[Path]:
 
 def introduction(performance: Performance, ending: str) -> Iterator[str]:
     """What is going to happen, and what it is not; ``ending``: what ends it."""
-    from nri_scope.recorder.display import moment, runtime
+    from nri_scope.recording.display import moment, runtime
 
     session = performance.session
     yield "This is what nri-scope shows of containers that come and go. There are none here:"
@@ -228,7 +231,7 @@ def _commands(*commands: tuple[str, str]) -> Iterator[str]:
 
 def _containers(file: Path) -> list[str]:
     """The recording's containers as `show` takes them, the system's own last."""
-    from nri_scope.recorder.reader import Recording
+    from nri_scope.recording.reader import Recording
 
     with Recording.open(file) as recording:
         return [
@@ -253,7 +256,7 @@ def program_name() -> str:
 
 
 def _say(lines: Iterator[str]) -> None:
-    from nri_scope.recorder.escape import safe
+    from nri_scope.text.escape import safe
 
     # Each at once: what `record` prints has to come in between.
     for line in lines:

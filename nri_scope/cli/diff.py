@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 from click.core import ParameterSource
 
-from nri_scope.cli.params import (
+from nri_scope.errors import UsageError
+from nri_scope.nri.identity import check_index
+
+from .params import (
     Duration,
     FilePath,
     NewRecording,
@@ -19,14 +22,12 @@ from nri_scope.cli.params import (
     socket_option,
     where_option,
 )
-from nri_scope.cli.timespec import check_interval, since_option, until_option
-from nri_scope.errors import UsageError
-from nri_scope.nri.identity import check_index
+from .time_arguments import check_interval, since_option, until_option
 
 if TYPE_CHECKING:
     from nri_scope.differ.render import Format
-    from nri_scope.recorder.filter import Filter
-    from nri_scope.recorder.redaction.rules import Rules
+    from nri_scope.filter import Filter
+    from nri_scope.share.redaction.rules import Rules
 
 _PROBES = "00,50,99"
 _AUTO = "auto"
@@ -173,7 +174,7 @@ def _perform(context: click.Context, options: Options) -> int:
             f"{file} and {more[0]} look like OCI specs", "say --json-spec to compare them"
         )
 
-    from nri_scope.cli import diff_files
+    from . import diff_files
 
     if more and diff_files.is_recording(more[0]):
         _refuse(given, _RECORDING_ONLY | _EVENTS_ONLY, "for one recording", "leave it out")
@@ -193,7 +194,7 @@ def _perform(context: click.Context, options: Options) -> int:
 
 
 def _specs(options: Options, given: set[str]) -> int:
-    from nri_scope.cli.diff_files import two_specs
+    from .diff_files import two_specs
 
     _refuse(given, _RECORDING_ONLY | _EVENTS_ONLY, "for recordings", "leave it out")
     if options["redact"] is not None:
@@ -214,8 +215,8 @@ def _live(options: Options, given: set[str]) -> int:
     _refuse(given, _RECORDING_ONLY, "for recordings", "leave it out")
     probes = _probes(options["probes"])
 
-    from nri_scope.cli.diff_live import LiveOptions, live
-    from nri_scope.cli.diff_recorder import ProbeOptions
+    from .diff_live import LiveOptions, live
+    from .diff_recorder import ProbeOptions
 
     return live(
         LiveOptions(

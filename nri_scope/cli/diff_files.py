@@ -10,23 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nri_scope import oci
-from nri_scope.cli.output import Output
-from nri_scope.cli.redacted import shown, shown_together
 from nri_scope.differ import Differ
-from nri_scope.differ.compare import compare_recordings
-from nri_scope.differ.reading import differ_of, rounds
+from nri_scope.differ.comparison import compare_recordings
+from nri_scope.differ.recorded import differ_of, rounds
 from nri_scope.differ.render import Format, NameOf, renderer
 from nri_scope.differ.render.comparison import comparison
-from nri_scope.differ.render.specdiff import spec_diff
+from nri_scope.differ.render.spec_differences import spec_diff
 from nri_scope.errors import UsageError
-from nri_scope.oci.reading import MAX_SPEC_SIZE
-from nri_scope.recorder import lookup
-from nri_scope.recorder.display import runtime
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Role, Session
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.redaction import Rules
-from nri_scope.recorder.stats import GapStats
+from nri_scope.events import Role, Session
+from nri_scope.filter import Filter
+from nri_scope.oci.spec_file import MAX_SPEC_SIZE
+from nri_scope.recording import lookup
+from nri_scope.recording.display import runtime
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.stats import GapStats
+from nri_scope.share.redaction import Rules
+
+from .output import Output
+from .redacted_view import shown, shown_together
 
 _LISTED = 12
 """Connections that the title names."""

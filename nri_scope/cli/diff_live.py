@@ -14,23 +14,24 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from nri_scope.cli.diff_recorder import ProbeOptions
-from nri_scope.cli.diff_showing import Showing
-from nri_scope.cli.output import Output
 from nri_scope.differ.live.channel import ToRecorder, Unread, decode, encode
-from nri_scope.differ.live.places import FIRST_PLACES
-from nri_scope.differ.live.watching import Watcher
+from nri_scope.differ.live.probe_indices import FIRST_PLACES
+from nri_scope.differ.live.viewer import Watcher
 from nri_scope.differ.render import renderer
-from nri_scope.logger.background import Background
+from nri_scope.logger.background_output import Background
 from nri_scope.logger.probes import check_indices
 from nri_scope.logger.recorder_process import FAILED, RecorderProcess
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
-from nri_scope.recorder.redaction.capture import check_continued
+from nri_scope.share.redaction.capture import check_continued
+
+from .diff_recorder import ProbeOptions
+from .diff_viewer import Showing
+from .output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nri_scope.recorder.filter import Filter
+    from nri_scope.filter import Filter
 
 NICER = 10
 """Steps of niceness between the process that answers the runtime and this one. They share no lock
@@ -92,7 +93,7 @@ def _hurry() -> None:
 
 
 def _say(text: str) -> None:
-    from nri_scope.recorder.escape import safe
+    from nri_scope.text.escape import safe
 
     click.echo(safe(text), err=True)
 

@@ -30,24 +30,24 @@ from nri_scope.differ.live.channel import (
     encode,
 )
 from nri_scope.differ.live.cri_sessions import CriSessions
-from nri_scope.differ.live.place import Place
-from nri_scope.differ.live.placer import Placer
-from nri_scope.differ.live.places import FIRST_PLACES
+from nri_scope.differ.live.probe_indices import FIRST_PLACES
+from nri_scope.differ.live.probe_mover import Placer
+from nri_scope.differ.live.read_position import Place
 from nri_scope.errors import NriScopeError
 from nri_scope.logger.probes import ProbeListener, Probes
 from nri_scope.logger.recorder_process import Viewer, serve
 from nri_scope.nri.events import Event, events_in
 from nri_scope.process.signals import stop_signals
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.redaction.capture import NOTE, AtSource
 from nri_scope.recorder.writer import Recorder, RecorderCounters, WriterLimits
+from nri_scope.recording.reader import Recording
+from nri_scope.share.redaction.capture import NOTE, AtSource
 from nri_scope.transport.loop import run
 from nri_scope.transport.tuning import prepare_process
 
 if TYPE_CHECKING:
     from nri_scope.logger import SessionReport
     from nri_scope.plugin import SessionEnd
-    from nri_scope.recorder.redaction.rules import Rules
+    from nri_scope.share.redaction.rules import Rules
 
 PRIVATE_MAX = 256 << 20
 """Bytes of a recording that nobody asked to keep; its oldest parts go."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from nri_scope.cli.params import ANY_PATH
+from .params import ANY_PATH
 
 
 @click.command()
@@ -49,7 +49,7 @@ def command(socket: Path | None, output_format: str, root: Path) -> int:
     from nri_scope.doctor.examine import examine
     from nri_scope.doctor.host import Host
     from nri_scope.doctor.render import as_json, as_text
-    from nri_scope.recorder.escape import safe
+    from nri_scope.text.escape import safe
 
     path = None if socket is None else str(socket.absolute())
     checks = examine(Host(root.resolve()), path)

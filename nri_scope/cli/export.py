@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.cli.params import (
+from nri_scope.errors import UsageError
+from nri_scope.share.formats import FORMATS
+
+from .params import (
     ANY_PATH,
     FilePath,
     Size,
@@ -18,13 +21,11 @@ from nri_scope.cli.params import (
     tokens_options,
     where_option,
 )
-from nri_scope.cli.timespec import check_interval, since_option, until_option
-from nri_scope.errors import UsageError
-from nri_scope.recorder.formats import FORMATS
+from .time_arguments import check_interval, since_option, until_option
 
 if TYPE_CHECKING:
     # Loading it takes longer than showing the help.
-    from nri_scope.cli.exporting import Options
+    from .export_job import Options
 
 EXIT_DIFFERS = 1
 _EPILOG = "\n".join(
@@ -88,11 +89,11 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     """
     file = _check(options)
     if options["output_format"] is not None:
-        from nri_scope.cli.exporting import write_format
+        from .export_job import write_format
 
         write_format(file, options["output_format"], options)
         return
-    from nri_scope.cli.exporting import write_bundle
+    from .export_job import write_bundle
 
     if not write_bundle(file, options):
         context.exit(EXIT_DIFFERS)

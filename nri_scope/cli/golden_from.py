@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nri_scope.recorder.escape import safe
 from nri_scope.replay.golden import Mismatch
-from nri_scope.replay.production import Model, Production
+from nri_scope.replay.recorded_replies import Model, Production
 from nri_scope.replay.run import Job
+from nri_scope.text.escape import safe
 
 if TYPE_CHECKING:
-    from nri_scope.recorder.plain import Plain
+    from nri_scope.nri.plain import Plain
     from nri_scope.replay.result import Replayed
 
 WHAT = "the tap in"

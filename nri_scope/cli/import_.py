@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, NewRecording
+from .params import ANY_PATH, NewRecording
 
 if TYPE_CHECKING:
-    from nri_scope.recorder.bundle import Manifest
+    from nri_scope.share.bundle import Manifest
 
 _SUFFIX = ".nriscope.zip"
 _MOST = 20
@@ -35,10 +35,11 @@ def command(file: Path, output: Path | None, force: bool) -> None:
     wants the file, for sqlite3 or to keep. Bundles may come from strangers: what is not exactly a
     bundle is refused, and nothing is written but the recording.
     """
-    from nri_scope.cli.output import Output
     from nri_scope.process.signals import interrupted_by_signals
-    from nri_scope.recorder.bundle.importing import import_bundle
-    from nri_scope.recorder.escape import safe
+    from nri_scope.share.bundle.import_recording import import_bundle
+    from nri_scope.text.escape import safe
+
+    from .output import Output
 
     target = output if output is not None else Path(_stem(file) + ".nriscope.db")
     with Output() as out, interrupted_by_signals():
@@ -53,8 +54,9 @@ def _stem(file: Path) -> str:
 
 
 def _lines(manifest: Manifest) -> list[str]:
-    from nri_scope.cli.sharing import replaced
-    from nri_scope.recorder.display import many, moment
+    from nri_scope.recording.display import many, moment
+
+    from .share_options import replaced
 
     counts = manifest.counts
     lines: list[str] = []

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, where_option
-from nri_scope.cli.timespec import check_interval, since_option, until_option
 from nri_scope.errors import UsageError
-from nri_scope.recorder.filter.describe import epilog
+from nri_scope.filter.help_text import epilog
+
+from .params import ANY_PATH, where_option
+from .time_arguments import check_interval, since_option, until_option
 
 if TYPE_CHECKING:
-    from nri_scope.cli.output import Output
-    from nri_scope.recorder.filter import Filter
-    from nri_scope.recorder.log import Log
-    from nri_scope.recorder.reader import Recording
+    from nri_scope.filter import Filter
+    from nri_scope.recording.log_rows import Log
+    from nri_scope.recording.reader import Recording
+
+    from .output import Output
 
 _POLL_SECONDS = 0.1
 
@@ -61,9 +63,10 @@ def command(
     happened and to whom. A ! marks what was not answered well, and gaps: intervals that were not
     observed.
     """
-    from nri_scope.cli.output import Output
-    from nri_scope.recorder.log import Log
-    from nri_scope.recorder.reader import Recording
+    from nri_scope.recording.log_rows import Log
+    from nri_scope.recording.reader import Recording
+
+    from .output import Output
 
     check_interval(since, until)
     with Output() as output, Recording.open(file) as recording:
@@ -92,8 +95,9 @@ def command(
 
 class _Shower:
     def __init__(self, output: Output, recording: Recording, *, jsonl: bool) -> None:
-        from nri_scope.cli.lines import Lines
-        from nri_scope.recorder.timeline import interleaved
+        from nri_scope.recording.timeline import interleaved
+
+        from .log_lines import Lines
 
         self._output = output
         self._lines = None
@@ -105,8 +109,8 @@ class _Shower:
             )
 
     def __call__(self, log: Log) -> None:
-        from nri_scope.recorder.model import Event, Gap, Printed
-        from nri_scope.recorder.records import event_record, gap_record, printed_record, to_json
+        from nri_scope.events import Event, Gap, Printed
+        from nri_scope.recording.records import event_record, gap_record, printed_record, to_json
 
         for item in log.read():
             if self._lines is not None:

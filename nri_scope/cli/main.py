@@ -102,7 +102,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     if not arguments and os.environ.get("NRI_PLUGIN_SOCKET"):
         # A runtime started us as one of its plugins: no arguments, and nobody reads our output.
-        from nri_scope.cli.launched import record_launched
+        from .launched import record_launched
 
         return record_launched()
     try:
@@ -160,7 +160,7 @@ def _fail(text: str, more: str = "") -> int:
 def _say(text: str, more: str = "") -> None:
     # An error may quote what came from a recording or a peer: nothing of it may reach the
     # terminal as anything but text.
-    from nri_scope.recorder.escape import safe
+    from nri_scope.text.escape import safe
 
     with contextlib.suppress(OSError):
         click.echo(f"nri-scope: {safe(text)}{more}", err=True)

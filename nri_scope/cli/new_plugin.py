@@ -15,9 +15,10 @@ from string import Template
 
 import click
 
-from nri_scope.cli.demo import RECORDING, bundled_path
-from nri_scope.cli.params import ANY_PATH, Index
 from nri_scope.errors import UsageError
+
+from .demo import RECORDING, bundled_path
+from .params import ANY_PATH, Index
 
 TEMPLATE = Path(__file__).parent.parent / "template"
 """Real files: ``$name`` and so on are filled in, in their names too, and the suffix is dropped."""

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
+    from nri_scope.filter import Filter
     from nri_scope.nri.events import Event
-    from nri_scope.recorder.filter import Filter
-    from nri_scope.recorder.redaction.rules import Rules
+    from nri_scope.share.redaction.rule_file import read_rules
+    from nri_scope.share.redaction.rules import Rules
 
 
 def complete_path(
@@ -40,7 +41,7 @@ class Size(click.ParamType[int]):
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
         """Bytes."""
-        from nri_scope.recorder.filter.quantity import parse_size
+        from nri_scope.filter.quantity import parse_size
 
         size = value if isinstance(value, int) else parse_size(value)
         if not size:
@@ -57,7 +58,7 @@ class Duration(click.ParamType[float]):
         self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Seconds."""
-        from nri_scope.recorder.filter.quantity import parse_duration
+        from nri_scope.filter.quantity import parse_duration
 
         if not isinstance(value, str):
             return value
@@ -124,7 +125,7 @@ class Where(click.ParamType["Filter"]):
         self, value: str | Filter, param: click.Parameter | None, ctx: click.Context | None
     ) -> Filter:
         """The filter; `FilterError` says where it goes wrong."""
-        from nri_scope.recorder.filter import parse
+        from nri_scope.filter import parse
 
         return parse(value) if isinstance(value, str) else value
 
@@ -138,11 +139,11 @@ class RulesFile(click.ParamType["Rules"]):
         self, value: str | Rules, param: click.Parameter | None, ctx: click.Context | None
     ) -> Rules:
         """The rules; `UsageError` says what is wrong with the file."""
-        from nri_scope.recorder.redaction.rules import Rules
+        from nri_scope.share.redaction.rules import Rules
 
         if not isinstance(value, str):
             return value
-        return Rules.read(Path(value)) if value else Rules.DEFAULT
+        return read_rules(Path(value)) if value else Rules.DEFAULT
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

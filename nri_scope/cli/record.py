@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from nri_scope.cli.params import (
+from .params import (
     Duration,
     Events,
     Index,
@@ -21,10 +21,10 @@ from nri_scope.cli.params import (
 )
 
 if TYPE_CHECKING:
+    from nri_scope.filter import Filter
     from nri_scope.logger.run import RecordOptions
     from nri_scope.nri.events import Event
-    from nri_scope.recorder.filter import Filter
-    from nri_scope.recorder.redaction.rules import Rules
+    from nri_scope.share.redaction.rules import Rules
 
 
 class Options(TypedDict):
@@ -120,9 +120,10 @@ def command(where: Filter | None, print_format: str | None, **options: Unpack[Op
     environment variables included; only you can read it, and that is how it should stay. With
     --redact it holds tokens in place of what is secret.
     """
-    from nri_scope.cli.printer import Printer
-    from nri_scope.logger.background import Background
+    from nri_scope.logger.background_output import Background
     from nri_scope.logger.run import record
+
+    from .event_printer import Printer
 
     # In the background: a terminal that was stopped must not keep the runtime waiting.
     notices = Background(_say, waiting_max=200)
@@ -137,7 +138,7 @@ def command(where: Filter | None, print_format: str | None, **options: Unpack[Op
 
 def understood(options: Options, where: Filter | None = None) -> RecordOptions:
     """What is to be recorded, and where to."""
-    from nri_scope.logger.destination import default_path
+    from nri_scope.logger.default_file import default_path
     from nri_scope.logger.run import RecordOptions
     from nri_scope.plugin import Identity
 
@@ -159,6 +160,6 @@ def understood(options: Options, where: Filter | None = None) -> RecordOptions:
 
 
 def _say(text: str) -> None:
-    from nri_scope.recorder.escape import safe
+    from nri_scope.text.escape import safe
 
     click.echo(safe(text), err=True)

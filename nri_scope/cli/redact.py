@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import (
-    ANY_PATH,
-    NewRecording,
-    RulesFile,
-    check_tokens,
-    tokens_options,
-)
 from nri_scope.errors import UsageError
 
+from .params import ANY_PATH, NewRecording, RulesFile, check_tokens, tokens_options
+
 if TYPE_CHECKING:
-    from nri_scope.cli.output import Output
-    from nri_scope.recorder.redaction import Rules, Tally
+    from nri_scope.share.redaction import Rules, Tally
+
+    from .output import Output
 
 
 @click.command()
@@ -82,13 +78,14 @@ def command(
 
 
 def _preview(file: Path, rules: Rules, output_format: str) -> None:
-    from nri_scope.cli.output import Output
-    from nri_scope.cli.sharing import progress
     from nri_scope.process.signals import interrupted_by_signals
-    from nri_scope.recorder.bundle import redactor_for
-    from nri_scope.recorder.bundle.redacting import preview
-    from nri_scope.recorder.reader import Recording
-    from nri_scope.recorder.records import SCHEMA_VERSION, to_json
+    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.records import SCHEMA_VERSION, to_json
+    from nri_scope.share.bundle import redactor_for
+    from nri_scope.share.redacted_copy import preview
+
+    from .output import Output
+    from .share_options import progress
 
     with Output() as output:
         with interrupted_by_signals(), Recording.open(file) as recording:
@@ -114,8 +111,8 @@ def _preview(file: Path, rules: Rules, output_format: str) -> None:
 
 
 def _tell(output: Output, tally: Tally) -> None:
-    from nri_scope.cli.sharing import replaced
-    from nri_scope.cli.table import table
+    from .share_options import replaced
+    from .table import table
 
     if tally.total:
         rows = [(one.rule, f"{one.values:,}", one.place) for one in tally]
@@ -128,13 +125,14 @@ def _tell(output: Output, tally: Tally) -> None:
 def _write(
     file: Path, rules: Rules, output: Path, *, stable: bool, unlinked: bool, force: bool
 ) -> None:
-    from nri_scope.cli.sharing import progress, replaced, tell_lost_marks
     from nri_scope.process.signals import interrupted_by_signals
-    from nri_scope.recorder.bundle import redactor_for
-    from nri_scope.recorder.bundle.redacting import redact
-    from nri_scope.recorder.display import many
-    from nri_scope.recorder.escape import safe
-    from nri_scope.recorder.reader import Recording
+    from nri_scope.recording.display import many
+    from nri_scope.recording.reader import Recording
+    from nri_scope.share.bundle import redactor_for
+    from nri_scope.share.redacted_copy import redact
+    from nri_scope.text.escape import safe
+
+    from .share_options import progress, replaced, tell_lost_marks
 
     with interrupted_by_signals(), Recording.open(file) as recording:
         redactor = redactor_for(recording, rules, stable=stable, unlinked=unlinked)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.cli.chain_options import chain_options, manner_options
-from nri_scope.cli.params import ANY_PATH, Duration, FilePath, NewRecording, where_option
-from nri_scope.cli.timespec import FORMS, parse_moment
+from .chain_options import chain_options, manner_options
+from .params import ANY_PATH, Duration, FilePath, NewRecording, where_option
+from .time_arguments import FORMS, parse_moment
 
 if TYPE_CHECKING:
-    from nri_scope.cli.replay_options import Options
     from nri_scope.replay.script import Bound
+
+    from .replay_options import Options
 
 EXIT_DIFFERS = 1
 
@@ -133,8 +134,8 @@ def command(**options: Unpack[Options]) -> None:
     Exit status: 0 all replies are fine, or as the golden wants them; 1 they are not; 2 it could
     not be done.
     """
-    from nri_scope.cli.replay_options import understood
-    from nri_scope.cli.replaying import perform
+    from .replay_job import perform
+    from .replay_options import understood
 
     job, wishes = understood(options)
     if not perform(job, wishes):

@@ -8,21 +8,21 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from nri_scope.cli.params import environment_of
 from nri_scope.errors import UsageError
-from nri_scope.recorder.filter import Filter
+from nri_scope.filter import Filter
 from nri_scope.replay import chain
-from nri_scope.replay.cast import Casting
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.pace import Wait, at_once, paced
 from nri_scope.replay.player import Manner
+from nri_scope.replay.plugins import Casting
 from nri_scope.replay.run import Job
 from nri_scope.replay.script import Bound, Choice
-from nri_scope.tap.wrapping import check_unwrapped
+from nri_scope.tap.wrapper import check_unwrapped
 
 from .chain_options import ChainOptions
+from .params import environment_of
+from .replay_job import Wishes
 from .replay_step import stepped
-from .replaying import Wishes
 
 NO_PLUGINS = "none"
 """What ``--compare-with`` takes for a chain without any plugin."""

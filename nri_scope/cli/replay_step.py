@@ -10,9 +10,9 @@ import sys
 import click
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.escape import safe
 from nri_scope.replay.pace import Wait
 from nri_scope.replay.script import Step
+from nri_scope.text.escape import safe
 
 _AT_ONCE = 4096
 """Bytes of standard input that are read together; how many does not matter."""

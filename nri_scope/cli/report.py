@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import ANY_PATH, FilePath, redact_option
 from nri_scope.errors import UsageError
 
+from .params import ANY_PATH, FilePath, redact_option
+
 if TYPE_CHECKING:
-    from nri_scope.recorder.redaction import Redactor, Rules
     from nri_scope.report.model import Facts
+    from nri_scope.share.redaction import Redactor, Rules
 
 _EPILOG = """
 \b
@@ -93,30 +94,32 @@ def command(
 
 
 def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:
-    from nri_scope.cli.output import Output
     from nri_scope.process.signals import interrupted_by_signals
-    from nri_scope.recorder.records import to_json
-    from nri_scope.report import listing
+    from nri_scope.recording.records import to_json
+    from nri_scope.report import findings_list
+
+    from .output import Output
 
     with Output() as output:
         with interrupted_by_signals():
             facts, _ = _collect(file, what, rules)
         if output_format == "json":
-            output.line(to_json(listing.document(facts)))
+            output.line(to_json(findings_list.document(facts)))
         else:
-            for line in listing.text(facts, width=output.width, colour=output.colour):
+            for line in findings_list.text(facts, width=output.width, colour=output.colour):
                 output.line(line)
         return int(bool(facts.findings))
     return 0
 
 
 def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, force: bool) -> None:
-    from nri_scope.cli.sharing import replaced
     from nri_scope.process.signals import interrupted_by_signals
-    from nri_scope.recorder.bundle.outputs import Outputs
-    from nri_scope.recorder.display import many
-    from nri_scope.recorder.escape import safe
-    from nri_scope.report.file import write
+    from nri_scope.recording.display import many
+    from nri_scope.report.output_file import write
+    from nri_scope.share.output_files import Outputs
+    from nri_scope.text.escape import safe
+
+    from .share_options import replaced
 
     render = _renderer(output)
     with interrupted_by_signals(), Outputs(output, file, force=force) as outputs:
@@ -151,8 +154,8 @@ def _look(redactor: Redactor, draft: Path, output: Path) -> None:
     """Whether anything that was replaced is in what was written. Raises RedactionLeak."""
     from html import unescape
 
-    from nri_scope.recorder.bundle.scan import Scan
-    from nri_scope.recorder.bundle.words import words_of
+    from nri_scope.share.bundle.leak_scan import Scan
+    from nri_scope.share.bundle.own_words import words_of
 
     scan = Scan(redactor.originals(), output, words=lambda: words_of(*_SAYING))
     scan.file(draft, "the report")
@@ -162,10 +165,11 @@ def _look(redactor: Redactor, draft: Path, output: Path) -> None:
 
 def _collect(file: Path, what: str | None, rules: Rules | None) -> tuple[Facts, Redactor | None]:
     """The facts, and what replaced secrets in them."""
-    from nri_scope.cli.redacted import shown
-    from nri_scope.cli.sharing import progress
-    from nri_scope.recorder import lookup
+    from nri_scope.recording import lookup
     from nri_scope.report.collect import collect
+
+    from .redacted_view import shown
+    from .share_options import progress
 
     with shown(file, rules) as seen:
         thing = None if what is None else seen.same(lookup.find(seen.original, what))

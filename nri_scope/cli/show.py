@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from nri_scope.cli.params import ANY_PATH
 from nri_scope.errors import UsageError
+
+from .params import ANY_PATH
 
 
 @click.command()
@@ -32,12 +33,13 @@ def command(file: Path, what: str, output_format: str) -> None:
 
     The output holds what the runtime said, environment variables included.
     """
-    from nri_scope.cli.output import Output
-    from nri_scope.recorder.documents import document, message_bytes
-    from nri_scope.recorder.lookup import find
-    from nri_scope.recorder.reader import Recording
-    from nri_scope.recorder.records import SCHEMA_VERSION, to_json
-    from nri_scope.recorder.yamltext import to_yaml
+    from nri_scope.recording.documents import document, message_bytes
+    from nri_scope.recording.lookup import find
+    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.records import SCHEMA_VERSION, to_json
+    from nri_scope.text.yaml_text import to_yaml
+
+    from .output import Output
 
     with Output() as output, Recording.open(file) as recording:
         if output_format == "raw" and output.is_terminal:

@@ -8,8 +8,8 @@ from typing import Unpack
 
 import click
 
-from nri_scope.cli.chain_options import ChainOptions, chain_options, manner_options
-from nri_scope.cli.params import ANY_PATH, Duration, FilePath, NewRecording
+from .chain_options import ChainOptions, chain_options, manner_options
+from .params import ANY_PATH, Duration, FilePath, NewRecording
 
 EXIT_INTERRUPTED = 130
 
@@ -76,9 +76,10 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     ^C ends the search with the smallest part so far. Exit status: 0 it was made; 130 it was made,
     but the search was interrupted; 2 nothing fails, or it could not be done.
     """
-    from nri_scope.cli.replay_options import plainly, understood
-    from nri_scope.cli.shrinking import Destination, perform
     from nri_scope.replay.shrink import Limits
+
+    from .replay_options import plainly, understood
+    from .shrink_job import Destination, perform
 
     output, golden = options["output"], options["golden"]
     job, wishes = understood(plainly(options, output, golden))

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import ANY_PATH
+from .params import ANY_PATH
 
 if TYPE_CHECKING:
-    from nri_scope.recorder.plain import Plain
-    from nri_scope.recorder.query import Cell, Result
+    from nri_scope.nri.plain import Plain
+    from nri_scope.recording.user_sql import Cell, Result
 
 
 @click.command(
@@ -47,10 +47,11 @@ the filters' regular expressions."""
 )
 def command(file: Path, query: str, output_format: str) -> None:
     """Ask a recording in SQL. It is only read, whatever the SQL says."""
-    from nri_scope.cli.output import Output
-    from nri_scope.cli.table import table
-    from nri_scope.recorder.query import run
-    from nri_scope.recorder.reader import Recording
+    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.user_sql import run
+
+    from .output import Output
+    from .table import table
 
     with Output() as output, Recording.open(file) as recording:
         result = run(recording.connection, recording.path, query)
@@ -66,7 +67,7 @@ def command(file: Path, query: str, output_format: str) -> None:
 
 
 def _json(result: Result) -> Iterator[str]:
-    from nri_scope.recorder.records import SCHEMA_VERSION, to_json
+    from nri_scope.recording.records import SCHEMA_VERSION, to_json
 
     # Two columns of one name would be one key.
     keys: list[str] = []
@@ -99,7 +100,7 @@ def _jsonable(value: Cell) -> Plain:
 
 
 def _csv(result: Result) -> Iterator[str]:
-    from nri_scope.recorder.escape import spreadsheet_cell
+    from nri_scope.text.escape import spreadsheet_cell
 
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="")

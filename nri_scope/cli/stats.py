@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.cli.params import ANY_PATH
+from .params import ANY_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nri_scope.differ.latency import TimeIn
-    from nri_scope.recorder.plain import Plain
-    from nri_scope.recorder.stats import GapStats, Stats
-    from nri_scope.recorder.summary import Summary
+    from nri_scope.nri.plain import Plain
+    from nri_scope.recording.stats import GapStats, Stats
+    from nri_scope.recording.summary import Summary
 
 _PODS = 20
 """Pods that the text lists; JSON has all."""
@@ -46,11 +46,12 @@ def command(file: Path, output_format: str) -> None:
     spent in plugins is told too. Between two connections it is the time of all plugins between
     them, and some tens of µs in which the runtime itself works.
     """
-    from nri_scope.cli.output import Output
     from nri_scope.differ.latency import latency
-    from nri_scope.recorder.reader import Recording
-    from nri_scope.recorder.records import SCHEMA_VERSION, to_json
-    from nri_scope.recorder.summary import summarise
+    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.records import SCHEMA_VERSION, to_json
+    from nri_scope.recording.summary import summarise
+
+    from .output import Output
 
     with Output() as output, Recording.open(file) as recording:
         found = summarise(recording)
@@ -66,9 +67,10 @@ def command(file: Path, output_format: str) -> None:
 
 
 def _text(found: Summary, times: Sequence[TimeIn], file: Path, width: int | None) -> Iterator[str]:
-    from nri_scope.cli.table import table
-    from nri_scope.recorder.display import duration, moment, runtime, size
-    from nri_scope.recorder.escape import safe
+    from nri_scope.recording.display import duration, moment, runtime, size
+    from nri_scope.text.escape import safe
+
+    from .table import table
 
     stats = found.stats
     yield safe(f"file      {file} (recording version {found.version})", width)
@@ -132,9 +134,10 @@ def _text(found: Summary, times: Sequence[TimeIn], file: Path, width: int | None
 
 def _chain(times: Sequence[TimeIn], width: int | None) -> Iterator[str]:
     """Time in plugins. What tells a line from others comes first: terminals cut off the last."""
-    from nri_scope.cli.table import table
-    from nri_scope.recorder.display import duration
-    from nri_scope.recorder.escape import safe
+    from nri_scope.recording.display import duration
+    from nri_scope.text.escape import safe
+
+    from .table import table
 
     yield safe(f"time in plugins{_deadlines(times)}", width)
     yield from table(
@@ -159,7 +162,7 @@ def _chain(times: Sequence[TimeIn], width: int | None) -> Iterator[str]:
 
 def _deadlines(times: Sequence[TimeIn]) -> str:
     """How long a plugin may take; "" where the runtime does not tell."""
-    from nri_scope.recorder.display import duration
+    from nri_scope.recording.display import duration
 
     told = sorted({entry.deadline_ms for entry in times if entry.deadline_ms})
     if not told:
@@ -169,7 +172,7 @@ def _deadlines(times: Sequence[TimeIn]) -> str:
 
 
 def _events(stats: Stats) -> str:
-    from nri_scope.recorder.display import clock, duration
+    from nri_scope.recording.display import clock, duration
 
     if stats.rate is None or stats.busiest_ns is None:
         return f"{stats.count:,}"
@@ -194,7 +197,7 @@ def _statuses(stats: Stats) -> str:
 
 def _who(found: Summary) -> str:
     """Who answered."""
-    from nri_scope.recorder.model import Role
+    from nri_scope.events import Role
 
     ours = {one.role in (Role.LOGGER, Role.PROBE) for one in found.sessions if one.role != Role.CRI}
     if ours == {False}:
@@ -203,13 +206,13 @@ def _who(found: Summary) -> str:
 
 
 def _direction(event: str) -> str:
-    from nri_scope.nri.subject import is_plugins_call
+    from nri_scope.nri.request_subject import is_plugins_call
 
     return ", by plugins" if is_plugins_call(event, "") else ""
 
 
 def _took(stats: Stats) -> str:
-    from nri_scope.recorder.display import duration
+    from nri_scope.recording.display import duration
 
     took = stats.took
     assert took is not None
@@ -220,7 +223,7 @@ def _took(stats: Stats) -> str:
 
 
 def _gaps(found: Summary) -> str:
-    from nri_scope.recorder.stats import GapStats
+    from nri_scope.recording.stats import GapStats
 
     gaps = GapStats.of(found.gaps)
     if gaps.left_out:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from nri_scope.recorder.escape import columns, safe
+from nri_scope.text.escape import columns, safe
 
 _LOOK_AHEAD = 200
 """Rows that decide how wide columns are: the first line must not wait for the last row."""

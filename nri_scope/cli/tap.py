@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 from click.core import ParameterSource
 
-from nri_scope.cli.params import (
+from .params import (
     Duration,
     FilePath,
     Index,
@@ -21,16 +21,17 @@ from nri_scope.cli.params import (
     environment_of,
     socket_option,
 )
-from nri_scope.cli.tap_options import Options, check, settings_of
+from .tap_options import Options, check, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from nri_scope.cli.trace import Trace
-    from nri_scope.logger.background import Background
+    from nri_scope.logger.background_output import Background
     from nri_scope.runtime.output import Stream
-    from nri_scope.tap.launching import Launch
+    from nri_scope.tap.launched_plugin import Launch
     from nri_scope.tap.run import Tap
+
+    from .trace_printer import Trace
 
 _FAULTS = (
     "Faults, for tests of resilience on a runtime that may suffer: EVENT is an event's name, or"
@@ -134,12 +135,12 @@ def command(ctx: click.Context, /, **options: Unpack[Options]) -> int:
     }
     check(options, given)
     if options["unwrap"] is not None:
-        from nri_scope.cli.tap_wrapping import unwrap_plugin
+        from .tap_wrapping import unwrap_plugin
 
         unwrap_plugin(options["unwrap"])
         return 0
     if options["wrap"] is not None:
-        from nri_scope.cli.tap_wrapping import wrap_plugin
+        from .tap_wrapping import wrap_plugin
 
         wrap_plugin(options["wrap"], options)
         return 0
@@ -147,10 +148,11 @@ def command(ctx: click.Context, /, **options: Unpack[Options]) -> int:
 
 
 def _tap(options: Options) -> int:
-    from nri_scope.cli.trace import Trace
-    from nri_scope.logger.background import Background
-    from nri_scope.logger.destination import default_path
+    from nri_scope.logger.background_output import Background
+    from nri_scope.logger.default_file import default_path
     from nri_scope.tap.run import run_tap
+
+    from .trace_printer import Trace
 
     listen = options["listen"]
     output = options["output"] or default_path(Path(), with_host=options["redact"] is None)
@@ -181,12 +183,12 @@ def _work(
 ) -> Callable[[Tap], Awaitable[int]]:
     socket, wait, listen = options["socket"], options["wait"], options["listen"]
     if plugin is None:
-        from nri_scope.tap.listening import at_socket
+        from nri_scope.tap.plugin_socket import at_socket
 
         assert listen is not None
         return at_socket(listen, socket, wait=wait)
     from nri_scope.nri.identity import plugin_id
-    from nri_scope.tap.launching import to_socket
+    from nri_scope.tap.launched_plugin import to_socket
 
     name = plugin_id(plugin.identity.index, plugin.identity.name)
 
@@ -203,8 +205,8 @@ def _launch(options: Options) -> Launch:
     from nri_scope.plugin import Identity
     from nri_scope.replay import chain
     from nri_scope.runtime.command import command_of
-    from nri_scope.tap.launching import Launch
-    from nri_scope.tap.wrapping import check_unwrapped
+    from nri_scope.tap.launched_plugin import Launch
+    from nri_scope.tap.wrapper import check_unwrapped
 
     named = chain.command(options["command_line"], options["index"] or "", options["name"] or "")
     command = command_of(named.argv, named.index, named.name, environment_of(options["variables"]))
@@ -213,6 +215,6 @@ def _launch(options: Options) -> Launch:
 
 
 def _say(text: str) -> None:
-    from nri_scope.recorder.escape import safe
+    from nri_scope.text.escape import safe
 
     click.echo(safe(text), err=True)

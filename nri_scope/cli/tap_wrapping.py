@@ -13,10 +13,10 @@ import click
 
 import nri_scope
 from nri_scope.errors import UsageError
-from nri_scope.logger.destination import SUFFIX
+from nri_scope.logger.default_file import SUFFIX
 from nri_scope.logger.settings import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER
-from nri_scope.recorder.escape import safe
-from nri_scope.tap.wrapping import Places, State, unwrap, wrap
+from nri_scope.tap.wrapper import Places, State, unwrap, wrap
+from nri_scope.text.escape import safe
 
 from .tap_options import Options, settings_of
 

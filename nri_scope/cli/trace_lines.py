@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 from google.protobuf.message import Message
 
+from nri_scope.events import Captured, Event
 from nri_scope.nri.changes import evictions_in
-from nri_scope.nri.subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
+from nri_scope.nri.plain import Plain
+from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
 from nri_scope.oci import manner_of
-from nri_scope.recorder.display import clock, day, duration, mark_words, subject
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.model import Captured, Event
-from nri_scope.recorder.plain import Plain
-from nri_scope.recorder.records import deadline_ms, event_record
-from nri_scope.replay.golden.in_short import NOTHING, names_told, reply_words, request_words
-from nri_scope.replay.golden.plain import plain_reply
+from nri_scope.recording.display import clock, day, duration, mark_words, subject
+from nri_scope.recording.records import deadline_ms, event_record
+from nri_scope.replay.golden.one_line import NOTHING, names_told, reply_words, request_words
+from nri_scope.replay.golden.reply_values import plain_reply
+from nri_scope.text.escape import safe
 from nri_scope.wire import Code
 
 NAMES_MAX = 20_000

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.cli import log, record
-from nri_scope.cli.params import ANY_PATH, Where
 from nri_scope.errors import UsageError
-from nri_scope.recorder.filter.describe import epilog
+from nri_scope.filter.help_text import epilog
+
+from . import log, record
+from .params import ANY_PATH, Where
 
 if TYPE_CHECKING:
+    from nri_scope.filter import Filter
     from nri_scope.logger.recorder_process import RecorderProcess
     from nri_scope.logger.run import RecordOptions
-    from nri_scope.recorder.filter import Filter
     from nri_scope.tui.app import ScopeApp
     from nri_scope.tui.config import Config
     from nri_scope.tui.polling import RecorderNews
@@ -143,7 +144,7 @@ def _fall_back(
 
 
 def _show(file: Path, where: Filter | None, config: Config, theme: str | None) -> None:
-    from nri_scope.recorder.reader import Recording
+    from nri_scope.recording.reader import Recording
 
     # What is wrong with the file is better said before the screen is taken.
     Recording.open(file).close()
@@ -235,6 +236,6 @@ def _print_keys(config: Config) -> None:
 
 
 def _say(text: str) -> None:
-    from nri_scope.recorder.escape import safe
+    from nri_scope.text.escape import safe
 
     click.echo(safe(text), err=True)

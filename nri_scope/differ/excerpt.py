@@ -5,11 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from nri_scope.differ import Differ, History, RoundDiff
-from nri_scope.differ.reading import differ_of_some, events_of_some, rounds_of
-from nri_scope.recorder import lookup
-from nri_scope.recorder.model import Container, Event, Pod
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import Container, Event, Pod
 from nri_scope.recorder.subject_queries import (
     container_of_event,
     containers_by_key,
@@ -17,6 +13,11 @@ from nri_scope.recorder.subject_queries import (
     pod_of_event,
     same_round_near,
 )
+from nri_scope.recording import lookup
+from nri_scope.recording.reader import Recording
+
+from . import Differ, History, RoundDiff
+from .recorded import differ_of_some, events_of_some, rounds_of
 
 _NEAR = 200
 """Events before and after one of a pod in which the other connections were asked about it."""

@@ -7,18 +7,18 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from nri_scope.events import Role, Session
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.recorder.model import Role, Session
-from nri_scope.recorder.plain import Plain
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.records import deadline_ms
-from nri_scope.recorder.stats import Took
+from nri_scope.nri.plain import Plain
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.records import deadline_ms
+from nri_scope.recording.stats import Took
 
-from .chain import Chain
-from .model import Span
-from .owner import Owner
-from .rounds import Round, Rounds
-from .spans import spans
+from .attribution.chain import Chain
+from .attribution.model import Span
+from .attribution.owner import Owner
+from .attribution.rounds import Round, Rounds
+from .attribution.spans import spans
 
 _NAMES = frozenset(event.name for event in NriEvent)
 _PASSIVE = frozenset({Role.LOGGER, Role.PROBE})

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+from nri_scope.nri.plain import Plain
 from nri_scope.oci import Change, Json
-from nri_scope.recorder.plain import Plain
-from nri_scope.recorder.records import rfc3339
+from nri_scope.recording.records import rfc3339
 
-from .model import Asked, Claim, NameOf, Step
-from .owner import Owner
+from .attribution.model import Asked, Claim, NameOf, Step
+from .attribution.owner import Owner
 
 OPERATIONS = {"added": "add", "removed": "remove", "changed": "replace", "moved": "move"}
 """Kinds of changes by their names in RFC 6902."""

@@ -17,16 +17,7 @@ from pathlib import PurePosixPath
 
 from .host import Host
 from .processes import option
-from .settings import (
-    Misplaced,
-    NriConfig,
-    Problem,
-    Setting,
-    Table,
-    TomlFile,
-    read_toml,
-    subtable,
-)
+from .settings import Misplaced, NriConfig, Problem, Setting, Table, TomlFile, read_toml, subtable
 from .toml_keys import NriKeys, misplaced, orphans, overlay
 
 DEFAULT_CONFIG = "/etc/containerd/config.toml"

@@ -16,15 +16,7 @@ from pathlib import PurePosixPath
 
 from .host import Host
 from .processes import option
-from .settings import (
-    Misplaced,
-    NriConfig,
-    Problem,
-    TomlFile,
-    is_backup,
-    read_toml,
-    subtable,
-)
+from .settings import Misplaced, NriConfig, Problem, TomlFile, is_backup, read_toml, subtable
 from .toml_keys import NriKeys, misplaced, orphans, overlay
 
 DEFAULT_CONFIG = "/etc/crio/crio.conf"

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 from nri_scope.errors import NriScopeError
 from nri_scope.nri.events import Event
-from nri_scope.nri.introduction import ConfigureRequest, introduction, state_part
 from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.nri.no_change import no_change
+from nri_scope.nri.runtime_setup import ConfigureRequest, introduction, state_part
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Exchange, Identity, PluginSession, inherited
 from nri_scope.wire import RequestReceived

@@ -16,15 +16,15 @@ import contextlib
 from time import time_ns
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.introduction import ConfigureRequest
 from nri_scope.nri.no_change import no_change
+from nri_scope.nri.runtime_setup import ConfigureRequest
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Exchange, Identity, SessionEnd
-from nri_scope.recorder.redaction.capture import NOTE, AtSource, check_continued
 from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.share.redaction.capture import NOTE, AtSource, check_continued
 from nri_scope.wire import RequestReceived
 
-from .deferred import DeferredSink
+from .deferred_events import DeferredSink
 from .logfile import LogFile, log_beside
 from .logger import Logger, SessionReport
 from .settings import Settings, parse_settings

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.trusted_location import is_trusted_file
+from nri_scope.recording.trusted_location import is_trusted_file
+from nri_scope.text.escape import safe
 
-from .background import Background
-from .destination import SUFFIX
+from .background_output import Background
+from .default_file import SUFFIX
 
 LOG_MAX = 1 << 20
 """Bytes after which the file starts anew: it lives on a node for years."""

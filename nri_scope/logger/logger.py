@@ -8,16 +8,16 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from time import monotonic_ns, time_ns
 
+from nri_scope.events import LATE, Captured, Role, SessionStart
 from nri_scope.nri.events import Event
-from nri_scope.nri.introduction import ConfigureRequest
 from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.nri.negotiation import Negotiated, negotiate
 from nri_scope.nri.no_change import no_change
+from nri_scope.nri.runtime_setup import ConfigureRequest
 from nri_scope.nri.versions import CONSERVATIVE_MASK, runtime_title
 from nri_scope.plugin import Exchange, Identity, SessionEnd
-from nri_scope.recorder.clock import wall_offset
-from nri_scope.recorder.model import LATE, Captured, Role, SessionStart
 from nri_scope.recorder.sink import Sink
+from nri_scope.recorder.wall_clock import wall_offset
 from nri_scope.wire import Code, RequestReceived
 
 

@@ -23,7 +23,7 @@ from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.child import keep_exit_statuses, spawn
 
-from .background import Background
+from .background_output import Background
 from .run import RecordOptions, record
 
 FAILED = 2

@@ -11,16 +11,16 @@ from pathlib import Path
 from time import monotonic, time_ns
 
 from nri_scope.errors import ConnectError, NriScopeError, RpcError, UsageError
+from nri_scope.events import Captured
+from nri_scope.events import Event as StoredEvent
+from nri_scope.filter import Filter
 from nri_scope.nri.events import Event, events_in
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Captured
-from nri_scope.recorder.model import Event as StoredEvent
-from nri_scope.recorder.outcome import counted, outcome
-from nri_scope.recorder.redaction.capture import NOTE, AtSource, check_continued
-from nri_scope.recorder.redaction.rules import Rules
+from nri_scope.recorder.closing_line import counted, outcome
 from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.share.redaction.capture import NOTE, AtSource, check_continued
+from nri_scope.share.redaction.rules import Rules
 from nri_scope.transport.loop import run
 from nri_scope.transport.tuning import prepare_process
 

@@ -8,13 +8,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from nri_scope.errors import NriScopeError
-from nri_scope.plugin import (
-    Connect,
-    Identity,
-    PluginSession,
-    SessionEnd,
-    keep_connected,
-)
+from nri_scope.plugin import Connect, Identity, PluginSession, SessionEnd, keep_connected
 
 from .logger import Logger
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from nri_scope.errors import UsageError
+from nri_scope.filter import Filter
+from nri_scope.filter import parse as parse_filter
+from nri_scope.filter.quantity import parse_duration, parse_size
 from nri_scope.nri.events import Event, parse_events
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.filter import parse as parse_filter
-from nri_scope.recorder.filter.quantity import parse_duration, parse_size
-from nri_scope.recorder.redaction.rules import Rules
 from nri_scope.recorder.ring import MIN_SIZE
+from nri_scope.share.redaction.rule_file import read_rules
+from nri_scope.share.redaction.rules import Rules
 
-from .destination import SUFFIX, host_name
+from .default_file import SUFFIX, host_name
 
 LAUNCHED_FOLDER = Path("/var/lib/nri-scope")
 """A runtime launches its plugins in its own folder, which is no place for recordings."""
@@ -129,7 +130,7 @@ def _flag(value: object) -> bool:
 def _rules(value: object) -> Rules | None:
     if isinstance(value, bool):
         return Rules.DEFAULT if value else None
-    return Rules.read(_path(value))
+    return read_rules(_path(value))
 
 
 _READERS: dict[str, Callable[[object], object]] = {

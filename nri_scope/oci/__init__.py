@@ -9,17 +9,17 @@ spec by the paths that changes have; `read_spec` reads one from a file.
 """
 
 from .adjustment import adjust, sort_mounts
-from .applying import apply
+from .apply_changes import apply
+from .apply_update import update
 from .container import spec_of
 from .differences import Change, Kind, changes, same
-from .lines import Form, Line, walk
-from .manner import Manner, UpdatePath, manner_of
+from .path_lookup import labels_at, namesakes, value_at
 from .paths import pointer, split
-from .places import labels_at, namesakes, value_at
-from .reading import read_spec
 from .remarks import ONLY_THE_LIMIT, Remark, RemarkKind, remarks
+from .runtime_rules import Manner, UpdatePath, manner_of
 from .spec import ABSENT, Absent, Json, Spec
-from .updating import update
+from .spec_file import read_spec
+from .spec_lines import Form, Line, walk
 
 __all__ = [
     "ABSENT",

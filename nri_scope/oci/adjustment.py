@@ -14,12 +14,12 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.merging.indexed import Indexed
+from nri_scope.nri.merging.keyed_list import Indexed
 
 from . import values
 from .resources import adjust_resources
 from .spec import Json, Spec, drop_empty, entries, place, section, settle, text_at
-from .unknown import keep_unknown, unknown_fields
+from .unknown_fields import keep_unknown, unknown_fields
 
 _M = TypeVar("_M", bound=Message)
 

@@ -8,7 +8,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from . import values
 from .resources import resources
 from .spec import Spec
-from .unknown import keep_unknown, unknown_fields
+from .unknown_fields import keep_unknown, unknown_fields
 
 IDENTITY_AND_STATE = frozenset(
     {

@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from nri_scope._gen.nri import api_pb2 as api
 
 from .adjustment import marked
-from .manner import UpdatePath
 from .paths import pointer
 from .resources import CPU, MEMORY
+from .runtime_rules import UpdatePath
 from .spec import Json, Spec, text_at
 from .values import device_rule, net_device, rlimit
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.merging.indexed import Indexed
+from nri_scope.nri.merging.keyed_list import Indexed
 
 from .spec import Spec, entries, place, section, settle, text_at
 from .values import device_rule, texts

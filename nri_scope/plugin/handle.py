@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, NriScopeError, UsageError
-from nri_scope.nri.introduction import Introduction
+from nri_scope.nri.runtime_setup import Introduction
 
 from .request import unanswered
 from .session import PluginSession

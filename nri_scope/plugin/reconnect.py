@@ -8,12 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
 
-from nri_scope.errors import (
-    ConnectError,
-    ConnectionClosed,
-    DeadlineExceeded,
-    NriScopeError,
-)
+from nri_scope.errors import ConnectError, ConnectionClosed, DeadlineExceeded, NriScopeError
 
 from .session import SessionEnd
 

@@ -13,10 +13,10 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError, RpcError, UsageError
 from nri_scope.nri.events import Event
-from nri_scope.nri.introduction import ConfigureRequest, introduction
 from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
 from nri_scope.nri.negotiation import negotiate
 from nri_scope.nri.no_change import no_change
+from nri_scope.nri.runtime_setup import ConfigureRequest, introduction
 from nri_scope.nri.versions import runtime_title
 from nri_scope.wire import Code, RequestReceived
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from nri_scope.errors import UsageError
 
-START = Path(__file__).with_name("start.py")
+START = Path(__file__).with_name("child_start.py")
 TERMINATE_S = 2.0
 """For a process that did not end when its channel was closed, and got SIGTERM."""
 

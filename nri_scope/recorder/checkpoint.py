@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from nri_scope.recorder.file import connect, wal_of
+from nri_scope.recording.writable_file import connect, wal_of
 
 # The writer adds to the log while it is moved. What was added is little, so the next round may
 # meet its end; only then it begins anew instead of growing.

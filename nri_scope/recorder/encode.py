@@ -11,18 +11,31 @@ from dataclasses import dataclass
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox, SynchronizeRequest
+from nri_scope.events import (
+    CONTAINER_STATUS,
+    CRI_SERVICE,
+    Captured,
+    Event,
+    SessionStart,
+    Status,
+    plugin_title,
+)
 from nri_scope.nri.changes import changes_of, targets_of
-from nri_scope.nri.subject import UNKNOWN, Decoded, decode_reply, decode_request, is_plugins_call
-from nri_scope.recorder.check import has_effects, has_tapped
-from nri_scope.recorder.container_status import METHOD as CONTAINER_STATUS
-from nri_scope.recorder.container_status import SERVICE as CRI_SERVICE
-from nri_scope.recorder.container_status import asked_about
-from nri_scope.recorder.content import Kind
-from nri_scope.recorder.model import Captured, Event, SessionStart, Status, plugin_title
-from nri_scope.recorder.names import Names
-from nri_scope.recorder.store import ObjectStore
-from nri_scope.recorder.subjects import ContainerRow, PodRow, Subjects
-from nri_scope.recorder.text import HIGHEST, LOWEST, int64, listed, named, storable
+from nri_scope.nri.request_subject import (
+    UNKNOWN,
+    Decoded,
+    decode_reply,
+    decode_request,
+    is_plugins_call,
+)
+from nri_scope.recording.blobs import Kind
+from nri_scope.recording.cri_answers import asked_about
+from nri_scope.recording.schema_check import has_effects, has_tapped
+from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, int64, listed, named, storable
+
+from .content_store import ObjectStore
+from .event_subjects import ContainerRow, PodRow, Subjects
+from .name_table import Names
 
 # Only these can say that something was changed; the others are not worth decoding the reply.
 _MAY_CHANGE = frozenset(

@@ -9,18 +9,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Container, Event, Gap, Pod, Session
-from nri_scope.recorder.reader import MAX_ROWS, Recording
-from nri_scope.recorder.rows import (
+from nri_scope.events import Container, Event, Gap, Pod, Session
+from nri_scope.filter import Filter
+from nri_scope.recording.opening import is_settled
+from nri_scope.recording.reader import MAX_ROWS, Recording
+from nri_scope.recording.rows import (
     EVENT_COLUMNS,
     RowError,
     event_of,
     number_of,
     optional_numbers_of,
 )
-from nri_scope.recorder.sound import sound
-from nri_scope.recorder.source import is_settled
+from nri_scope.recording.sqlite_errors import sound
 
 Value = str | int
 _TableRows = list[tuple[object, ...]]

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from nri_scope.recorder.event_pages import Value, sql_of
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Container, Pod
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rows import Row, RowError, ascending
-from nri_scope.recorder.sound import sound
-from nri_scope.recorder.subject_queries import column_of, texts
+from nri_scope.events import Container, Pod
+from nri_scope.filter import Filter
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.rows import Row, RowError, ascending
+from nri_scope.recording.sqlite_errors import sound
+
+from .event_pages import Value, sql_of
+from .subject_queries import column_of, texts
 
 _OWN_CALLS = "SELECT id FROM name WHERE text IN ('RegisterPlugin', 'UpdateContainers')"
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nri_scope.recorder.event_pages import among
-from nri_scope.recorder.filter.text import fold
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rows import number_of
-from nri_scope.recorder.sound import sound
+from nri_scope.filter.text_comparison import fold
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.rows import number_of
+from nri_scope.recording.sqlite_errors import sound
+
+from .event_pages import among
 
 _STEP = 4_000
 _AMONG = 500

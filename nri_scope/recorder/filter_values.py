@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from nri_scope.recorder.event_pages import Value
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.sound import sound
-from nri_scope.recorder.subject_queries import texts
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.sqlite_errors import sound
+
+from .event_pages import Value
+from .subject_queries import texts
 
 _VALUES_MAX = 500
 """Values of one field that are offered for completion."""

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass, replace
 
-from nri_scope.recorder.model import Captured, SessionStart
+from nri_scope.events import Captured, SessionStart
 
 ITEM_BYTES = 600
 """What a queued item takes beside its payloads, roughly."""

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from nri_scope.recorder.check import has_left_out, has_marks, has_outcomes, has_output
-from nri_scope.recorder.content import ContentError, Kind, load
-from nri_scope.recorder.encode import Encoder
-from nri_scope.recorder.objects import fetch
+from nri_scope.events import RING_REMOVED
+from nri_scope.recording.blobs import ContentError, Kind, load
+from nri_scope.recording.objects import fetch
+from nri_scope.recording.schema_check import has_left_out, has_marks, has_outcomes, has_output
 
-REASON = "older events were removed to keep the recording small (--max-size, --max-age)"
-"""Of the one gap that stands for all that the ring removed."""
+from .encode import Encoder
+
 MIN_SIZE = 1 << 20
 """Bytes. Less is not worth a recording."""
 
@@ -278,12 +278,12 @@ def _extend_gap(connection: sqlite3.Connection, from_ns: int, to_ns: int, lost: 
     extended = connection.execute(
         "UPDATE gap SET from_ns = min(from_ns, ?), to_ns = max(to_ns, ?), lost = lost + ? "
         "WHERE reason = ?",
-        (from_ns, to_ns, lost, REASON),
+        (from_ns, to_ns, lost, RING_REMOVED),
     )
     if not extended.rowcount:
         connection.execute(
             "INSERT INTO gap (from_ns, to_ns, reason, lost) VALUES (?, ?, ?, ?)",
-            (from_ns, to_ns, REASON, lost),
+            (from_ns, to_ns, RING_REMOVED, lost),
         )
 
 
@@ -316,9 +316,13 @@ def _delete_sessions(
         )
     connection.execute(f"DELETE FROM session WHERE id IN {_numbers(gone)}")
     # What is said about a time that is gone goes with it.
-    removed = connection.execute("SELECT to_ns FROM gap WHERE reason = ?", (REASON,)).fetchone()
+    removed = connection.execute(
+        "SELECT to_ns FROM gap WHERE reason = ?", (RING_REMOVED,)
+    ).fetchone()
     if removed is not None:
-        connection.execute("DELETE FROM gap WHERE to_ns < ? AND reason != ?", (removed[0], REASON))
+        connection.execute(
+            "DELETE FROM gap WHERE to_ns < ? AND reason != ?", (removed[0], RING_REMOVED)
+        )
         connection.execute("DELETE FROM note WHERE at_ns < ?", (removed[0],))
 
 

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from .model import Captured, SessionStart
+from nri_scope.events import Captured, SessionStart
+
+if TYPE_CHECKING:
+    from .inbox import Told
 
 
 class Sink(Protocol):
@@ -24,3 +27,10 @@ class PrintSink(Sink, Protocol):
     """One that also takes what plugins print."""
 
     def printed(self, session: int, at_ns: int, stream: str, text: str) -> None: ...
+
+
+class SourceRedaction(Protocol):
+    """Replace credentials before a recorder writes anything; called in the writer's thread."""
+
+    def captured(self, item: Captured) -> Captured: ...
+    def told(self, entry: Told) -> Told: ...

@@ -8,12 +8,10 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeVar, cast
 
-from nri_scope.recorder.check import has_effects
-from nri_scope.recorder.event_pages import Value, sql_of
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Container, Event, Pod, Status
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rows import (
+from nri_scope.events import Container, Event, Pod, Status
+from nri_scope.filter import Filter
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.rows import (
     CONTAINER_COLUMNS,
     Row,
     RowError,
@@ -23,7 +21,10 @@ from nri_scope.recorder.rows import (
     optional_numbers_of,
     pod_of,
 )
-from nri_scope.recorder.sound import sound
+from nri_scope.recording.schema_check import has_effects
+from nri_scope.recording.sqlite_errors import sound
+
+from .event_pages import Value, sql_of
 
 T = TypeVar("T")
 _OWNERS = 200

@@ -13,10 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.inbox import TOO_FAST, Entry, Inbox, Missed, Remark
-from nri_scope.recorder.model import Captured, Event
-from nri_scope.recorder.problems import LOCKED, in_words
-from nri_scope.recorder.writing import LATE, Writing, Written
+from nri_scope.events import Captured, Event
+from nri_scope.recording.file_errors import LOCKED, in_words
+
+from .inbox import TOO_FAST, Entry, Inbox, Missed, Remark
+from .transactions import LATE, Writing, Written
 
 # One transaction. Larger ones save little, and what is in none is lost when the process is killed.
 _BATCH_EVENTS = 500

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.file import RecordingFile
-from nri_scope.recorder.inbox import Begin, End, Inbox, Line, Missed, Remark
-from nri_scope.recorder.model import Captured, Event, SessionStart
-from nri_scope.recorder.ring import MIN_SIZE, Ring
-from nri_scope.recorder.worker import Worker
-from nri_scope.recorder.writing import Writing
+from nri_scope.events import Captured, Event, SessionStart
+from nri_scope.recording.writable_file import RecordingFile
+
+from .inbox import Begin, End, Inbox, Line, Missed, Remark
+from .ring import MIN_SIZE, Ring
+from .transactions import Writing
+from .worker import Worker
 
 if TYPE_CHECKING:
-    from nri_scope.recorder.redaction.capture import AtSource
+    from .sink import SourceRedaction
 
 
 _GRACE_SECONDS = 5.0
@@ -79,7 +80,7 @@ class Recorder:
         keep: Callable[[Event], bool] | None = None,
         on_event: Callable[[Event, Captured], None] | None = None,
         on_problem: Callable[[str], None] | None = None,
-        redaction: AtSource | None = None,
+        redaction: SourceRedaction | None = None,
         alone: bool = False,
     ) -> Self:
         """Make a recording, or add sessions to one of ours.

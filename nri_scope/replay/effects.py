@@ -12,7 +12,7 @@ from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
 from nri_scope.nri.merging import Creation, Dropped, Updating, unsolicited
-from nri_scope.nri.subject import container_of, pod_of
+from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.nri.versions import NriVersion
 from nri_scope.runtime import Outcome
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from nri_scope.errors import UsageError
+from nri_scope.filter.quantity import parse_duration
 from nri_scope.nri.events import Event
-from nri_scope.recorder.filter.quantity import parse_duration
 
 from .script import Step
 

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 
 from nri_scope.nri.events import Event
-from nri_scope.nri.subject import container_of, pod_of
+from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.runtime import RECORDED, Answer, Course, Outcome, Runtime
 
-from .ahead import Ahead
 from .effects import Effects
 from .faults import INJECTED, NONE, Faults
-from .judge import Judge
-from .model import Reply
 from .pace import Wait, at_once
+from .progress import Story
+from .read_ahead import Ahead
+from .replies import Reply
+from .reply_verdict import Judge
 from .result import PlayedEvent
 from .script import Script, Step
-from .story import Story
 from .world import World
 
 

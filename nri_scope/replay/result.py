@@ -11,8 +11,8 @@ from typing import NamedTuple
 from nri_scope.nri.merging import Dropped
 from nri_scope.oci import Change
 
-from .container import ContainerResult
-from .model import Reply, Verdict
+from .container_result import ContainerResult
+from .replies import Reply, Verdict
 
 __all__ = [
     "Attributed",

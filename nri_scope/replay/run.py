@@ -9,16 +9,16 @@ from pathlib import Path
 from time import monotonic_ns
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from nri_scope.runtime import RECORDED, Profile, profile_named
 
-from .cast import Casting
-from .performance import Performance
 from .player import Manner
+from .plugins import Casting
+from .progress import Audience
+from .replay_recording import Tape
 from .result import Replayed
 from .script import Choice, Script
-from .story import Audience
-from .tape import Tape
+from .session import Performance
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@ from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError, UsageError
+from nri_scope.events import Event as Recorded
+from nri_scope.events import Role, Session
+from nri_scope.filter import Filter, parse
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import (
     DEFAULT_REGISTRATION_TIMEOUT_MS,
@@ -18,13 +21,10 @@ from nri_scope.nri.methods import (
     METHODS,
     PLUGIN_SERVICE,
 )
-from nri_scope.nri.subject import decode_request, is_plugins_call
-from nri_scope.recorder.filter import Filter, parse
-from nri_scope.recorder.model import Event as Recorded
-from nri_scope.recorder.model import Role, Session
-from nri_scope.recorder.reader import Recording
+from nri_scope.nri.request_subject import decode_request, is_plugins_call
+from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Profile
-from nri_scope.runtime.play import SETUP_METHODS
+from nri_scope.runtime.stored_requests import SETUP_METHODS
 
 
 @dataclass(frozen=True, slots=True)

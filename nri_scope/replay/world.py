@@ -21,7 +21,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
 from nri_scope.nri.merging import adjusted, with_resources
-from nri_scope.nri.subject import container_of, pod_of
+from nri_scope.nri.request_subject import container_of, pod_of
 
 ADJUSTABLE = ("annotations", "args", "env", "mounts", "hooks", "linux", "rlimits", "CDI_devices")
 """Fields of a Container that an adjustment or an update can change."""

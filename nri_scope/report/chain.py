@@ -7,10 +7,10 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nri_scope.differ.model import RoundDiff, Span
+from nri_scope.differ.attribution.model import RoundDiff, Span
+from nri_scope.events import Event, Role, Session
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.recorder.model import Event, Role, Session
-from nri_scope.recorder.stats import Took
+from nri_scope.recording.stats import Took
 
 from .limits import PLUGINS_MAX
 from .model import Link, Timing

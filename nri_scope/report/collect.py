@@ -9,22 +9,22 @@ from dataclasses import dataclass
 
 from nri_scope import __version__
 from nri_scope.differ import RoundDiff
-from nri_scope.differ.choice import Choice
-from nri_scope.differ.reading import differ_of
-from nri_scope.differ.render import words
+from nri_scope.differ.attribution.round_selection import Choice
+from nri_scope.differ.recorded import differ_of
+from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
+from nri_scope.events import Container, Event, Pod, Role
 from nri_scope.oci import Spec
-from nri_scope.recorder import lookup
-from nri_scope.recorder.container_status import is_container_status
-from nri_scope.recorder.display import SHORT_ID, many, runtime
-from nri_scope.recorder.model import Container, Event, Pod, Role
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.sound import sound
+from nri_scope.recording import lookup
+from nri_scope.recording.cri_answers import is_container_status
+from nri_scope.recording.display import SHORT_ID, many, runtime
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.summary import time_range
 
 from .chain import Links
-from .changed import Changes
+from .changed_containers import Changes
 from .diagnosis import Diagnosis, Scene
-from .lanes import Lanes
+from .lifetime_lanes import Lanes
 from .limits import (
     GAPS_MAX,
     NAME_MAX,
@@ -93,7 +93,7 @@ class _Collector:
         self._ids = _ids_of(recording, thing)
         self._sessions = recording.sessions()
         self._gaps = recording.gaps()
-        first, last = _range(recording)
+        first, last = time_range(recording)
         self._names = _Names()
         # What became of changes is told later, perhaps when their container is gone.
         told_later = any(one.role == Role.CRI for one in self._sessions)
@@ -120,7 +120,7 @@ class _Collector:
         self._pods: set[str] = set()
 
     def collect(self, on_progress: Callable[[float], None] | None) -> Facts:
-        first, last = lookup.event_range(self._recording)
+        first, last = lookup.eventtime_range(self._recording)
         allowance = self._recording.allowance()
         for event, request, reply in self._recording.exchanges(allowance=allowance):
             allowance.spend(self._differ.looked_at)
@@ -166,7 +166,7 @@ class _Collector:
             # It is about another container, and this one was changed beside it.
             return
         self._links.round(part)
-        slow = [words.slow_span(one) for one in part.spans if words.slow(one)]
+        slow = [wording.slow_span(one) for one in part.spans if wording.slow(one)]
         kind = Mark.CALM
         said = f"{part.name}, event {part.event}"
         if part.failure:
@@ -174,9 +174,9 @@ class _Collector:
             self._trouble(part, Trouble.FAILED, part.failure)
         elif slow:
             kind, said = Mark.SLOW, f"{said}: {'; '.join(slow)}"
-        elif words.fresh(part, part.own):
+        elif wording.fresh(part, part.own):
             kind = Mark.CHANGED
-            said = f"{said}: {many(len(words.fresh(part, part.own)), 'change')}"
+            said = f"{said}: {many(len(wording.fresh(part, part.own)), 'change')}"
         for one in slow:
             self._trouble(part, Trouble.SLOW, one)
         self._lanes.mark(part.container or part.pod, part.at_ns, kind, clipped(said, WORDS_MAX))
@@ -189,7 +189,7 @@ class _Collector:
                     diff.event,
                     diff.at_ns,
                     diff.name,
-                    words.subject(diff, self._name_of),
+                    wording.subject(diff, self._name_of),
                     kind,
                     clipped(text, WORDS_MAX),
                 )
@@ -221,15 +221,7 @@ class _Collector:
         return {} if history is None else history.spec
 
     def _existed(self, session: int) -> frozenset[str]:
-        with sound(self._recording):
-            return frozenset(
-                str(one)
-                for (one,) in self._recording.connection.execute(
-                    "SELECT DISTINCT c.id FROM state AS s "
-                    "JOIN container AS c ON c.key = s.container WHERE s.session = ?",
-                    (session,),
-                )
-            )
+        return lookup.containers_at_start(self._recording, session)
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -306,12 +298,3 @@ def _ids_of(recording: Recording, thing: lookup.Found | None) -> frozenset[str |
             )
         case Container():
             return frozenset({thing.id})
-
-
-def _range(recording: Recording) -> tuple[int, int]:
-    """The wall clock times between which all events are."""
-    with sound(recording):
-        first, last = recording.connection.execute(
-            "SELECT min(at_ns), max(at_ns) FROM event"
-        ).fetchone()
-    return (int(first), int(last)) if isinstance(first, int) and isinstance(last, int) else (0, 1)

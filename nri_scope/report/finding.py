@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nri_scope.recorder.plain import Plain
+from nri_scope.nri.plain import Plain
 
 from .limits import EVENTS_KEPT
 

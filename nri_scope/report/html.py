@@ -19,12 +19,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nri_scope.differ.render.values import clipped
-from nri_scope.differ.render.words import GLYPHS, deadline
-from nri_scope.recorder.display import duration, many
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.records import rfc3339
+from nri_scope.differ.render.wording import GLYPHS, deadline
+from nri_scope.recording.display import duration, many
+from nri_scope.recording.records import rfc3339
+from nri_scope.text.escape import safe
 
-from . import drawing, wording
+from . import svg_paths, wording
 from .limits import WORDS_MAX
 from .model import Facts, Mark
 
@@ -64,7 +64,7 @@ def _environment() -> Environment:
         "clock": lambda ns: rfc3339(ns)[11:23],
     }
     environment.globals |= {
-        "drawing": drawing,
+        "drawing": svg_paths,
         "glyphs": GLYPHS,
         "Mark": Mark,
         "many": many,

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nri_scope.differ.render.marks import code, folded, prose, squeezed
+from nri_scope.differ.render.markdown_escape import code, folded, prose, squeezed
 from nri_scope.differ.render.values import clipped
-from nri_scope.differ.render.words import GLYPHS, deadline
-from nri_scope.recorder.display import duration, many
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.records import rfc3339
+from nri_scope.differ.render.wording import GLYPHS, deadline
+from nri_scope.recording.display import duration, many
+from nri_scope.recording.records import rfc3339
+from nri_scope.text.escape import safe
 
 from . import wording
 from .finding import Finding, Level

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nri_scope.recorder.model import Gap, Note, Session
+from nri_scope.events import Gap, Note, Session
 
 from .finding import Finding
 

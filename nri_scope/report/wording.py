@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from nri_scope.differ.render.values import clipped
-from nri_scope.recorder.display import duration
-from nri_scope.recorder.model import Gap, Role, Session
-from nri_scope.recorder.records import rfc3339
+from nri_scope.events import Gap, Role, Session
+from nri_scope.recording.display import duration
+from nri_scope.recording.records import rfc3339
 
 from .finding import Finding, Level
 from .limits import EVENTS_NAMED, WORDS_MAX

@@ -2,19 +2,19 @@
 """The runtime's role: accept or launch plugins, configure, synchronize and ask them in turn."""
 
 from .answer import Answer
-from .course import Course, Step
 from .exchange import Exchange
 from .launch import read_config
+from .lifecycle import Course, Step
 from .outcome import Outcome
 from .output import OnOutput, Output, OutputLine, Stream
-from .play import FASTEST, Pace, Played, Stored, play, split_setup
 from .plugin import Plugin
+from .plugin_setup import ProfileSetUp, RecordedSetUp, SetUp, synchronize_parts
 from .process import LeftBehind, Process, exit_in
 from .profile import Profile, recorded_profile
 from .profiles import PROFILES, RECORDED, profile_named
 from .rejection import Rejection, Stage
 from .server import Runtime
-from .setup import ProfileSetUp, RecordedSetUp, SetUp, synchronize_parts
+from .stored_requests import FASTEST, Pace, Played, Stored, play, split_setup
 
 __all__ = [
     "FASTEST",

@@ -15,9 +15,9 @@ from nri_scope.nri.session import Kind, check_part_reply
 from nri_scope.wire import Code
 
 from .plugin import Plugin
+from .plugin_setup import SetUp, split_again
 from .profile import Profile
 from .rejection import Stage, problem_of
-from .setup import SetUp, split_again
 
 
 async def register(plugin: Plugin, profile: Profile) -> int:

@@ -18,15 +18,15 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.nri.events import Event
 from nri_scope.nri.merging import Creation, Dropped, Stopping, Updating
-from nri_scope.nri.subject import container_of
+from nri_scope.nri.request_subject import container_of
 
 from .answer import Answer
 from .dispatch import Chain, request_for
-from .lack import Reply, without
+from .error_wording import in_go
 from .outcome import Merged, Outcome
 from .plugin import Plugin
 from .profile import Profile
-from .wording import in_go
+from .unused_fields import Reply, without
 
 MERGING: dict[Event, Callable[[Message, Profile], Merged]] = {
     Event.CreateContainer: lambda request, profile: Creation(

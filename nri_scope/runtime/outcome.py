@@ -12,7 +12,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.merging import Creation, Dropped, Stopping, Updating
 
 from .answer import Answer
-from .conduct import Conduct
+from .runtime_behaviour import Conduct
 
 Merged = Creation | Updating | Stopping
 """The replies to one request that asks for something, merged."""

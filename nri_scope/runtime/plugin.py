@@ -10,10 +10,7 @@ from time import monotonic_ns
 
 from google.protobuf.message import DecodeError, Message
 
-from nri_scope._gen.nri.api_pb2 import (
-    RegisterPluginRequest,
-    UpdateContainersRequest,
-)
+from nri_scope._gen.nri.api_pb2 import RegisterPluginRequest, UpdateContainersRequest
 from nri_scope.errors import (
     ConnectionClosed,
     DeadlineExceeded,

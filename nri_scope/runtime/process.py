@@ -287,7 +287,7 @@ def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[S
         except OSError as error:
             raise UsageError(f"{failure}: {(error.strerror or str(error)).lower()}") from error
         keeper = spawn(
-            "nri_scope.process.keeper",
+            "nri_scope.process.launched_process",
             plugin,
             failure=failure,
             # It kills the plugin when the channel is closed, and must not die before it has.

@@ -8,10 +8,7 @@ from functools import cache
 
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest
 from nri_scope.nri.events import Event
-from nri_scope.nri.methods import (
-    DEFAULT_REGISTRATION_TIMEOUT_MS,
-    DEFAULT_REQUEST_TIMEOUT_MS,
-)
+from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.nri.negotiation import nri_version_of
 from nri_scope.nri.versions import (
     V0_7,
@@ -26,8 +23,8 @@ from nri_scope.nri.versions import (
     valid_mask,
 )
 
-from .conduct import Conduct, conduct_of
-from .habits import VERBATIM, Habits
+from .runtime_behaviour import Conduct, conduct_of
+from .told_state import VERBATIM, Habits
 
 
 @cache

@@ -9,7 +9,7 @@ from dataclasses import replace
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
 
-from . import habits
+from . import told_state
 from .profile import Profile
 
 RECORDED = "recorded"
@@ -22,29 +22,33 @@ PROFILES: dict[str, Profile] = {
     for profile in (
         # NRI 0.6.1 is what 1.7.16 to 1.7.25 have, and distributions ship; 1.7.26 has 0.8.0.
         replace(
-            Profile.of("containerd-1.7", "containerd", "1.7.24", "0.6.1"), habits=habits.CONTAINERD
+            Profile.of("containerd-1.7", "containerd", "1.7.24", "0.6.1"),
+            habits=told_state.CONTAINERD,
         ),
         replace(
-            Profile.of("containerd-2.1", "containerd", "2.1.9", "0.8.0"), habits=habits.CONTAINERD
+            Profile.of("containerd-2.1", "containerd", "2.1.9", "0.8.0"),
+            habits=told_state.CONTAINERD,
         ),
         replace(
             Profile.of("containerd-2.2", "containerd", "2.2.1", "0.11.0"),
-            habits=habits.CONTAINERD,
+            habits=told_state.CONTAINERD,
             # Its UpdatePodSandboxResources is not implemented.
             never_sent=_UPDATES_OF_PODS,
         ),
         replace(
             Profile.of("containerd-2.3", "containerd", "2.3.0", "0.12.0"),
-            habits=habits.CONTAINERD_2_3,
+            habits=told_state.CONTAINERD_2_3,
         ),
         replace(
             Profile.of("cri-o", "cri-o", "1.37.0", "0.12.0"),
-            habits=habits.CRI_O,
+            habits=told_state.CRI_O,
             # server/sandbox_update_resources.go has the one event and not the other.
             never_sent=frozenset({Event.PostUpdatePodSandbox}),
         ),
         # It gives name and version of the containerd that it took after (plugin.cc).
-        replace(Profile.of("isulad", "v2", "2.0.0-beta.2+unknown", "0.6.1"), habits=habits.ISULAD),
+        replace(
+            Profile.of("isulad", "v2", "2.0.0-beta.2+unknown", "0.6.1"), habits=told_state.ISULAD
+        ),
     )
 }
 """Runtimes by the name of their profile."""

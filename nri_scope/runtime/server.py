@@ -32,10 +32,10 @@ from .dispatcher import Dispatcher
 from .launch import launch
 from .output import OnOutput
 from .plugin import Plugin
+from .plugin_setup import ProfileSetUp, SetUp
 from .process import Process
 from .profile import Profile
 from .rejection import Rejection, Stage
-from .setup import ProfileSetUp, SetUp
 
 FORMER_KEPT = 1000
 """Plugins that are gone and still known; a plugin may reconnect for ever."""

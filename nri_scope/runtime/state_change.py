@@ -9,7 +9,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import LocalProtocolError
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS
-from nri_scope.nri.subject import container_of, pod_of
+from nri_scope.nri.request_subject import container_of, pod_of
 
 
 def as_state_change(event: Event, request: Message) -> bytes:

@@ -8,14 +8,14 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nri_scope.events import SessionStart
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity
-from nri_scope.recorder.model import SessionStart
 from nri_scope.recorder.sink import PrintSink
 from nri_scope.transport.relay import RelayEnd
 
 from .faults import Faults
-from .relays import Relaying, Relays
+from .relay_process import Relaying, Relays
 from .session import TapSession
 
 REFUSED_S = 0.5

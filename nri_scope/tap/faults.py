@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nri_scope.errors import UsageError
+from nri_scope.filter.quantity import parse_duration
 from nri_scope.nri.events import Event
-from nri_scope.recorder.filter.quantity import parse_duration
 
 ALL = "all"
 """In the place of an event's name: each of them."""

@@ -21,10 +21,10 @@ from nri_scope.transport.loop import run
 from nri_scope.transport.relay import Relay
 from nri_scope.transport.tuning import prepare_process
 
-from .telling import RELAY, Told, fault_words, piece_head, values
+from .relay_messages import RELAY, Told, fault_words, piece_head, values
 
 if TYPE_CHECKING:
-    from .faulty import Faulty
+    from .fault_injection import Faulty
 
 TOO_MUCH = (
     "nothing is recorded from here on: more was relayed than could be looked at in time; it was "
@@ -119,8 +119,8 @@ class Relayer:
 
     def _faulty(self, number: int, faults: Mapping[str, Any]) -> Faulty:
         # Decoding NRI takes memory that most taps need not have twice.
+        from .fault_injection import Faulty
         from .faults import parse_faults
-        from .faulty import Faulty
 
         faulty = Faulty(parse_faults(**faults))
         faulty.on_kept = lambda *kept: self._tell(Told.KEPT, number, *kept)

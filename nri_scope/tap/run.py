@@ -12,18 +12,18 @@ from pathlib import Path
 from time import monotonic
 
 from nri_scope.errors import ConnectError
+from nri_scope.events import SessionStart, plugin_title
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import ABSENT_POLL, Identity
 from nri_scope.process.child import keep_exit_statuses
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
-from nri_scope.recorder.model import SessionStart, plugin_title
-from nri_scope.recorder.outcome import outcome
+from nri_scope.recorder.closing_line import outcome
 from nri_scope.recorder.writer import Recorder, RecorderCounters
 from nri_scope.transport.loop import run
 from nri_scope.transport.sockets import connect_socket
 
 from .connection import Connection
-from .relays import READY_S, Relays
+from .relay_process import READY_S, Relays
 from .settings import OnEvent, Settings
 
 Say = Callable[[str], None]

@@ -7,21 +7,14 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import NamedTuple
 
+from nri_scope.events import LATE, Captured, Role, SessionStart
 from nri_scope.nri.identity import plugin_id
-from nri_scope.nri.introduction import Introduction, introduced, registration, subscribed
 from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUNTIME_SERVICE
+from nri_scope.nri.runtime_setup import Introduction, introduced, registration, subscribed
 from nri_scope.plugin import Identity
-from nri_scope.recorder.clock import wall_offset
-from nri_scope.recorder.model import LATE, Captured, Role, SessionStart
 from nri_scope.recorder.sink import PrintSink
-from nri_scope.wire import (
-    Code,
-    Hearing,
-    HearingEnded,
-    NotUnderstood,
-    RequestHeard,
-    ResponseHeard,
-)
+from nri_scope.recorder.wall_clock import wall_offset
+from nri_scope.wire import Code, Hearing, HearingEnded, NotUnderstood, RequestHeard, ResponseHeard
 
 UNANSWERED_MAX = 1024
 """Requests that may wait for their answers; runtimes send one at a time."""

@@ -9,13 +9,14 @@ from pathlib import Path
 from time import time_ns
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.filter import parse
-from nri_scope.recorder.model import Captured, Event
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.redaction.capture import NOTE, AtSource, check_continued
-from nri_scope.recorder.redaction.rules import Rules
+from nri_scope.events import Captured, Event
+from nri_scope.filter import parse
 from nri_scope.recorder.ring import MIN_SIZE
 from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.recording.reader import Recording
+from nri_scope.share.redaction.capture import NOTE, AtSource, check_continued
+from nri_scope.share.redaction.rule_file import read_rules
+from nri_scope.share.redaction.rules import Rules
 
 from .faults import Faults, parse_faults
 
@@ -86,7 +87,7 @@ class Settings:
     def _rules(self) -> Rules | None:
         if self.redact is None:
             return None
-        return Rules.read(Path(self.redact)) if self.redact else Rules.DEFAULT
+        return read_rules(Path(self.redact)) if self.redact else Rules.DEFAULT
 
     def plain(self) -> dict[str, object]:
         """For a file."""

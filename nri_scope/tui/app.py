@@ -18,9 +18,9 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.marks.user_marks import Marks
+from nri_scope.filter import Filter
+from nri_scope.recording.marks.user_marks import Marks
+from nri_scope.text.escape import safe
 
 from .actions import DEFAULT, Keymap, Scope, as_keymap, bindings
 from .commands.copy import Copier

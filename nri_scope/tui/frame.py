@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.display import many
-from nri_scope.recorder.escape import safe
+from nri_scope.recording.display import many
+from nri_scope.text.escape import safe
 
 from .actions import Keymap
 from .store.context import Context

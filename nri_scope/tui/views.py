@@ -11,7 +11,7 @@ from textual.containers import Container, Vertical
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
 
-from nri_scope.recorder.model import Event
+from nri_scope.events import Event
 
 from .actions import Keymap, Scope
 from .containers.container_board import ContainerBoard

@@ -17,7 +17,7 @@ from .events import (
     WireEvent,
 )
 from .limits import Limits
-from .overhearing import (
+from .passive_connection import (
     Heard,
     Hearing,
     HearingEnded,

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.recorder.traffic import MEMORY
+from tests.recording.traffic import MEMORY
 
 PEAK_MIB = 500
 """What no command may take on a file of up to 10 MB, in MiB."""

@@ -19,10 +19,10 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from benchmarks.traffic import is_repeated
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.content import Kind, Packer, digest
-from nri_scope.recorder.schema import TABLES
-from tests.recorder.bundle.bundles import a_bundle
-from tests.recorder.traffic import MEMORY, NOW, a_synchronize, an_item, lifecycles, record
+from nri_scope.recording.blobs import Kind, Packer, digest
+from nri_scope.recording.schema import TABLES
+from tests.recording.traffic import MEMORY, NOW, a_synchronize, an_item, lifecycles, record
+from tests.share.bundle.bundles import a_bundle
 
 MIB = 1 << 20
 Bomb = Callable[[sqlite3.Connection, float], None]

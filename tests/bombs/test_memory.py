@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.content import Kind
+from nri_scope.recording.blobs import Kind
 from tests.bombs.commands import PEAK_MIB, TUI, measure
 from tests.bombs.recordings import (
     BOMBS,

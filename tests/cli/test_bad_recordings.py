@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
-from tests.recorder.recordings import record
+from tests.recording.recordings import record
 
 COMMANDS = {
     "log": [],

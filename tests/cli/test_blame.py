@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from nri_scope.cli.main import run
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from tests.cli.command import NRI_SCOPE
 from tests.replay.recordings import BUNDLED, life, of_capture, recording, run_pod
 from tests.replay.recordings import container as a_container

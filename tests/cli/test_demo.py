@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest
-from nri_scope.cli import demo, performance
+from nri_scope.cli import demo, demo_runtime
 from nri_scope.cli.main import run
 from nri_scope.errors import UsageError
+from nri_scope.events import Captured, Role, SessionStart
 from nri_scope.nri.methods import PLUGIN_SERVICE
-from nri_scope.recorder.model import Captured, Role, SessionStart
-from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Stored
 from tests.runtime_role.captures import exchanges
 from tests.tui.terminal import needs_tmux, terminal
@@ -285,16 +285,16 @@ def stored_at(*seconds: float) -> list[Stored]:
 
 def test_pace_can_be_followed_and_does_not_bore() -> None:
     burst, day = stored_at(0, 0.001, 0.002), stored_at(0, 3600, 7200)
-    assert performance.watchable(burst, 1.0)[1] == pytest.approx(2 * performance.SHORTEST)
-    assert performance.watchable(day, 1.0)[1] == pytest.approx(2 * performance.LONGEST)
-    assert performance.watchable(burst, 2.0)[1] == pytest.approx(performance.SHORTEST)
-    assert performance.watchable([], 1.0)[1] == 0
+    assert demo_runtime.watchable(burst, 1.0)[1] == pytest.approx(2 * demo_runtime.SHORTEST)
+    assert demo_runtime.watchable(day, 1.0)[1] == pytest.approx(2 * demo_runtime.LONGEST)
+    assert demo_runtime.watchable(burst, 2.0)[1] == pytest.approx(demo_runtime.SHORTEST)
+    assert demo_runtime.watchable([], 1.0)[1] == 0
 
 
 def test_long_recording_is_played_faster() -> None:
     events = stored_at(*itertools.accumulate([0.001] * 500))
-    assert performance.watchable(events, 1.0)[1] == pytest.approx(performance.WHOLE)
-    assert performance.watchable(events, 3.0)[1] == pytest.approx(performance.WHOLE / 3)
+    assert demo_runtime.watchable(events, 1.0)[1] == pytest.approx(demo_runtime.WHOLE)
+    assert demo_runtime.watchable(events, 3.0)[1] == pytest.approx(demo_runtime.WHOLE / 3)
 
 
 def test_commands_call_us_as_we_were_called(

@@ -15,12 +15,12 @@ import pytest
 from nri_scope._gen.cri.runtime.v1 import ContainerStatusRequest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
-from nri_scope.recorder.lookup import container_name
-from nri_scope.recorder.model import Captured, Role
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import Captured, Role
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.lookup import container_name
+from nri_scope.recording.reader import Recording
 from tests.cli.command import NRI_SCOPE
-from tests.recorder.recordings import a_start
+from tests.recording.recordings import a_start
 from tests.replay.recordings import (
     BUNDLED,
     POD,

@@ -16,9 +16,10 @@ import pytest
 
 from nri_scope._gen.cri.runtime import v1
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import CONTAINER_STATUS
 from nri_scope.nri.events import Event
-from nri_scope.recorder.container_status import METHOD, status_request
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.cri_answers import status_request
+from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Profile, Runtime
 from tests.cli.live_process import PATIENCE, Live, live
 from tests.cri.fake_runtime import FakeRuntime, listening
@@ -474,7 +475,7 @@ async def test_the_cri_is_asked_what_became_of_a_container(tmp_path: Path) -> No
     with Recording.open(path) as recording:
         (session,) = [one for one in recording.sessions() if one.role == "cri"]
         assert (session.plugin, session.runtime_name) == ("cri", "containerd")
-        answers = [event for event in recording.events() if event.method == METHOD]
+        answers = [event for event in recording.events() if event.method == CONTAINER_STATUS]
         assert answers
         for event in answers:
             assert (event.container, event.pod) == ("app", "web")

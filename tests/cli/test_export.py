@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.recorder.bundle import read_manifest
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
+from nri_scope.share.bundle import read_manifest
 from tests.cli.command import NRI_SCOPE
-from tests.recorder.bundle.bundles import SAMPLE
+from tests.share.bundle.bundles import SAMPLE
 
 Say = Callable[..., tuple[int, str, str]]
 

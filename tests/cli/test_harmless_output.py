@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.cli.main import cli, run
-from nri_scope.recorder.escape import spreadsheet_cell
+from nri_scope.text.escape import spreadsheet_cell
 from tests.tui.hostile import hostile_recording
 
 COMMANDS = (

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.recorder.bundle import export
-from nri_scope.recorder.reader import Recording
-from tests.recorder.bundle.bundles import SAMPLE, a_bundle, with_manifest
+from nri_scope.recording.reader import Recording
+from nri_scope.share.bundle import export
+from tests.share.bundle.bundles import SAMPLE, a_bundle, with_manifest
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from nri_scope.cli.main import cli, run
 from nri_scope.recorder.writer import Recorder
 from tests.cli.command import NRI_SCOPE
-from tests.recorder.recordings import PLUGIN, a_start, captured, record
+from tests.recording.recordings import PLUGIN, a_start, captured, record
 
 ITEMS = [item for plugin, item in captured() if plugin == PLUGIN]
 

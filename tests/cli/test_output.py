@@ -14,7 +14,7 @@ import pytest
 from nri_scope.cli.output import Output
 from nri_scope.errors import UsageError
 from tests.cli.command import NRI_SCOPE
-from tests.recorder.recordings import record
+from tests.recording.recordings import record
 
 COMMANDS = {"log": [], "show": ["4"], "sql": ["SELECT 1"], "stats": [], "diff": []}
 

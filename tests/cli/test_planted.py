@@ -11,10 +11,10 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.tapping import tapped
-from tests.recorder.redaction.test_credential_laws import KEYS, PLACES, SYNTAXES, left_of, spellings
-from tests.recorder.traffic import an_item, record
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.tap_tables import tapped
+from tests.recording.traffic import an_item, record
+from tests.share.redaction.test_credential_laws import KEYS, PLACES, SYNTAXES, left_of, spellings
 
 _LETTERS = "abcdefghkmnpqrstuvwxyzABCDEFGHKMNPQRSTUVWXYZ23456789"
 _SIGNS = "'\"$ :é世;,|<>()[]{}=@!%*+_~?/\\"

@@ -20,9 +20,16 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.nri.events import Event
-from nri_scope.nri.subject import decode_request
-from nri_scope.recorder.reader import Recording
-from nri_scope.runtime import PROFILES, ProfileSetUp, RecordedSetUp, Runtime, play, split_setup
+from nri_scope.nri.request_subject import decode_request
+from nri_scope.recording.reader import Recording
+from nri_scope.runtime import (
+    PROFILES,
+    ProfileSetUp,
+    RecordedSetUp,
+    Runtime,
+    play,
+    split_setup,
+)
 from nri_scope.transport import Link, listen_unix
 from nri_scope.wire import Connection, RequestReceived
 from tests.cli.recording_process import Record, recording
@@ -467,7 +474,7 @@ async def test_bad_input_ends_the_process_with_status_2(tmp_path: Path) -> None:
 
 def make_newer(path: Path) -> None:
     """A recording of a version that does not exist yet."""
-    from nri_scope.recorder.schema import APPLICATION_ID, VERSION
+    from nri_scope.recording.schema import APPLICATION_ID, VERSION
 
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.recorder.bundle import read_manifest
-from nri_scope.recorder.reader import Recording
-from tests.recorder.bundle.bundles import SAMPLE, a_bundle
+from nri_scope.recording.reader import Recording
+from nri_scope.share.bundle import read_manifest
+from tests.share.bundle.bundles import SAMPLE, a_bundle
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nri_scope.cli.main import cli, run
-from nri_scope.report import file as report_file
+from nri_scope.report import output_file as report_file
 from tests.replay import recordings
 from tests.replay.recordings import RECORDING
 from tests.report import made

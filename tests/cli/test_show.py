@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from nri_scope._gen.nri.api_pb2 import Container
 from nri_scope.cli.main import cli, run
 from tests.cli.command import NRI_SCOPE
-from tests.recorder.recordings import record
+from tests.recording.recordings import record
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from tests.cli.command import NRI_SCOPE
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import COMMANDS
 from nri_scope.nri.events import Event
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
 from tests.cli.command import NRI_SCOPE
 from tests.cli.running import Running, running

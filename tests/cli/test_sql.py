@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from nri_scope.cli.main import cli, run
-from tests.recorder.recordings import record
+from tests.recording.recordings import record
 
 ODD = "SELECT 1 AS n, 1 AS n, NULL AS nil, x'00ff' AS b, 9e999 AS big, 'a\x1b\n\"' AS t"
 

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from nri_scope.cli.main import cli
-from nri_scope.recorder.model import Captured, Role
+from nri_scope.events import Captured, Role
 from nri_scope.recorder.writer import Recorder
-from tests.recorder.made import START, at
-from tests.recorder.recordings import a_start, captured, record
+from tests.recording.made import START, at
+from tests.recording.recordings import a_start, captured, record
 
 
 def more(recorder: Recorder, session: int) -> None:

@@ -20,9 +20,9 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, RpcError
+from nri_scope.events import Role
 from nri_scope.nri.events import Event
-from nri_scope.recorder.model import Role
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, Answer, ProfileSetUp, Runtime
 from tests.cli.tap_process import PATIENCE, no_larger_than, plugin_file, tapping
 from tests.replay.recordings import RECORDING
@@ -717,7 +717,9 @@ async def test_where_the_tap_cannot_be_the_plugin_runs_without_it(
     kept = tmp_path / ".nri-scope" / "20-thing"
     if broken == "no nri-scope":
         starter = kept / "start.py"
-        starter.write_text(starter.read_text().replace("nri_scope.cli.wrapped", "nri_scope.gone"))
+        starter.write_text(
+            starter.read_text().replace("nri_scope.cli.wrapped_plugin", "nri_scope.gone")
+        )
     elif broken == "bad settings":
         (kept / "tap.json").write_text("{")
     elif broken == "nothing relays":

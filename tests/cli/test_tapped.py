@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.differ.reading import blame as blamed
-from nri_scope.differ.reading import rounds
-from nri_scope.recorder.lookup import container_name
-from nri_scope.recorder.model import LEFT_OUT
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.tapping import printed
-from nri_scope.recorder.tapping import tapped as known
+from nri_scope.differ.recorded import blame as blamed
+from nri_scope.differ.recorded import rounds
+from nri_scope.events import LEFT_OUT
+from nri_scope.recording.lookup import container_name
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.tap_tables import printed
+from nri_scope.recording.tap_tables import tapped as known
 from tests.replay.recordings import PASSWORD, of_taps
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from nri_scope.cli.demo import _first_session
 from nri_scope.cli.main import run
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Runtime, play, split_setup
 from tests.cli.command import NRI_SCOPE
 from tests.tui.screen import RECORDING

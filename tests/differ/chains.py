@@ -13,10 +13,10 @@ from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import Differ, Owner, RoundDiff, Who
 from nri_scope.errors import AdjustmentRefused
+from nri_scope.events import Event, Role, Session
 from nri_scope.nri import merging
 from nri_scope.nri.changes import changes_of
 from nri_scope.nri.versions import NriVersion
-from nri_scope.recorder.model import Event, Role, Session
 
 START_NS = 1_700_000_000 * 10**9
 POD = api.PodSandbox(id="pod-id", name="web", namespace="shop")

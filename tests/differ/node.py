@@ -23,14 +23,14 @@ from google.protobuf.message import Message
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Captured, Role, SessionStart
 from nri_scope.nri import merging
 from nri_scope.nri.changes import changes_of
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.nri.versions import NriVersion
-from nri_scope.recorder import container_status
-from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording import cri_answers
 from tests.interop.merge_cases import CREATED, PLUGINS, Case, generated
 
 from .chains import view
@@ -792,9 +792,9 @@ class Node:
         real = {key: value for key, value in life.real.items() if key not in ("cdiDevices", "nri")}
         self.now_ns += 50 * MS
         item = Captured(
-            self.now_ns, self.now_ns - START_NS, container_status.METHOD,
-            container_status.status_request(name), json.dumps({"runtimeSpec": real}).encode(),
-            0, "", MS, 0, container_status.SERVICE,
+            self.now_ns, self.now_ns - START_NS, CONTAINER_STATUS,
+            cri_answers.status_request(name), json.dumps({"runtimeSpec": real}).encode(),
+            0, "", MS, 0, CRI_SERVICE,
         )  # fmt: skip
         self._recorder.capture(self._cri, item)
         self.number += 1

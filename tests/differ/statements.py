@@ -11,16 +11,16 @@ from typing import Any
 
 from nri_scope import oci
 from nri_scope.differ import Differ, History, RoundDiff, excerpt
+from nri_scope.differ.attribution.model import EVICTION, Applied, Asked, Evidence, RequestFate, Step
+from nri_scope.differ.attribution.owner import Owner, Who
 from nri_scope.differ.blame.document import document
-from nri_scope.differ.blame.lines import lines
-from nri_scope.differ.model import EVICTION, Applied, Asked, Evidence, RequestFate, Step
-from nri_scope.differ.owner import Owner, Who
-from nri_scope.differ.reading import blame, differ_of, histories, rounds
+from nri_scope.differ.blame.owned_lines import lines
+from nri_scope.differ.recorded import blame, differ_of, histories, rounds
 from nri_scope.differ.records import asked_record, step_record
-from nri_scope.differ.render import words
+from nri_scope.differ.render import wording
 from nri_scope.differ.render.document import JsonRenderer
 from nri_scope.errors import UsageError
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.finding import Kind
 from nri_scope.report.model import Facts
@@ -434,11 +434,11 @@ class _Checker:
         for each in self.rounds:
             for one in each.steps:
                 mine.setdefault(one.container, set()).add(
-                    (one.event, one.change.kind, one.change.path, words.owner(one.owner))
+                    (one.event, one.change.kind, one.change.path, wording.owner(one.owner))
                 )
-            for asked in words.unnoted(each.asked, each.steps):
+            for asked in wording.unnoted(each.asked, each.steps):
                 requests.setdefault(asked.container, set()).add(
-                    (words.FATES[asked.fate], words.request(asked))
+                    (wording.FATES[asked.fate], wording.request(asked))
                 )
         for key, found in mine.items():
             if key not in changed:
@@ -519,7 +519,7 @@ def _told(step: Step) -> str:
     change = step.change
     return (
         f"event {step.event} {step.container} {change.kind} {change.path} {change.before!r} -> "
-        f"{change.after!r} by {step.owner} ({words.sources(step.evidence)}) {step.note}"
+        f"{change.after!r} by {step.owner} ({wording.sources(step.evidence)}) {step.note}"
     )
 
 

@@ -11,10 +11,10 @@ import pytest
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import Differ, Evidence
-from nri_scope.differ.hidden import MAPS, PATHS
-from nri_scope.differ.owner import RUNTIME, UNKNOWN
+from nri_scope.differ.attribution.hidden_changes import MAPS, PATHS
+from nri_scope.differ.attribution.owner import RUNTIME, UNKNOWN
+from nri_scope.events import Role
 from nri_scope.nri.versions import NriVersion
-from nri_scope.recorder.model import Role
 from tests.interop.merge_cases import PLUGINS, Case, generated
 
 from .chains import Traffic, play

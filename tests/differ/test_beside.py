@@ -12,7 +12,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import Applied, RoundDiff, blame
 from nri_scope.differ.render import Format
 from nri_scope.differ.render import renderer as renderer_of
-from nri_scope.recorder.model import Role
+from nri_scope.events import Role
 
 from .chains import POD, Traffic, traffic
 

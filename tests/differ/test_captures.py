@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.differ import Evidence, History, RoundDiff, Step, reading
-from nri_scope.differ.differ import Differ
-from nri_scope.differ.owner import ASKED_BEFORE_ALL, plugin
-from nri_scope.recorder import lookup
-from nri_scope.recorder.model import Container, Event, Pod
-from nri_scope.recorder.reader import Recording
+from nri_scope.differ import Evidence, History, RoundDiff, Step, recorded
+from nri_scope.differ.attribution.differ import Differ
+from nri_scope.differ.attribution.owner import ASKED_BEFORE_ALL, plugin
+from nri_scope.events import Container, Event, Pod
+from nri_scope.recording import lookup
+from nri_scope.recording.reader import Recording
 from tests.runtime_role.captures import NAMES
 
 INJECTOR, POLICY = "30-env-injector", "60-cpu-policy"
@@ -47,7 +47,7 @@ def newest(history: History) -> dict[str, Step]:
 
 class TestBlame:
     def test_names_who_made_each_change(self, recording: Recording, name: str) -> None:
-        history = reading.blame(recording, container(recording))
+        history = recorded.blame(recording, container(recording))
         steps = {step.change.path: step for step in reversed(history.steps)}
         injected = {path for path, step in steps.items() if step.owner.plugins == (INJECTOR,)}
         assert injected == {
@@ -83,7 +83,7 @@ class TestBlame:
     def test_names_who_was_not_seen_as_exactly_as_can_be_known(
         self, recording: Recording, name: str
     ) -> None:
-        history = reading.blame(recording, container(recording))
+        history = recorded.blame(recording, container(recording))
         device = newest(history)["/linux/devices/~1dev~1nri-null"]
         if name in ("containerd-2.4-beta", "cri-o-1.37"):
             assert str(device.owner) == "20-device-injector"
@@ -98,7 +98,7 @@ class TestBlame:
         assert rule.note == "the runtime's rule for the device /dev/nri-null"
 
     def test_tells_the_whole_story_of_a_field(self, recording: Recording) -> None:
-        history = reading.blame(recording, container(recording))
+        history = recorded.blame(recording, container(recording))
         shares = [
             (step.change.before, step.change.after, step.owner)
             for step in history.of("/linux/resources/cpu/shares")
@@ -114,12 +114,12 @@ class TestBlame:
         assert times == sorted(times)
 
     def test_is_the_same_from_one_container_as_from_all(self, recording: Recording) -> None:
-        everything = reading.histories(recording)
+        everything = recorded.histories(recording)
         for one in recording.containers():
-            assert reading.blame(recording, one) == everything[one.id], one.name
+            assert recorded.blame(recording, one) == everything[one.id], one.name
 
     def test_knows_what_every_line_began_with(self, recording: Recording) -> None:
-        history = reading.blame(recording, container(recording))
+        history = recorded.blame(recording, container(recording))
         assert str(history.base_owner) == "runtime"
         owner, evidence, step = history.owner_of("/process/cwd")
         assert (str(owner), evidence, step) == ("runtime", (), None)
@@ -130,7 +130,7 @@ class TestSideEffects:
         differ = Differ(recording.sessions())
         beside = [
             (one.name, differ.name_of(one.container), differ.name_of(step.container), step)
-            for one in reading.rounds(recording, differ=differ)
+            for one in recorded.rounds(recording, differ=differ)
             for step in one.side_effects
         ]
         assert [
@@ -147,7 +147,7 @@ class TestSideEffects:
 
     def test_of_one_container_come_with_it(self, recording: Recording) -> None:
         one = container(recording)
-        found = list(reading.rounds(recording, one))
+        found = list(recorded.rounds(recording, one))
         assert any(each.container != one.id for each in found)
         assert all(
             each.container == one.id
@@ -159,24 +159,26 @@ class TestSideEffects:
 
 class TestSelection:
     def test_of_an_event_is_its_round(self, recording: Recording) -> None:
-        for one in reading.rounds(recording):
+        for one in recorded.rounds(recording):
             for number in one.events:
                 event = recording.event(number)
                 assert event is not None
-                found = list(reading.rounds(recording, event))
+                found = list(recorded.rounds(recording, event))
                 assert [each.events for each in found] == [one.events]
 
     def test_of_a_pod_is_all_about_it(self, recording: Recording) -> None:
         pod = lookup.find(recording, "jobs/batch")
         assert isinstance(pod, Pod)
-        found = list(reading.rounds(recording, pod))
+        found = list(recorded.rounds(recording, pod))
         assert {"RunPodSandbox", "CreateContainer", "StopContainer"} <= {one.name for one in found}
         assert all(one.pod == pod.id or any(step.container for step in one.steps) for one in found)
 
 
 class TestTime:
     def test_passes_in_plugins_and_between_connections(self, recording: Recording) -> None:
-        (creation, *_) = (one for one in reading.rounds(recording) if one.name == "CreateContainer")
+        (creation, *_) = (
+            one for one in recorded.rounds(recording) if one.name == "CreateContainer"
+        )
         assert [str(span.owner) for span in creation.spans][:2] == [INJECTOR, POLICY]
         between = [(span.after, span.before) for span in creation.spans[2:]]
         assert between == [
@@ -199,7 +201,7 @@ def found_on(recording: Recording) -> str:
 
 
 def test_nothing_is_missed(recording: Recording) -> None:
-    found: list[RoundDiff] = list(reading.rounds(recording))
+    found: list[RoundDiff] = list(recorded.rounds(recording))
     assert not [one for one in found if one.missed_by]
     # Its program does not exist: with CRI-O it is not created, with containerd not started.
     failed = {event.container for event in events_of(recording, found)}

@@ -15,12 +15,12 @@ import pytest
 
 from nri_scope.cli.main import main
 from nri_scope.differ import History, RoundDiff, excerpt
+from nri_scope.differ.attribution.model import RequestFate
 from nri_scope.differ.blame import lines
-from nri_scope.differ.model import RequestFate
-from nri_scope.differ.reading import blame, rounds
-from nri_scope.recorder import lookup
-from nri_scope.recorder.model import Container, Event
-from nri_scope.recorder.reader import Recording
+from nri_scope.differ.recorded import blame, rounds
+from nri_scope.events import Container, Event
+from nri_scope.recording import lookup
+from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.finding import Finding, Kind
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ import RoundDiff, excerpt, reading
-from nri_scope.differ.model import Applied, Evidence
-from nri_scope.recorder import container_status
-from nri_scope.recorder.display import subject
-from nri_scope.recorder.model import Captured, Role, SessionStart
-from nri_scope.recorder.reader import Recording
+from nri_scope.differ import RoundDiff, excerpt, recorded
+from nri_scope.differ.attribution.model import Applied, Evidence
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording import cri_answers
+from nri_scope.recording.display import subject
+from nri_scope.recording.reader import Recording
 from tests.differ.live.probing import Probing, a_container, create
 from tests.replay.recordings import START_NS, of_capture
 
@@ -29,7 +29,7 @@ def test_the_round_of_every_event_is_the_one_of_the_whole_recording(
 ) -> None:
     with Recording.open(of_capture(capture, tmp_path / "r.nriscope.db")) as recording:
         whole: dict[int, RoundDiff] = {
-            number: one for one in reading.rounds(recording) for number in one.events
+            number: one for one in recorded.rounds(recording) for number in one.events
         }
         assert any(one.steps for one in whole.values())
         for event in recording.events():
@@ -47,7 +47,7 @@ def test_a_containers_history_is_the_one_of_blame(tmp_path: Path) -> None:
         assert len(containers) > 2
         for one in containers:
             found = excerpt.of_container(recording, one, lambda: None)
-            assert found.history(one.id) == reading.blame(recording, one)
+            assert found.history(one.id) == recorded.blame(recording, one)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_containers_history_is_the_one_of_blame(tmp_path: Path) -> None:
 )
 def test_recordings_with_the_cri_say_the_same_in_parts(name: str) -> None:
     with Recording.open(RECORDINGS / f"{name}.nriscope.zip") as recording:
-        whole = {number: one for one in reading.rounds(recording) for number in one.events}
+        whole = {number: one for one in recorded.rounds(recording) for number in one.events}
         for event in recording.events():
             found = excerpt.of_event(recording, event, lambda: None)
             assert found.round_of(event.id) == whole.get(event.id)
@@ -78,7 +78,7 @@ def test_two_changes_at_one_path_in_one_event_stay_two(tmp_path: Path) -> None:
         assert told == [("one of 01–19", "added", "1"), ("20-x", "changed", "2")]
         assert [one.evidence[0] for one in found.steps] == [Evidence.PROBES, Evidence.TAP]
         assert found.steps[-1].applied is Applied.YES
-        assert found == next(reading.rounds(recording, event))
+        assert found == next(recorded.rounds(recording, event))
 
 
 def _of_two_steps(path: Path) -> Path:
@@ -112,9 +112,9 @@ def _of_two_steps(path: Path) -> Path:
         request = api.CreateContainerRequest(pod=pod, container=container)
         capture(session, "CreateContainer", request.SerializeToString(), reply.SerializeToString())
     real = {"ociVersion": "1.2.0", "process": {"args": ["a"], "env": ["FOO=2"]}}
-    asked = container_status.status_request("c")
+    asked = cri_answers.status_request("c")
     answer = json.dumps({"runtimeSpec": real}).encode()
-    capture(cri, container_status.METHOD, asked, answer, container_status.SERVICE)
+    capture(cri, CONTAINER_STATUS, asked, answer, CRI_SERVICE)
     recorder.close()
     return path
 
@@ -129,7 +129,7 @@ def test_a_connection_that_is_not_synchronized_yet_has_missed_nothing(tmp_path: 
     probing.sees("00", "CreateContainer", create(a_container("third")))
     probing.recorder.close()
     with Recording.open(probing.path) as recording:
-        whole = [one for one in reading.rounds(recording) if one.name == "CreateContainer"]
+        whole = [one for one in recorded.rounds(recording) if one.name == "CreateContainer"]
         assert [one.missed_by for one in whole] == [(), ("99-nri-scope",), ("99-nri-scope",)]
         for container, one in zip(recording.containers(), whole, strict=True):
             found = excerpt.of_container(recording, container, lambda: None)

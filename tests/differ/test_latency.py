@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_scope.differ.attribution.rounds import Rounds
 from nri_scope.differ.latency import Latency, TimeIn, latency
-from nri_scope.differ.rounds import Rounds
-from nri_scope.recorder.model import Captured, Event, Role, Session
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import Captured, Event, Role, Session
 from nri_scope.recorder.writer import Recorder
-from tests.recorder.made import START, a_session, an_event
-from tests.recorder.recordings import a_start, captured, record
+from nri_scope.recording.reader import Recording
+from tests.recording.made import START, a_session, an_event
+from tests.recording.recordings import a_start, captured, record
 
 US = 1_000
 MS = 1_000_000

@@ -13,10 +13,10 @@ from pathlib import Path
 import click
 
 from nri_scope.cli.main import cli
-from nri_scope.recorder.bundle import MAX_BYTES
-from nri_scope.recorder.bundle.archive import MAX_ENTRIES, MAX_RATIO, RATIO_FROM
-from nri_scope.recorder.bundle.manifest import MANIFEST, README, RECORDING
-from nri_scope.recorder.bundle.unpack import MAX_BUNDLE, MAX_RECORDING
+from nri_scope.recording.bundle.manifest import MANIFEST, README, RECORDING
+from nri_scope.recording.bundle.unpack import MAX_BUNDLE, MAX_RECORDING
+from nri_scope.recording.bundle.zip_reader import MAX_ENTRIES, MAX_RATIO, RATIO_FROM
+from nri_scope.share.bundle import MAX_BYTES
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
 

@@ -12,14 +12,14 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 
-from nri_scope.recorder.formats import FORMATS
-from nri_scope.recorder.formats.expanded import TABLES, VIEWS
-from nri_scope.recorder.formats.otlpjson import MAX_ITEMS, MAX_TEXT, SCHEMA_URL
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
+from nri_scope.share.formats import FORMATS
+from nri_scope.share.formats.expanded_sqlite import TABLES, VIEWS
+from nri_scope.share.formats.otlp_json import MAX_ITEMS, MAX_TEXT, SCHEMA_URL
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
-from tests.recorder.formats.recordings import exported, varied
-from tests.recorder.formats.test_perfetto import drawn_from
+from tests.share.formats.recordings import exported, varied
+from tests.share.formats.test_perfetto import drawn_from
 
 TEXT = (ROOT / "docs" / "formats.md").read_text()
 RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"

@@ -14,7 +14,7 @@ import pytest
 
 from nri_scope.cli.main import cli
 from nri_scope.replay.faults import FORMS
-from nri_scope.replay.model import Verdict
+from nri_scope.replay.replies import Verdict
 from nri_scope.runtime import PROFILES
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT

@@ -10,8 +10,8 @@ from nri_scope.cli.tap import command
 from nri_scope.logger.settings import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER
 from nri_scope.nri.identity import KEPT_FOLDER
 from nri_scope.runtime.output import PASSING_RATE
-from nri_scope.tap.launching import END_GRACE_S, STOP_GRACE_S
-from nri_scope.tap.wrapping import SHELL
+from nri_scope.tap.launched_plugin import END_GRACE_S, STOP_GRACE_S
+from nri_scope.tap.wrapper import SHELL
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tap.md").read_text(encoding="utf-8")

@@ -3,12 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri_scope.doctor.crio import (
-    DEFAULT_CONFIG,
-    DEFAULT_DROP_INS,
-    config_paths,
-    read_crio,
-)
+from nri_scope.doctor.crio import DEFAULT_CONFIG, DEFAULT_DROP_INS, config_paths, read_crio
 from nri_scope.doctor.settings import Misplaced, Orphan
 
 from .machine import BOOT, Machine

@@ -5,12 +5,7 @@ import os
 from pathlib import Path
 
 from nri_scope.doctor.host import Host
-from nri_scope.doctor.processes import (
-    RuntimeProcess,
-    option,
-    process_name,
-    running_runtimes,
-)
+from nri_scope.doctor.processes import RuntimeProcess, option, process_name, running_runtimes
 
 from .machine import BOOT, Machine
 

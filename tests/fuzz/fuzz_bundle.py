@@ -15,9 +15,8 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["nri_scope.recorder.bundle"]):
-    from nri_scope.recorder.bundle.archive import RATIO_FROM
-    from nri_scope.recorder.bundle.manifest import (
+with atheris.instrument_imports(include=["nri_scope.share.bundle"]):
+    from nri_scope.recording.bundle.manifest import (
         MANIFEST,
         README,
         RECORDING,
@@ -25,12 +24,13 @@ with atheris.instrument_imports(include=["nri_scope.recorder.bundle"]):
         from_bytes,
         to_bytes,
     )
-    from nri_scope.recorder.bundle.pack import pack
-    from nri_scope.recorder.bundle.unpack import unpack
+    from nri_scope.recording.bundle.unpack import unpack
+    from nri_scope.recording.bundle.zip_reader import RATIO_FROM
+    from nri_scope.share.bundle.zip_writer import pack
 
 from nri_scope.errors import RecordingError
-from tests.recorder.bundle.bundles import TEXT, a_manifest
-from tests.recorder.traffic import MEMORY
+from tests.recording.traffic import MEMORY
+from tests.share.bundle.bundles import TEXT, a_manifest
 
 RECORDED = bytes(range(256)) * 4
 _FOLDER = tempfile.TemporaryDirectory(prefix="nri-scope-", dir=MEMORY)

@@ -17,15 +17,15 @@ import atheris
 
 with atheris.instrument_imports(
     include=[
-        "nri_scope.recorder.private_copy",
-        "nri_scope.recorder.reserved_names",
-        "nri_scope.recorder.source",
-        "nri_scope.recorder.trusted_location",
+        "nri_scope.recording.private_copy",
+        "nri_scope.recording.reserved_names",
+        "nri_scope.recording.opening",
+        "nri_scope.recording.trusted_location",
     ]
 ):
-    from tests.recorder.companions import Scene, impatient, one_scene
+    from tests.recording.companions import Scene, impatient, one_scene
 
-from tests.recorder.traffic import MEMORY
+from tests.recording.traffic import MEMORY
 
 _SECONDS = 20
 _FOLDER = tempfile.TemporaryDirectory(prefix="nri-scope-", dir=MEMORY)

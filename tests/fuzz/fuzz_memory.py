@@ -15,15 +15,15 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["nri_scope.nri.elements"]):
-    from nri_scope.nri.elements import bounded
+with atheris.instrument_imports(include=["nri_scope.nri.element_limits"]):
+    from nri_scope.nri.element_limits import bounded
 
 from google.protobuf.message import DecodeError
 
 from tests.bombs.commands import COMMANDS, PEAK_MIB, TUI, measure
 from tests.bombs.recordings import BOMBS, make
-from tests.nri.test_elements import KINDS, elements_of
-from tests.recorder.traffic import MEMORY
+from tests.nri.test_element_limits import KINDS, elements_of
+from tests.recording.traffic import MEMORY
 
 _MOST = 40
 _MEASURED = 4

@@ -21,12 +21,13 @@ from typing import TypeVar
 
 import atheris
 
-with atheris.instrument_imports(include=["nri_scope.recorder.redaction"]):
-    from nri_scope.recorder.redaction import Redactor, Rules
+with atheris.instrument_imports(include=["nri_scope.share.redaction"]):
+    from nri_scope.share.redaction import Redactor, Rules
 
 from nri_scope._gen.nri import api_pb2 as api
 from tests.cli.test_planted import planted, written
-from tests.recorder.redaction.test_credential_laws import (
+from tests.recording.traffic import MEMORY
+from tests.share.redaction.test_credential_laws import (
     KEY,
     KEYS,
     PLACES,
@@ -35,7 +36,6 @@ from tests.recorder.redaction.test_credential_laws import (
     spellings,
     unpacked,
 )
-from tests.recorder.traffic import MEMORY
 
 T = TypeVar("T")
 _LETTERS = "abcdefghkmnpqrstuvwxyzABCDEFGHKMNPQRSTUVWXYZ23456789"

@@ -19,15 +19,7 @@ from tests.interop.attribution_cases import (
     UpdateCase,
     steps_between,
 )
-from tests.interop.attribution_found import (
-    ALL,
-    AROUND,
-    BOTH,
-    FEW,
-    PROBED,
-    REPLIES,
-    VALIDATED,
-)
+from tests.interop.attribution_found import ALL, AROUND, BOTH, FEW, PROBED, REPLIES, VALIDATED
 from tests.interop.attribution_run import Run
 from tests.interop.attribution_said import Said
 from tests.interop.attribution_truth import by_chance, lost, of_update, refused, shown

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from nri_scope.differ import Differ, History
-from nri_scope.differ.model import Asked, RoundDiff, Step
-from nri_scope.differ.reading import rounds
-from nri_scope.recorder.reader import Recording
+from nri_scope.differ.attribution.model import Asked, RoundDiff, Step
+from nri_scope.differ.recorded import rounds
+from nri_scope.recording.reader import Recording
 from tests.interop.attribution_run import PLUGINS, PROBES, Run, View, run, write
 from tests.interop.build import Merger, build_programs
 

@@ -17,15 +17,15 @@ from google.protobuf.message import Message
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Captured, Role, SessionStart
 from nri_scope.logger.logger import Logger
 from nri_scope.logger.service import LoggerService
 from nri_scope.nri.events import Event
 from nri_scope.nri.merging import adjusted, updated
 from nri_scope.nri.versions import V0_10, V0_12, NriVersion
 from nri_scope.plugin import Identity, unix_socket
-from nri_scope.recorder import container_status
-from nri_scope.recorder.model import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording import cri_answers
 from tests.interop.attribution_cases import (
     FIRST,
     POD,
@@ -387,13 +387,13 @@ def _ask_cri(
                 started_ns=at_ns,
             )
         )
-    request = container_status.status_request(container.id)
+    request = cri_answers.status_request(container.id)
     reply = json.dumps({"runtimeSpec": spec}).encode()
     recorder.capture(
         sessions["cri"],
         Captured(
-            at_ns + 1, at_ns + 1, container_status.METHOD, request, reply, 0, "", 1000, 0,
-            container_status.SERVICE,
+            at_ns + 1, at_ns + 1, CONTAINER_STATUS, request, reply, 0, "", 1000, 0,
+            CRI_SERVICE,
         ),
     )  # fmt: skip
 

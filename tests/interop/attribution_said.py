@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nri_scope.differ.model import Step
+from nri_scope.differ.attribution.model import Step
 from nri_scope.oci import Json
 
 

@@ -14,19 +14,12 @@ from typing import NamedTuple
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ.model import Step
-from nri_scope.differ.owner import Owner, Who
+from nri_scope.differ.attribution.model import Step
+from nri_scope.differ.attribution.owner import Owner, Who
 from nri_scope.nri.merging import adjusted
 from nri_scope.nri.versions import V0_10, V0_11, V0_12, NriVersion
 from nri_scope.oci import Json, Spec
-from tests.interop.attribution_cases import (
-    FIRST,
-    SECOND,
-    Case,
-    Did,
-    UpdateCase,
-    container_named,
-)
+from tests.interop.attribution_cases import FIRST, SECOND, Case, Did, UpdateCase, container_named
 from tests.interop.attribution_fields import joined
 from tests.interop.attribution_run import Run, updated_by
 

@@ -8,18 +8,11 @@ from pathlib import Path
 import pytest
 
 from nri_scope import oci
-from nri_scope.differ.model import Applied, Evidence, Step
-from nri_scope.differ.owner import Who
+from nri_scope.differ.attribution.model import Applied, Evidence, Step
+from nri_scope.differ.attribution.owner import Who
 from nri_scope.nri.merging import fields as known
 from nri_scope.nri.versions import V0_10, V0_11, V0_12
-from tests.interop.attribution_cases import (
-    FIRST,
-    SECOND,
-    Case,
-    Did,
-    cases,
-    container_named,
-)
+from tests.interop.attribution_cases import FIRST, SECOND, Case, Did, cases, container_named
 from tests.interop.attribution_expected import CHAIN, expected_of, names_in, real_spec
 from tests.interop.attribution_fields import ENTRIES, joined
 from tests.interop.attribution_found import (

@@ -4,16 +4,10 @@
 from __future__ import annotations
 
 from nri_scope import oci
-from nri_scope.differ.model import Evidence
+from nri_scope.differ.attribution.model import Evidence
 from tests.interop.attribution_cases import Asker, UpdateCase, update_cases
 from tests.interop.attribution_expected import expected_of_update, fails
-from tests.interop.attribution_found import (
-    ALL,
-    REPLIES,
-    VALIDATED,
-    found_in,
-    seen_by,
-)
+from tests.interop.attribution_found import ALL, REPLIES, VALIDATED, found_in, seen_by
 from tests.interop.attribution_said import none_of, said
 from tests.interop.attribution_truth import lies, of_update, value_or_none
 from tests.interop.build import Merger

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
+from nri_scope.events import Captured, SessionStart
 from nri_scope.logger.logger import Logger
 from nri_scope.plugin import Identity, PluginSession, SessionEnd, unix_socket
-from nri_scope.recorder.model import Captured, SessionStart
 from nri_scope.wire import Code, RequestReceived
 from tests.interop.build import Variant
 from tests.interop.reference import SIZES, ReferenceRuntime, Request, read_requests

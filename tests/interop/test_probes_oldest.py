@@ -7,10 +7,10 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from nri_scope.differ import Evidence, reading
+from nri_scope.differ import Evidence, recorded
 from nri_scope.logger.probes import Probes
-from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.reader import Recording
 from tests.interop.build import build_oldest
 from tests.interop.reference import PATIENCE, ReferencePlugin, ReferenceRuntime
 
@@ -58,7 +58,7 @@ def test_what_two_plugins_do_is_told_apart(tmp_path: Path) -> None:
     asyncio.run(_record(path, tmp_path))
     with Recording.open(path) as recording:
         assert {session.nri_version for session in recording.sessions()} == {"0.3.0"}
-        found = [one for one in reading.rounds(recording) if one.name == "CreateContainer"]
+        found = [one for one in recorded.rounds(recording) if one.name == "CreateContainer"]
     assert len(found) == LIFECYCLES + 2
     for one in found[-LIFECYCLES:]:
         assert one.seen_by == ("00-probe", "50-probe", "99-probe")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from nri_scope.errors import RecordingError
 from nri_scope.nri.methods import METHODS
-from nri_scope.recorder.lookup import event_range
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.lookup import event_range
+from nri_scope.recording.reader import Recording
 from tests.interop.build import Variant
 from tests.interop.messages import exchanges, normal
 from tests.interop.reference import PATIENCE, SIZES, Played, ReferenceRuntime, read_requests

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.reader import Recording
-from nri_scope.replay.cast import Casting
+from nri_scope.recording.reader import Recording
 from nri_scope.replay.chain import Command
 from nri_scope.replay.golden import Golden
 from nri_scope.replay.origin import origin_of
 from nri_scope.replay.player import Manner
+from nri_scope.replay.plugins import Casting
 from nri_scope.replay.run import Job, replay
 from nri_scope.replay.script import Choice
 from nri_scope.replay.shrink import Limits, Shrinking, Shrunk, Wanted

@@ -16,8 +16,8 @@ import pytest
 
 from nri_scope._gen.nri.api_pb2 import CreateContainerResponse
 from nri_scope.nri.methods import RUNTIME_SERVICE
-from nri_scope.nri.subject import decode_reply
-from nri_scope.recorder.reader import Recording
+from nri_scope.nri.request_subject import decode_reply
+from nri_scope.recording.reader import Recording
 from tests.interop.build import Variant
 from tests.interop.messages import exchanges, normal
 from tests.interop.reference import (

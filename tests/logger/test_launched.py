@@ -14,8 +14,8 @@ from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.logger.logfile import log_beside
 from nri_scope.logger.settings import Settings
 from nri_scope.plugin import Identity, SessionEnd
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.redaction.capture import NOTE
+from nri_scope.recording.reader import Recording
+from nri_scope.share.redaction.capture import NOTE
 from tests.logger.test_logger import exchange
 
 END = SessionEnd("closed by the peer", configured=True, synchronized=True)

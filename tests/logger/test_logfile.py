@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.logger.logfile import LOG_MAX, LogFile, log_beside
-from tests.recorder.other_user import USER, needs_root
+from tests.recording.other_user import USER, needs_root
 
 
 def said(path: Path) -> list[str]:

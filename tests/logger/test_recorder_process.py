@@ -17,7 +17,7 @@ from nri_scope.errors import UsageError
 from nri_scope.logger.recorder_process import RecorderProcess
 from nri_scope.logger.run import RecordOptions
 from nri_scope.plugin import Identity
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Runtime, play, split_setup
 from tests.tui.screen import RECORDING
 

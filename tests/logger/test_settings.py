@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from nri_scope.logger.settings import Settings, parse_settings
 from nri_scope.nri.events import Event
-from nri_scope.recorder.redaction import Rules
+from nri_scope.share.redaction import Rules
+from nri_scope.share.redaction.rule_file import read_rules
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "# only a comment\n", "---\n"])
@@ -82,7 +83,7 @@ def test_redaction_is_by_the_default_rules_or_by_a_file(tmp_path: Path) -> None:
     assert parse_settings("redact: true\n") == (Settings(redact=Rules.DEFAULT), ())
     assert parse_settings("redact: false\n") == (Settings(), ())
     settings, problems = parse_settings(f"redact: {rules}\n")
-    assert settings.redact == Rules.read(rules)
+    assert settings.redact == read_rules(rules)
     assert problems == ()
 
 

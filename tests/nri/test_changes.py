@@ -6,7 +6,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.changes import NOTHING, changes_of
-from nri_scope.nri.subject import decode_reply, decode_request
+from nri_scope.nri.request_subject import decode_reply, decode_request
 
 from .captures import NAMES, exchanges
 

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.doctor.registration import register
+from nri_scope.events import Role
 from nri_scope.logger import Logger
-from nri_scope.logger.deferred import DeferredSink
+from nri_scope.logger.deferred_events import DeferredSink
 from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.nri import merging
 from nri_scope.nri.events import Event
@@ -29,7 +30,6 @@ from nri_scope.nri.no_change import EMPTY_ADJUSTMENT, NO_CHANGE, no_change, says
 from nri_scope.nri.versions import CONSERVATIVE_MASK, NriVersion
 from nri_scope.plugin import Identity, Plugin, PluginSession, inherited, serve
 from nri_scope.plugin.handlers import EVENT_HANDLERS
-from nri_scope.recorder.model import Role
 from nri_scope.transport import Link, adopt_descriptor
 from nri_scope.wire import RequestReceived
 from tests.runtime_role.small_plugin import SmallPlugin

@@ -7,14 +7,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import LocalProtocolError, RemoteProtocolError
-from nri_scope.nri.session import (
-    TRANSITIONS,
-    Kind,
-    Role,
-    Session,
-    State,
-    check_part_reply,
-)
+from nri_scope.nri.session import TRANSITIONS, Kind, Role, Session, State, check_part_reply
 
 USUAL = [
     (Kind.REGISTER, State.REGISTERING),

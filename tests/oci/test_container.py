@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.subject import decode_request
+from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci import spec_of
 from nri_scope.oci.container import IDENTITY_AND_STATE
 from tests.nri.captures import NAMES, exchanges

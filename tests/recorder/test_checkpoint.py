@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nri_scope.recorder.checkpoint import Checkpointer
-from nri_scope.recorder.file import RecordingFile, wal_of
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.writable_file import RecordingFile, wal_of
 
 _WANTED = 100_000
 _MOST = 400_000

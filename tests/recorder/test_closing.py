@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nri_scope.recorder.model import Captured
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.redaction import Redactor, Rules
-from nri_scope.recorder.redaction.capture import AtSource
+from nri_scope.events import Captured
+from nri_scope.recorder.transactions import LATE, Writing
 from nri_scope.recorder.worker import Worker
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recorder.writing import LATE, Writing
-from tests.recorder.test_faults import file_size_limit
-from tests.recorder.traffic import a_start, an_item, lifecycles
+from nri_scope.recording.reader import Recording
+from nri_scope.share.redaction import Redactor, Rules
+from nri_scope.share.redaction.capture import AtSource
+from tests.recording.test_faults import file_size_limit
+from tests.recording.traffic import a_start, an_item, lifecycles
 
 EVENTS = lifecycles(3)
 

@@ -12,11 +12,11 @@ import pytest
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.lookup import effects_on
-from nri_scope.recorder.model import Container
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import Container
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from tests.recorder.traffic import NOW, a_container, a_pod, a_start, an_item, lifecycles, record
+from nri_scope.recording.lookup import effects_on
+from nri_scope.recording.reader import Recording
+from tests.recording.traffic import NOW, a_container, a_pod, a_start, an_item, lifecycles, record
 
 OLD = Path(__file__).parent.parent / "data" / "recordings" / "version-1.nriscope.db"
 POD = a_pod()

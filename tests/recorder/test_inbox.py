@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.recorder.inbox import ITEM_BYTES, TOO_FAST, Begin, End, Inbox, Missed, Remark
-from tests.recorder.traffic import a_start, an_item
+from tests.recording.traffic import a_start, an_item
 
 _ITEM = 1000 + ITEM_BYTES
 

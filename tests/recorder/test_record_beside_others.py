@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.file import RecordingFile
-from nri_scope.recorder.model import KILLED
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import KILLED
 from nri_scope.recorder.writer import Recorder
-from tests.recorder.marks.recordings import SAMPLE, a_copy
-from tests.recorder.other_user import (
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.writable_file import RecordingFile
+from tests.recording.marks.recordings import SAMPLE, a_copy
+from tests.recording.other_user import (
     USER,
     acting,
     give,
@@ -28,7 +28,7 @@ from tests.recorder.other_user import (
     needs_root,
     public,
 )
-from tests.recorder.traffic import a_start, an_item
+from tests.recording.traffic import a_start, an_item
 
 __all__ = ["public"]
 
@@ -55,16 +55,16 @@ while True:
 _RECORD_AND_DIE = """
 import os, sys
 from pathlib import Path
-from nri_scope.recorder.file import RecordingFile
-from nri_scope.recorder.writing import _insert_session
-from tests.recorder.traffic import a_start
+from nri_scope.recording.writable_file import RecordingFile
+from nri_scope.recorder.transactions import _insert_session
+from tests.recording.traffic import a_start
 connection = RecordingFile.open(Path(sys.argv[1])).connection
 _insert_session(connection, 1, a_start(), 1)
 os.kill(os.getpid(), 9)
 """
 _READ = """
 import sys
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 with Recording.open(sys.argv[1]) as recording:
     recording.sessions()
     print("a copy" if recording.is_copy else "not a copy")

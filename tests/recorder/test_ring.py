@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.file import RecordingFile
+from nri_scope.events import RING_REMOVED, Captured, Mark
 from nri_scope.recorder.inbox import Begin, End, Entry, Missed, Remark
-from nri_scope.recorder.marks.inside import marks_in, put
-from nri_scope.recorder.marks.watch import RecorderWatch
-from nri_scope.recorder.model import Captured, Mark
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.ring import MIN_SIZE, REASON, Ring
+from nri_scope.recorder.ring import MIN_SIZE, Ring
+from nri_scope.recorder.transactions import Writing
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recorder.writing import Writing
-from tests.recorder.traffic import (
+from nri_scope.recording.marks.recorder_lock import RecorderWatch
+from nri_scope.recording.marks.table import marks_in, put
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.writable_file import RecordingFile
+from tests.recording.traffic import (
     MEMORY,
     NOW,
     a_container,
@@ -129,7 +129,7 @@ def test_the_file_stays_within_its_size_and_keeps_the_newest(ring: Written) -> N
         assert path_size(ring.path) > _SIZE // 4
         (gap,) = recording.gaps()
     assert left + ring.writing.removed == len(ring.sent)
-    assert (gap.reason, gap.lost, gap.session) == (REASON, ring.writing.removed, None)
+    assert (gap.reason, gap.lost, gap.session) == (RING_REMOVED, ring.writing.removed, None)
     removed = ring.sent[: ring.writing.removed]
     assert (gap.from_ns, gap.to_ns) == (removed[0].wall_ns, removed[-1].wall_ns)
 
@@ -210,7 +210,7 @@ def test_a_closed_session_goes_with_its_last_event_and_what_was_said_of_it(ring:
     ring.close()
     with Recording.open(ring.path) as recording:
         assert [session.id for session in recording.sessions()] == [2]
-        assert [gap.reason for gap in recording.gaps()] == [REASON]
+        assert [gap.reason for gap in recording.gaps()] == [RING_REMOVED]
         assert [note.text for note in recording.notes()] == ["a young note"]
         assert recording.connection.execute("SELECT count(*) FROM state").fetchone() == (0,)
     ring.check()

@@ -11,7 +11,7 @@ from nri_scope.recorder.inbox import Begin, Line
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.writer import Recorder
 from tests.recorder.test_ring import Written, noisy
-from tests.recorder.traffic import NOW, a_start, an_item, record
+from tests.recording.traffic import NOW, a_start, an_item, record
 
 
 def rows(path: Path, query: str) -> list[tuple[int, ...]]:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.reader import Recording
+from nri_scope.recorder.transactions import Writing
 from nri_scope.recorder.worker import Worker
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recorder.writing import Writing
-from tests.recorder.traffic import a_start, lifecycles, record
+from nri_scope.recording.reader import Recording
+from tests.recording.traffic import a_start, lifecycles, record
 
 EVENTS = lifecycles(2)
 

@@ -14,14 +14,14 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.recorder.model import KILLED, Captured, Event, Gap
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.redaction.capture import AtSource
-from nri_scope.recorder.redaction.redactor import Redactor
-from nri_scope.recorder.redaction.rules import Rules
-from nri_scope.recorder.schema import APPLICATION_ID, VERSION
+from nri_scope.events import KILLED, Captured, Event, Gap
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from tests.recorder.traffic import NOW, a_start, an_item, lifecycle, lifecycles, record
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.schema import APPLICATION_ID, VERSION
+from nri_scope.share.redaction.capture import AtSource
+from nri_scope.share.redaction.redactor import Redactor
+from nri_scope.share.redaction.rules import Rules
+from tests.recording.traffic import NOW, a_start, an_item, lifecycle, lifecycles, record
 
 
 @pytest.fixture

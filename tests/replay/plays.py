@@ -13,9 +13,9 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.methods import METHODS
-from nri_scope.replay.cast import Casting, InProcess
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.player import Manner
+from nri_scope.replay.plugins import Casting, InProcess
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
 from nri_scope.replay.script import Choice, own_request

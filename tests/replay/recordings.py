@@ -10,12 +10,12 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Captured, Role, SessionStart
 from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.nri.negotiation import nri_version_of
-from nri_scope.nri.subject import decode_request
-from nri_scope.recorder.model import Captured, Role, SessionStart
-from nri_scope.recorder.reader import Recording
+from nri_scope.nri.request_subject import decode_request
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.reader import Recording
 from tests.runtime_role.captures import exchanges
 
 ROOT = Path(__file__).parents[2]

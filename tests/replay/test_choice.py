@@ -10,14 +10,14 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
+from nri_scope.filter import parse
 from nri_scope.plugin import Container, PodSandbox
-from nri_scope.recorder.filter import parse
-from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.reader import Recording
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.script import Bound, Choice, Script
-from tests.recorder.test_container_status import a_cri_session, an_answer
-from tests.recorder.traffic import an_item, record
+from tests.recording.test_cri_answers import a_cri_session, an_answer
+from tests.recording.traffic import an_item, record
 
 from .plays import played
 from .recordings import POD, RECORDING, START_NS, container, life, recording, run_pod, write_session

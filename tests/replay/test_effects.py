@@ -10,7 +10,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.plugin import Adjustment, Container, Eviction, PodSandbox, RuntimeHandle, Update
-from nri_scope.replay.model import Verdict
+from nri_scope.replay.replies import Verdict
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.script import Choice
 

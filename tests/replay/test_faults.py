@@ -15,7 +15,7 @@ from nri_scope.nri.events import PASSIVE_EVENTS, Event
 from nri_scope.plugin import Container, PodSandbox, Update
 from nri_scope.plugin.handlers import EVENT_HANDLERS
 from nri_scope.replay.faults import FORMS, INJECTED, Faults, parse_faults
-from nri_scope.replay.model import Verdict
+from nri_scope.replay.replies import Verdict
 from nri_scope.replay.report.document import document
 from nri_scope.replay.report.text import Report
 from nri_scope.replay.result import Replayed
@@ -373,7 +373,7 @@ def test_a_restarted_runtime_tells_the_state_that_is_there_by_then(one_life: Pat
 def test_a_plugin_that_does_not_connect_again_has_failed(
     one_life: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri_scope.replay.cast.COMES_BACK", 0.05)
+    monkeypatch.setattr("nri_scope.replay.plugins.COMES_BACK", 0.05)
     peer, replayed = faulty(one_life, "restart-runtime:after=4")
     assert len(names(peer)) == 4
     assert not replayed.ok

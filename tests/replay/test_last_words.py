@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.replay.result import Line
-from nri_scope.replay.shrink.last_words import LINES_MAX, LastWords
+from nri_scope.replay.shrink.crash_output import LINES_MAX, LastWords
 
 LIBRARY = """github.com/containerd/nri/pkg/stub.(*stub).CreateContainer(0xc000, {0x1, 0x2})
 	/root/go/pkg/mod/github.com/containerd/nri@v0.12.0/pkg/stub/stub.go:700 +0x1b

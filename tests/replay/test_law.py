@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.filter import parse
 from nri_scope.nri.events import Event
-from nri_scope.nri.subject import container_of
-from nri_scope.recorder.filter import parse
-from nri_scope.recorder.reader import Recording
-from nri_scope.replay.model import Verdict
+from nri_scope.nri.request_subject import container_of
+from nri_scope.recording.reader import Recording
+from nri_scope.replay.replies import Verdict
 from nri_scope.replay.script import Bound, Choice
 from nri_scope.replay.world import ADJUSTABLE
-from nri_scope.runtime.play import SETUP_METHODS
+from nri_scope.runtime.stored_requests import SETUP_METHODS
 from nri_scope.wire import RequestReceived
 from tests.runtime_role.captures import NAMES, exchanges
 from tests.runtime_role.small_plugin import SmallPlugin

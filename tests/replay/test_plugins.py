@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import UsageError
-from nri_scope.replay.cast import Cast, Casting
 from nri_scope.replay.chain import Command
-from nri_scope.replay.model import Verdict
+from nri_scope.replay.plugins import Cast, Casting
+from nri_scope.replay.replies import Verdict
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
 from nri_scope.runtime import Runtime

@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Role
 from nri_scope.plugin import Adjustment, Container, PodSandbox
-from nri_scope.recorder.model import Role
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.records import to_json
-from nri_scope.replay.model import Reply, Verdict
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.records import to_json
+from nri_scope.replay.progress import Audience
+from nri_scope.replay.replies import Reply, Verdict
 from nri_scope.replay.report import Report, document, junit
 from nri_scope.replay.result import Line, PlayedEvent, PluginResult, Replayed
 from nri_scope.replay.run import replay
-from nri_scope.replay.story import Audience
 from nri_scope.transport.loop import run
 
 from .plays import job_of, played

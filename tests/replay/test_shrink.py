@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.plugin import Adjustment
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rebuild import Selection, rebuild
+from nri_scope.recording.reader import Recording
 from nri_scope.replay.golden import Golden
 from nri_scope.replay.origin import origin_of
+from nri_scope.replay.progress import Audience
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
 from nri_scope.replay.shrink import (
@@ -33,7 +33,7 @@ from nri_scope.replay.shrink import (
 )
 from nri_scope.replay.shrink.ddmin import fewest
 from nri_scope.replay.shrink.search import Exhausted, Search
-from nri_scope.replay.story import Audience
+from nri_scope.share.extract import Selection, extract
 from nri_scope.transport.loop import run
 
 from .plays import job_of, played
@@ -486,8 +486,8 @@ def test_only_how_things_began_comes_along(tmp_path: Path) -> None:
             for event in source.events()
             if (event.event, event.container) == ("StopContainer", "two")
         )
-        bare = rebuild(source, tmp_path / "bare.nriscope.db", Selection(numbers=[stop], bare=True))
-        full = rebuild(source, tmp_path / "full.nriscope.db", Selection(numbers=[stop]))
+        bare = extract(source, tmp_path / "bare.nriscope.db", Selection(numbers=[stop], bare=True))
+        full = extract(source, tmp_path / "full.nriscope.db", Selection(numbers=[stop]))
     assert (bare.events, bare.context) == (1, 4)
     assert full.context > bare.context
     assert told(bare.path, range(100)) == [

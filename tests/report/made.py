@@ -16,12 +16,12 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Captured, Role
 from nri_scope.plugin import Adjustment, Container, PodSandbox
-from nri_scope.recorder.model import Captured, Role
 from nri_scope.recorder.writer import Recorder
 from nri_scope.replay.run import replay
 from nri_scope.transport.loop import run
-from tests.recorder.recordings import a_start
+from tests.recording.recordings import a_start
 from tests.replay.plays import job_of, played, played_to_peers
 from tests.replay.recordings import (
     POD,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import many
-from nri_scope.recorder import lookup
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording import lookup
+from nri_scope.recording.reader import Recording
 from nri_scope.report import limits
 from nri_scope.report.collect import collect
 from nri_scope.report.html import html

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder import lookup
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rebuild import Selection, rebuild
+from nri_scope.recording import lookup
+from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.finding import Finding, Kind, Level
 from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
+from nri_scope.share.extract import Selection, extract
 from tests.replay.recordings import BUNDLED, RECORDING, ROOT, of_capture
 
 from . import made
@@ -174,7 +174,7 @@ def test_a_part_of_a_recording_has_no_more_than_the_whole(
 ) -> None:
     part = tmp_path / "part.nriscope.db"
     with Recording.open(BUNDLED[name]) as recording:
-        rebuild(recording, part, Selection(pod=pod))
+        extract(recording, part, Selection(pod=pod))
     assert {one.title for one in found(part)} <= {one.title for one in found(BUNDLED[name], pod)}
 
 
@@ -183,7 +183,7 @@ def test_a_part_by_time_has_none(tmp_path: Path) -> None:
         events = list(recording.events())
         for first, last in ((6, 20), (10, 24), (12, 17)):
             part = tmp_path / f"{first}.nriscope.db"
-            rebuild(
+            extract(
                 recording,
                 part,
                 Selection(since_ns=events[first].at_ns, until_ns=events[last].at_ns),

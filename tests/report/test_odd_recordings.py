@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recorder import lookup
-from nri_scope.recorder.reader import Recording
-from nri_scope.report import listing
+from nri_scope.recording import lookup
+from nri_scope.recording.reader import Recording
+from nri_scope.report import findings_list
 from nri_scope.report.collect import collect
 from nri_scope.report.html import html
 from nri_scope.report.markdown import markdown
@@ -32,8 +32,8 @@ def every_view(path: Path, what: str | None = None) -> None:
         facts = collect(recording, None if what is None else lookup.find(recording, what))
     assert "".join(html(facts)).endswith("</html>\n")
     assert markdown(facts)
-    assert list(listing.text(facts, width=80, colour=True))
-    assert listing.document(facts)
+    assert list(findings_list.text(facts, width=80, colour=True))
+    assert findings_list.document(facts)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.differ import blame, reading
+from nri_scope.differ import blame
+from nri_scope.differ import recorded as reading
+from nri_scope.events import Role
 from nri_scope.oci import value_at
-from nri_scope.recorder.model import Role
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from tests.runtime.testbed.connections import cut_oldest
 from tests.runtime.testbed.containerd import Containerd
 from tests.runtime.testbed.crew import Crew, crew

@@ -11,7 +11,7 @@ import pytest
 
 from nri_scope.logger.logfile import log_beside
 from nri_scope.logger.settings import Settings
-from nri_scope.recorder.records import rfc3339
+from nri_scope.recording.records import rfc3339
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.happened import in_order

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from scripts.scenes import SCENES
 from tests.runtime.testbed.containerd import running
 from tests.runtime.testbed.packages import Binaries

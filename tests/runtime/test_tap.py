@@ -17,7 +17,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import events_in
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from tests.cli.tap_process import PATIENCE, Tap, plugin_file, tapping
 from tests.interop.build import Unavailable, Variant, build
 from tests.runtime.testbed.containerd import Containerd, running

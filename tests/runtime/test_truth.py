@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ import RoundDiff, blame, reading
+from nri_scope.differ import RoundDiff, blame, recorded
 from nri_scope.differ.render.document import JsonRenderer
 from nri_scope.recorder.inbox import Missed
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from tests.differ.live.delayed import OFFSET_NS, Delayed
 from tests.differ.live.playing import Playing
 from tests.differ.live.probing import Probing, a_container, create
-from tests.recorder.traffic import MEMORY
+from tests.recording.traffic import MEMORY
 
 from .testbed.crowd import Life
 from .testbed.deeds import Answers
@@ -43,10 +43,10 @@ def test_a_creation_that_probes_left_on_its_way_is_one(
 ) -> None:
     with Recording.open(created(tmp_path, leaving)) as recording:
         verdict = Verdict(Truth.of(recording, [noted(tmp_path)]), {LIFE.id: LIFE})
-        document = told(reading.rounds(recording))
+        document = told(recorded.rounds(recording))
         assert verdict.of_rounds(document["events"]) == []
         assert verdict.of_changes(document["changes"]) == []
-        histories = reading.histories(recording)
+        histories = recorded.histories(recording)
         assert verdict.of_histories(histories) == []
         lines = blame.document(histories[LIFE.id], blame.lines(histories[LIFE.id]))
         assert verdict.of_blame(cast(Told, lines)) == []

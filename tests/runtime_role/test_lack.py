@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.runtime.lack import Lack, without
+from nri_scope.runtime.unused_fields import Lack, without
 
 LACKS = (
     Lack("hooks.poststop", "/hooks/poststop", "no such hook"),

@@ -426,4 +426,4 @@ def test_keeper_is_no_part_of_what_the_package_imports() -> None:
         text=True,
         cwd=ROOT,
     )
-    assert "nri_scope.process.keeper" not in json.loads(found)
+    assert "nri_scope.process.launched_process" not in json.loads(found)

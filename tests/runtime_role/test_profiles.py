@@ -14,9 +14,9 @@ from nri_scope.errors import (
     UsageError,
 )
 from nri_scope.nri.events import Event
-from nri_scope.nri.subject import decode_request
+from nri_scope.nri.request_subject import decode_request
 from nri_scope.runtime import PROFILES, Profile, profile_named
-from nri_scope.runtime.wording import in_go
+from nri_scope.runtime.error_wording import in_go
 
 from .captures import exchanges
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.differ.history import History
-from nri_scope.differ.reading import histories
+from nri_scope.differ.attribution.history import History
+from nri_scope.differ.recorded import histories
+from nri_scope.events import Event, Role
 from nri_scope.plugin import Adjustment, Container, PodSandbox
-from nri_scope.recorder.bundle import unpack
-from nri_scope.recorder.model import Event, Role
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.bundle.unpack import unpack
+from nri_scope.recording.reader import Recording
 from scripts.make_samples import SIZE_MAX, samples
 from tests.replay.plays import played
 from tests.runtime.testbed.workload import SECRET

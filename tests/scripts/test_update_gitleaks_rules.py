@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.redaction.rule_set import PUBLIC
+from nri_scope.share.redaction.rule_set import PUBLIC
 from scripts.update_gitleaks_rules import main, update
 
 ROOT = Path(__file__).parents[2]

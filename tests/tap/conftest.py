@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from nri_scope.tap.relays import Relays
+from nri_scope.tap.relay_process import Relays
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nri_scope.recorder.model import Captured, SessionStart
+from nri_scope.events import Captured, SessionStart
 
 
 class ListSink:

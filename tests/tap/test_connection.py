@@ -11,7 +11,7 @@ import pytest
 from nri_scope._gen.nri.api_pb2 import RegisterPluginRequest
 from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.tap import connection as connection_module
-from nri_scope.tap.relays import Relays
+from nri_scope.tap.relay_process import Relays
 from nri_scope.wire import Code, Connection
 from tests.tap.sink import ListSink
 

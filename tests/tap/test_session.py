@@ -7,14 +7,10 @@ from time import monotonic_ns
 
 import pytest
 
-from nri_scope._gen.nri.api_pb2 import (
-    ConfigureRequest,
-    ConfigureResponse,
-    RegisterPluginRequest,
-)
+from nri_scope._gen.nri.api_pb2 import ConfigureRequest, ConfigureResponse, RegisterPluginRequest
+from nri_scope.events import LATE, Role
 from nri_scope.nri.methods import PLUGIN_SERVICE, RUNTIME_SERVICE
 from nri_scope.plugin import Identity
-from nri_scope.recorder.model import LATE, Role
 from nri_scope.tap import session as session_module
 from nri_scope.tap.session import TapSession
 from nri_scope.wire import Code, Connection

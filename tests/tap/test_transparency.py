@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest, ConfigureResponse
 from nri_scope._gen.ttrpc.ttrpc_pb2 import Request, Response
 from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, RUNTIME_SERVICE
-from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.reader import Recording
 from nri_scope.tap.connection import Connection
-from nri_scope.tap.relays import Relays
+from nri_scope.tap.relay_process import Relays
 from nri_scope.transport.loop import loop_factory
 from tests.tap.sink import ListSink
 

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.pilot import Pilot
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.events import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.actions import DEFAULT, Keymap
 from nri_scope.tui.store.context import Context

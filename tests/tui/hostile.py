@@ -11,7 +11,7 @@ import unicodedata
 from pathlib import Path
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.events import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 
 START_NS = 1_763_673_480 * 10**9

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nri_scope.cli import tui
-from nri_scope.recorder.filter import parse
+from nri_scope.filter import parse
 from nri_scope.tui import polling
 from nri_scope.tui.actions import DEFAULT
 from nri_scope.tui.commands import copy

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from textual.events import Key
 
-from nri_scope.recorder.marks.inside import marks_in
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.marks.table import marks_in
+from nri_scope.recording.reader import Recording
 from nri_scope.tui.actions import shown as shown_key
 from nri_scope.tui.containers.container_board import ContainerBoard
 from tests.tui.screen import Shown, copied, showing

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.filter import parse
+from nri_scope.filter import parse
 from nri_scope.tui.commands.copy import command_line, pasteable
 from tests.tui.hostile import hostile_recording
 from tests.tui.screen import RECORDING, Shown, showing

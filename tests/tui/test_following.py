@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual.geometry import Region
 
-from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.events import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.list.event_list import EventList
 from tests.replay.recordings import START_NS, container, life, run_pod

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.marks import beside, inside
-from nri_scope.recorder.marks.inside import marks_in
-from nri_scope.recorder.marks.watch import RecorderWatch
-from nri_scope.recorder.model import Container, Mark, MarkKey
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import Container, Mark, MarkKey
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.marks import sidecar, table
+from nri_scope.recording.marks.recorder_lock import RecorderWatch
+from nri_scope.recording.marks.table import marks_in
+from nri_scope.recording.reader import Recording
 from nri_scope.tui.detail.comparison import CompareScreen
 from nri_scope.tui.widgets.board import Board
-from tests.recorder.bundle.bundles import a_bundle
+from tests.share.bundle.bundles import a_bundle
 from tests.tui.hostile import HUGE_NAME, NAMES, assert_harmless, hostile_recording
 from tests.tui.screen import Shown, copied, showing
 
@@ -36,7 +36,7 @@ def _marks(path: Path) -> list[Mark]:
 
 def _beside(path: Path) -> list[Mark]:
     """What is kept beside it."""
-    return list(beside.read(beside.path_of(path)).values())
+    return list(sidecar.read(sidecar.path_of(path)).values())
 
 
 async def test_a_mark_is_shown_kept_and_found_by_the_next_who_looks(path: Path) -> None:
@@ -58,14 +58,14 @@ async def test_a_mark_is_kept_though_the_one_before_is_still_being_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
-    put = inside.put
+    put = table.put
 
     def slowly(file: Path, what: Iterable[Mark], watch: RecorderWatch) -> set[MarkKey]:
         begun.set()
         go_on.wait()
         return put(file, what, watch)
 
-    monkeypatch.setattr(inside, "put", slowly)
+    monkeypatch.setattr(table, "put", slowly)
     async with showing(path) as screen:
         for event in (5, 7):
             await screen.go_to(event)
@@ -269,7 +269,7 @@ async def test_only_marked_events_narrow_every_view(path: Path) -> None:
 
 
 async def test_marks_that_cannot_be_kept_are_said_to_be_lost(path: Path) -> None:
-    file = beside.path_of(path)
+    file = sidecar.path_of(path)
     file.write_text("[]")
     path.chmod(0o400)
     async with showing(path, size=(200, 40)) as screen:
@@ -314,7 +314,7 @@ async def test_marks_of_a_bundle_or_of_what_is_being_recorded_are_beside_it(
         await screen.type(", then in it")
         await screen.press("enter")
         await screen.until(lambda: [one.comment for one in _marks(path)] == ["beside, then in it"])
-    assert not beside.path_of(path).exists()
+    assert not sidecar.path_of(path).exists()
 
 
 async def test_whoever_marks_and_leaves_at_once_has_marked_though_the_reader_is_busy(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.filter import parse
-from nri_scope.recorder.reader import Recording
+from nri_scope.filter import parse
+from nri_scope.recording.reader import Recording
 from tests.tui.screen import copied, showing
 from tests.tui.terminal import needs_tmux, terminal
 

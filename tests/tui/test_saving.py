@@ -12,13 +12,12 @@ import pytest
 
 from nri_scope._gen.nri.api_pb2 import CreateContainerRequest
 from nri_scope.errors import NriScopeError, RedactionLeak, UsageError
-from nri_scope.recorder import bundle
-from nri_scope.recorder import rebuild as rebuilding
-from nri_scope.recorder.filter import parse
-from nri_scope.recorder.marks.inside import marks_in
-from nri_scope.recorder.model import Mark
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
+from nri_scope.events import Mark
+from nri_scope.filter import parse
+from nri_scope.recording.marks.table import marks_in
+from nri_scope.recording.reader import Recording
+from nri_scope.share import bundle
+from nri_scope.share.extract import Extracted, Selection, extract, extraction
 from nri_scope.tui.commands import save
 from tests.tui.screen import Shown, copied, showing
 
@@ -109,7 +108,7 @@ async def test_nothing_shown_is_nothing_saved(path: Path) -> None:
 
 
 class _Held:
-    """A `rebuild` that waits, with or without its work done, until it may go on."""
+    """An `extract` that waits, with or without its work done, until it may go on."""
 
     def __init__(self, *, done: bool) -> None:
         self.begun = asyncio.Event()
@@ -125,14 +124,14 @@ class _Held:
         *,
         marks: Sequence[Mark],
         on_progress: Callable[[float], None],
-    ) -> Rebuilt:
+    ) -> Extracted:
         def progress(part: float) -> None:
             self._hold()
             on_progress(0.5)
 
         if not self._done:
-            return rebuild(source, output, selection, marks=marks, on_progress=progress)
-        made = rebuild(source, output, selection, marks=marks)
+            return extract(source, output, selection, marks=marks, on_progress=progress)
+        made = extract(source, output, selection, marks=marks)
         self._hold()
         return made
 
@@ -145,7 +144,7 @@ async def test_escape_stops_it_and_leaves_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = _Held(done=False)
-    monkeypatch.setattr(rebuilding, "rebuild", held)
+    monkeypatch.setattr(extraction, "extract", held)
     async with showing(path) as screen:
         await screen.shows("1 of 34")
         await screen.press("S")
@@ -163,7 +162,7 @@ async def test_what_is_written_already_is_not_said_to_be_stopped(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = _Held(done=True)
-    monkeypatch.setattr(rebuilding, "rebuild", held)
+    monkeypatch.setattr(extraction, "extract", held)
     async with showing(path, size=(120, 24)) as screen:
         await screen.shows("1 of 34")
         await screen.press("S")
@@ -180,7 +179,7 @@ async def test_leaving_ends_it_and_leaves_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = _Held(done=False)
-    monkeypatch.setattr(rebuilding, "rebuild", held)
+    monkeypatch.setattr(extraction, "extract", held)
     async with showing(path) as screen:
         await screen.shows("1 of 34")
         await screen.press("S")

@@ -2,12 +2,12 @@
 """A container's spec line by line, with who put each line there and what was there before."""
 
 from .document import document
-from .lines import Line, lines
+from .folding import View, view
 from .markdown import markdown
-from .past import Past, asked_for, past, resolve
-from .pasttext import past_body
+from .owned_lines import Line, lines
+from .path_history import Past, asked_for, past, resolve
+from .path_history_text import past_body
 from .text import Paper, body, head, legend
-from .view import View, view
 
 __all__ = [
     "Line",

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nri_scope.differ.history import History
-from nri_scope.differ.model import Asked, Step
-from nri_scope.differ.records import asked_record, shallow, step_record
-from nri_scope.recorder.plain import Plain
-from nri_scope.recorder.records import SCHEMA_VERSION, rfc3339
+from nri_scope.nri.plain import Plain
+from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
 
-from .lines import Line
-from .past import Past, asked_for
+from ..attribution.history import History
+from ..attribution.model import Asked, Step
+from ..records import asked_record, shallow, step_record
+from .owned_lines import Line
+from .path_history import Past, asked_for
 
 
 def document(

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nri_scope.differ.model import Evidence
-from nri_scope.differ.owner import Owner, Who
-from nri_scope.recorder.escape import columns, safe
+from nri_scope.text.escape import columns, safe
+
+from ..attribution.model import Evidence
+from ..attribution.owner import Owner, Who
 
 LETTERS = {
     Evidence.TAP: "T",

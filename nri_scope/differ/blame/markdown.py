@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from nri_scope.differ.history import History
-from nri_scope.differ.model import Asked
-from nri_scope.differ.render import words
-from nri_scope.differ.render.marks import code, prose
-from nri_scope.recorder.display import SHORT_ID
+from nri_scope.recording.display import SHORT_ID
 
-from .lines import Line
+from ..attribution.history import History
+from ..attribution.model import Asked
+from ..render import wording
+from ..render.markdown_escape import code, prose
+from .owned_lines import Line
 from .text import summary
 
 _BACKTICKS = re.compile(r"`+")
@@ -39,8 +39,8 @@ def markdown(
         said.append(f"- the spec that the runtime really used, told by event {history.real_event}")
     doubt = filter(None, [history.doubt])
     said += (f"- {prose(remark)}" for remark in (*doubt, *history.remarks))
-    unnoted = words.unnoted(history.asked if about is None else about, history.steps)
-    said += (f"- {prose(f'{words.FATES[one.fate]}: {words.request(one)}')}" for one in unnoted)
+    unnoted = wording.unnoted(history.asked if about is None else about, history.steps)
+    said += (f"- {prose(f'{wording.FATES[one.fate]}: {wording.request(one)}')}" for one in unnoted)
     yield from _listed(said)
     yield ""
     yield from fenced(body)

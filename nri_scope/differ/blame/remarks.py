@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from nri_scope.differ.model import Applied, Step
-from nri_scope.differ.render import words
-from nri_scope.differ.render.values import place
 from nri_scope.oci import Json
 
-from .newest import Newest
-from .tree import Node
-from .yamlvalue import inline
+from ..attribution.model import Applied, Step
+from ..render import wording
+from ..render.values import place
+from .spec_lines import Node
+from .steps_by_path import Newest
+from .yaml_value import inline
 
 _VALUE_MAX = 1_000
 """Characters of a value within a remark; `--history` and JSON have all of it."""
@@ -32,7 +32,7 @@ class Remarks:
             if node.there or asked.change.kind == "removed":
                 found += self._past(asked)
             found += _fate(asked, there=node.there)
-            found += (words.claim(claim, asked) for claim in asked.disputed)
+            found += (wording.claim(claim, asked) for claim in asked.disputed)
             if asked.note:
                 found.append(asked.note)
         if moved is not None:
@@ -48,14 +48,14 @@ class Remarks:
         before = self._newest.before(step)
         match change.kind:
             case "changed" if before is not None:
-                return [f"was {_shown(change.before)} {words.by(before.owner)}"]
+                return [f"was {_shown(change.before)} {wording.by(before.owner)}"]
             case "changed":
                 return [f"was {_shown(change.before)}"]
             case "added" if before is not None and before.change.kind == "removed":
                 was = _shown(before.change.before)
-                return [f"was {was}, which was removed {words.by(before.owner)}"]
+                return [f"was {was}, which was removed {wording.by(before.owner)}"]
             case "removed" if before is not None:
-                return [f"set {words.by(before.owner)}"]
+                return [f"set {wording.by(before.owner)}"]
         return []
 
 
@@ -78,7 +78,7 @@ def _fate(step: Step, *, there: bool) -> list[str]:
 
 
 def _overruled(step: Step) -> str:
-    who = words.owner(step.owner)
+    who = wording.owner(step.owner)
     match step.change.kind:
         case "removed":
             return f"{who} asked to remove it: not applied"

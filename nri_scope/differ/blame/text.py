@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nri_scope.differ.history import History
-from nri_scope.differ.model import Applied, Asked, Evidence
-from nri_scope.differ.owner import Owner, Who
-from nri_scope.differ.render import words
-from nri_scope.differ.render.layout import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Layout, Part, broken
-from nri_scope.recorder.display import SHORT_ID
-from nri_scope.recorder.escape import columns, safe
+from nri_scope.recording.display import SHORT_ID
+from nri_scope.text.escape import columns, safe
 
+from ..attribution.history import History
+from ..attribution.model import Applied, Asked, Evidence
+from ..attribution.owner import Owner, Who
+from ..render import wording
+from ..render.layout import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Layout, Part, broken
+from .folding import Fold, Row
 from .gutter import Gutter, short
-from .lines import UNMET, Line
-from .view import Fold, Row
-from .yamlvalue import fill, key
+from .owned_lines import UNMET, Line
+from .yaml_value import fill, key
 
 LEAST = 24
 """Columns for YAML even where there is less room."""
@@ -62,9 +62,9 @@ def head(
         yield from layout.sentence(summary(lines), 0)
     for remark in (*filter(None, [history.doubt]), *history.remarks):
         yield from layout.sentence(f"note: {remark}", 0, YELLOW)
-    for one in words.unnoted(history.asked if about is None else about, history.steps):
-        fate = words.FATES[one.fate]
-        yield from layout.sentence(f"! {fate}: {words.request(one)}", 0, RED)
+    for one in wording.unnoted(history.asked if about is None else about, history.steps):
+        fate = wording.FATES[one.fate]
+        yield from layout.sentence(f"! {fate}: {wording.request(one)}", 0, RED)
 
 
 def summary(lines: Sequence[Line]) -> str:

@@ -6,10 +6,11 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ.rounds import VALIDATE
 from nri_scope.errors import UsageError
+from nri_scope.events import Event
 from nri_scope.nri.identity import check_index
-from nri_scope.recorder.model import Event
+
+from ..attribution.rounds import VALIDATE
 
 
 class ChainWatch:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import time_ns
 
-from nri_scope.recorder.container_status import METHOD, SERVICE, status_request
-from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.cri_answers import status_request
 
 from .channel import Answer, CriBegan, CriEnded
 
@@ -57,14 +57,14 @@ class CriSessions:
             Captured(
                 wall_ns=answer.wall_ns,
                 mono_ns=answer.mono_ns,
-                method=METHOD,
+                method=CONTAINER_STATUS,
                 request=request,
                 reply=answer.text.encode(errors="backslashreplace"),
                 status_code=0,
                 status_message="",
                 took_ns=answer.took_ns,
                 timeout_ns=0,
-                service=SERVICE,
+                service=CRI_SERVICE,
             ),
         )
 

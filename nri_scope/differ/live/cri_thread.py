@@ -13,8 +13,8 @@ from time import time_ns
 from nri_scope.cri import RuntimeVersion
 from nri_scope.cri import connect as connect_cri
 
-from .asking import Asker
 from .channel import Answer, Asked, CriBegan, CriEnded, ToRecorder
+from .cri_polling import Asker
 
 FINISH_SECONDS = 3.0
 """For what is still to be asked about in the end."""

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from nri_scope.differ.model import NameOf
-
+from ..attribution.model import NameOf
 from .document import JsonRenderer
 from .markdown import MarkdownRenderer
 from .renderer import Format, Renderer

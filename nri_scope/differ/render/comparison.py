@@ -5,17 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nri_scope.differ.compare import Comparison, Difference, Named, Pair, Side
-from nri_scope.differ.records import change_record, owner_record
-from nri_scope.recorder.plain import Plain
-from nri_scope.recorder.records import SCHEMA_VERSION, rfc3339, to_json
+from nri_scope.nri.plain import Plain
+from nri_scope.recording.records import SCHEMA_VERSION, rfc3339, to_json
 
-from . import words
-from .changelines import change_lines
+from ..comparison import Comparison, Difference, Named, Pair, Side
+from ..records import change_record, owner_record
+from . import wording
+from .change_lines import change_lines
 from .layout import BOLD, DIM, GREEN, RED, Layout
 from .legend import Legend
 from .markdown import HEADINGS, change_cells
-from .marks import code, folded, prose, squeezed, table
+from .markdown_escape import code, folded, prose, squeezed, table
 from .renderer import Format
 
 _REAL = "the specs that the runtimes really used"
@@ -91,10 +91,10 @@ def _by(one: Difference) -> str:
 
 def _side(side: Side) -> str:
     """Who made it; "" where it is not there and nobody is known to have removed it."""
-    known = f" ({words.sources(side.evidence)})" if side.evidence else ""
+    known = f" ({wording.sources(side.evidence)})" if side.evidence else ""
     if side.present:
-        return f"{words.by(side.owner)}{known}"
-    return "" if side.step is None else f"removed {words.by(side.owner)}{known}"
+        return f"{wording.by(side.owner)}{known}"
+    return "" if side.step is None else f"removed {wording.by(side.owner)}{known}"
 
 
 def _failures(pair: Pair) -> Iterator[str]:

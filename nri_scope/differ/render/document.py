@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nri_scope.differ.model import NameOf, RoundDiff, Span, Step
-from nri_scope.differ.records import asked_record, owner_record, step_record
-from nri_scope.recorder.plain import Plain
-from nri_scope.recorder.records import SCHEMA_VERSION, deadline_ms, rfc3339, to_json
+from nri_scope.nri.plain import Plain
+from nri_scope.recording.records import SCHEMA_VERSION, deadline_ms, rfc3339, to_json
 
-from . import words
+from ..attribution.model import NameOf, RoundDiff, Span, Step
+from ..records import asked_record, owner_record, step_record
+from . import wording
 
 _Key = tuple[str, int, str, str]
 """Container, event, path and kind of a change."""
@@ -38,14 +38,14 @@ class JsonRenderer:
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
         """One object with ``live``; else nothing yet."""
-        self.changed = self.changed or bool(words.fresh(diff, diff.steps))
+        self.changed = self.changed or bool(wording.fresh(diff, diff.steps))
         if self._live:
-            if not (self._quiet and words.calm(diff)):
+            if not (self._quiet and wording.calm(diff)):
                 changes: list[Plain] = [_of_round(step, diff, name_of) for step in diff.steps]
                 event = event_record(diff, name_of)
                 yield to_json({"schema_version": SCHEMA_VERSION, **event, "changes": changes})
             return
-        if not (self._quiet and words.calm(diff)):
+        if not (self._quiet and wording.calm(diff)):
             self._events.append(to_json(event_record(diff, name_of)))
         for step in diff.steps:
             self._keep(step, diff, name_of)
@@ -90,7 +90,7 @@ def event_record(diff: RoundDiff, name_of: NameOf) -> dict[str, Plain]:
         "seen_by": list(diff.seen_by),
         "missed_by": list(diff.missed_by),
         "chain": list(diff.chain),
-        "changed": bool(words.fresh(diff, diff.steps)),
+        "changed": bool(wording.fresh(diff, diff.steps)),
         "failure": diff.failure,
         "doubt": diff.doubt,
         "asked": [asked_record(one, name_of) for one in diff.asked],
@@ -116,6 +116,6 @@ def _span(one: Span) -> dict[str, Plain]:
         "before": one.before,
         "took_us": one.ns // 1000,
         "deadline_ms": deadline_ms(one.deadline_ns),
-        "slow": words.slow(one),
-        "over_deadline": words.over(one),
+        "slow": wording.slow(one),
+        "over_deadline": wording.over(one),
     }

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nri_scope.recorder.escape import columns, safe
+from nri_scope.text.escape import columns, safe
 
 DIM, BOLD, RED, GREEN, YELLOW, CYAN = (f"\x1b[{code}m" for code in (2, 1, 31, 32, 33, 36))
 _END = "\x1b[0m"

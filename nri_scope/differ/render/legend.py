@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nri_scope.differ.model import Evidence, RoundDiff
-from nri_scope.differ.owner import Owner, Who
+from ..attribution.model import Evidence, RoundDiff
+from ..attribution.owner import Owner, Who
 
 
 class Legend:

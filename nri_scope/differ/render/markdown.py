@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nri_scope.differ.model import NameOf, RoundDiff, Step
 from nri_scope.oci import Change
-from nri_scope.recorder.records import rfc3339
+from nri_scope.recording.records import rfc3339
 
-from . import words
+from ..attribution.model import NameOf, RoundDiff, Step
+from . import wording
 from .legend import Legend
-from .marks import code, folded, prose, table
+from .markdown_escape import code, folded, prose, table
 from .values import clipped_pair, place, sides
 
 _VALUE_MAX = 200
@@ -56,11 +56,11 @@ class MarkdownRenderer:
             self._blank = not line
 
     def _round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        self.changed = self.changed or bool(words.fresh(diff, diff.steps))
-        if words.calm(diff):
+        self.changed = self.changed or bool(wording.fresh(diff, diff.steps))
+        if wording.calm(diff):
             if not self._quiet:
-                told = words.verdict(words.judged(diff)) or "no change seen"
-                line = f"- {_opening(diff)} {code(words.subject(diff, name_of))}: {told}"
+                told = wording.verdict(wording.judged(diff)) or "no change seen"
+                line = f"- {_opening(diff)} {code(wording.subject(diff, name_of))}: {told}"
                 if self._live:
                     yield line
                 else:
@@ -99,10 +99,10 @@ def change_cells(change: Change) -> tuple[str, str, str, str]:
         before, after = f"{before} place", f"{after} place"
     elif change.at is not None:
         position = f" (as the {place(change.at)})"
-    glyph = words.GLYPHS[change.kind]
+    glyph = wording.GLYPHS[change.kind]
     return (
         code(glyph),
-        code(change.path or words.WHOLE),
+        code(change.path or wording.WHOLE),
         code(before),
         f"{code(after)}{position}",
     )
@@ -114,35 +114,35 @@ def changes_table(changes: Sequence[Change]) -> list[str]:
 
 
 def _heading(diff: RoundDiff, name_of: NameOf) -> str:
-    subject = words.subject(diff, name_of)
+    subject = wording.subject(diff, name_of)
     return f"### {code(subject)}" if subject else f"### {_NOBODY}"
 
 
 def _opening(diff: RoundDiff) -> str:
-    return f"**{prose(words.title(diff))}** (event {diff.event}, {rfc3339(diff.at_ns)})"
+    return f"**{prose(wording.title(diff))}** (event {diff.event}, {rfc3339(diff.at_ns)})"
 
 
 def _round(diff: RoundDiff, name_of: NameOf) -> list[str]:
     lines = [_opening(diff), ""]
-    lines += (f"- {name}{_names(plugins)}" for name, plugins in words.chain(diff))
+    lines += (f"- {name}{_names(plugins)}" for name, plugins in wording.chain(diff))
     if diff.missed_by:
         lines.append(f"- not seen by {_names(diff.missed_by)}")
     if diff.failure:
         lines.append(f"- **failed**: {code(diff.failure)}")
     lines += (f"- {prose(each)}" for each in (*filter(None, [diff.doubt]), *diff.remarks))
-    judged = words.judged(diff)
+    judged = wording.judged(diff)
     if judged:
-        lines.append(f"- {words.verdict(judged, ran=not diff.failure)}")
-    if own := [*words.failed(judged), *words.fresh(diff, diff.own)]:
+        lines.append(f"- {wording.verdict(judged, ran=not diff.failure)}")
+    if own := [*wording.failed(judged), *wording.fresh(diff, diff.own)]:
         lines += _steps(own)
-    for container, steps in words.by_container(words.fresh(diff, diff.side_effects)):
+    for container, steps in wording.by_container(wording.fresh(diff, diff.side_effects)):
         beside = "On another container, " if diff.container else "On "
         lines += ["", f"{beside}{code(name_of(container))}:", *_steps(steps)]
-    unnoted = words.unnoted(diff.asked, diff.steps)
-    lines += (f"- {prose(words.asked(one, diff, name_of))}" for one in unnoted)
-    for one in filter(words.slow, diff.spans):
-        lines.append(f"- **slow**: {prose(words.slow_span(one))}")
-    if times := words.times(diff.spans):
+    unnoted = wording.unnoted(diff.asked, diff.steps)
+    lines += (f"- {prose(wording.asked(one, diff, name_of))}" for one in unnoted)
+    for one in filter(wording.slow, diff.spans):
+        lines.append(f"- **slow**: {prose(wording.slow_span(one))}")
+    if times := wording.times(diff.spans):
         lines.append(f"- time: {prose(times)}")
     return [*lines, ""]
 
@@ -153,16 +153,16 @@ def _names(plugins: Sequence[str]) -> str:
 
 def _steps(steps: Sequence[Step]) -> list[str]:
     rows = [
-        (*change_cells(step.change), _by(step), prose(words.sources(step.evidence)))
+        (*change_cells(step.change), _by(step), prose(wording.sources(step.evidence)))
         for step in steps
     ]
     lines = table((*HEADINGS, "by", "evidence"), rows, "changes")
     for step in steps:
-        for _, text in words.details(step):
+        for _, text in wording.details(step):
             lines.append(f"- {code(step.change.path)}: {prose(text.removeprefix('! '))}")
     return lines
 
 
 def _by(step: Step) -> str:
-    who = prose(words.owner(step.owner))
+    who = prose(wording.owner(step.owner))
     return f"{who}, {step.applied}" if step.applied else who

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from nri_scope.differ.model import NameOf, RoundDiff
+from ..attribution.model import NameOf, RoundDiff
 
 Format: TypeAlias = Literal["text", "json", "markdown"]
 

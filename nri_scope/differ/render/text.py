@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nri_scope.differ.model import Applied, NameOf, RoundDiff, Step
-from nri_scope.recorder.display import clock, day
+from nri_scope.recording.display import clock, day
 
-from . import words
-from .changelines import DEEPER, change_lines
+from ..attribution.model import Applied, NameOf, RoundDiff, Step
+from . import wording
+from .change_lines import DEEPER, change_lines
 from .layout import BOLD, DIM, RED, YELLOW, Layout, Part
 from .legend import Legend
 
 _WEIGHTS = {
-    words.Weight.TROUBLE: RED,
-    words.Weight.DOUBT: YELLOW,
-    words.Weight.REMARK: DIM,
+    wording.Weight.TROUBLE: RED,
+    wording.Weight.DOUBT: YELLOW,
+    wording.Weight.REMARK: DIM,
 }
 
 
@@ -46,9 +46,9 @@ class TextRenderer:
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
         """Several lines where it changed something, else one line or none."""
-        self.changed = self.changed or bool(words.fresh(diff, diff.steps))
+        self.changed = self.changed or bool(wording.fresh(diff, diff.steps))
         self._tally.count(diff)
-        if words.calm(diff):
+        if wording.calm(diff):
             if not self._quiet:
                 if not self._day:
                     yield ""
@@ -84,21 +84,21 @@ class TextRenderer:
     def _opening(self, diff: RoundDiff, name_of: NameOf) -> list[Part]:
         number = f"{diff.event:>6} {clock(diff.at_ns)}"
         return [
-            Part(f"{number} {words.title(diff)}", BOLD),
-            Part(words.subject(diff, name_of), BOLD),
+            Part(f"{number} {wording.title(diff)}", BOLD),
+            Part(wording.subject(diff, name_of), BOLD),
         ]
 
     def _calm(self, diff: RoundDiff, name_of: NameOf) -> list[str]:
-        number = f"{diff.event:>6} {clock(diff.at_ns)} {words.title(diff)}"
-        told = words.verdict(words.judged(diff)) or "no change seen"
+        number = f"{diff.event:>6} {clock(diff.at_ns)} {wording.title(diff)}"
+        told = wording.verdict(wording.judged(diff)) or "no change seen"
         if diff.missed_by:
             told += f"; not seen by {', '.join(diff.missed_by)}"
-        parts = [Part(number, DIM), Part(words.subject(diff, name_of), DIM), Part(told, DIM)]
+        parts = [Part(number, DIM), Part(wording.subject(diff, name_of), DIM), Part(told, DIM)]
         return self._layout.parts(parts, 0, 2 * DEEPER)
 
     def _changed(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
         yield from self._layout.parts(self._opening(diff, name_of), 0, 2 * DEEPER)
-        for name, plugins in words.chain(diff):
+        for name, plugins in wording.chain(diff):
             yield from self._note(f"{name}{', '.join(plugins)}", DIM)
         if diff.missed_by:
             yield from self._note(f"! not seen by {', '.join(diff.missed_by)}", YELLOW)
@@ -106,24 +106,24 @@ class TextRenderer:
             yield from self._note(f"! FAILED: {diff.failure}", RED)
         for remark in (*filter(None, [diff.doubt]), *diff.remarks):
             yield from self._note(f"! {remark}", YELLOW)
-        judged = words.judged(diff)
+        judged = wording.judged(diff)
         if judged:
-            yield from self._note(words.verdict(judged, ran=not diff.failure), "")
-        for step in (*words.failed(judged), *words.fresh(diff, diff.own)):
+            yield from self._note(wording.verdict(judged, ran=not diff.failure), "")
+        for step in (*wording.failed(judged), *wording.fresh(diff, diff.own)):
             yield from self._step(step)
-        for container, steps in words.by_container(words.fresh(diff, diff.side_effects)):
+        for container, steps in wording.by_container(wording.fresh(diff, diff.side_effects)):
             beside = "on another container, " if diff.container else "on "
             yield from self._note(f"{beside}{name_of(container)}:", BOLD)
             for step in steps:
                 yield from self._step(step, indent=4)
-        for one in words.unnoted(diff.asked, diff.steps):
-            yield from self._note(f"! {words.asked(one, diff, name_of)}", YELLOW)
+        for one in wording.unnoted(diff.asked, diff.steps):
+            yield from self._note(f"! {wording.asked(one, diff, name_of)}", YELLOW)
         yield from self._spans(diff)
 
     def _spans(self, diff: RoundDiff) -> Iterator[str]:
-        for one in filter(words.slow, diff.spans):
-            yield from self._note(f"! SLOW: {words.slow_span(one)}", RED)
-        if times := words.times(diff.spans):
+        for one in filter(wording.slow, diff.spans):
+            yield from self._note(f"! SLOW: {wording.slow_span(one)}", RED)
+        if times := wording.times(diff.spans):
             yield from self._note(f"time: {times}", DIM)
 
     def _note(self, text: str, colour: str) -> list[str]:
@@ -132,11 +132,11 @@ class TextRenderer:
     # -- a change -----------------------------------------------------------------------------
 
     def _step(self, step: Step, indent: int = 2) -> Iterator[str]:
-        by = f"{words.by(step.owner)} ({words.sources(step.evidence)})"
+        by = f"{wording.by(step.owner)} ({wording.sources(step.evidence)})"
         if step.applied is Applied.YES:
             by += ", applied"
         yield from change_lines(self._layout, step.change, by, indent)
-        for weight, text in words.details(step):
+        for weight, text in wording.details(step):
             yield from self._layout.sentence(text, indent + DEEPER, _WEIGHTS[weight])
 
     def _explanations(self, indent: int) -> Iterator[str]:
@@ -156,7 +156,7 @@ class _Tally:
         self._containers: set[str] = set()
 
     def count(self, diff: RoundDiff) -> None:
-        fresh = words.fresh(diff, diff.steps)
+        fresh = wording.fresh(diff, diff.steps)
         self._events += 1
         self._changing += bool(fresh)
         self._steps += len(fresh)

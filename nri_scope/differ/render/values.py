@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of a spec in one line each: as people write them where that cannot be misread, else JSON.
 
-Nothing here is escaped for a terminal yet: `nri_scope.recorder.escape.safe` is for the whole line.
+Nothing here is escaped for a terminal yet: `nri_scope.text.escape.safe` is for the whole line.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ This does what upstream's adaptation package does, releases 0.2.0 to 0.12.5, mis
 tests/interop proves it. The facts come from reading and running that package.
 """
 
+from .applied_reply import adjusted, updated, with_resources
 from .creation import Creation
-from .effects import adjusted, updated, with_resources
-from .removable import NOT_PASSED_ON
+from .removable_fields import NOT_PASSED_ON
 from .turn import Dropped
-from .updating import Stopping, Updating, unsolicited
+from .update_request import Stopping, Updating, unsolicited
 
 __all__ = [
     "NOT_PASSED_ON",

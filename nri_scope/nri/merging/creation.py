@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.versions import NriVersion
 
-from .order import ADJUSTED_RESOURCES, DEVICES, FIRST, LAST, LINUX
+from ..versions import NriVersion
+from .field_order import ADJUSTED_RESOURCES, DEVICES, FIRST, LAST, LINUX
 from .ownership import Ownership
-from .rules import rules_of
 from .turn import Dropped, Turn
 from .updates import Updates, drop_evictions
+from .version_rules import rules_of
 
 
 class Creation:

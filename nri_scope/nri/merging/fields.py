@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.changes import path_of_field, pointer
+
+from ..changes import path_of_field, pointer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

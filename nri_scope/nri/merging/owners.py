@@ -7,8 +7,8 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 
 from .fields import HOOKS, Field
-from .golang import quoted
-from .rules import Rules
+from .go_quoting import quoted
+from .version_rules import Rules
 
 _REMOVED = "-"
 """In front of the name of an owner that removed the thing and did not set it anew."""

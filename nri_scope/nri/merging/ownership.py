@@ -6,7 +6,7 @@ from __future__ import annotations
 from nri_scope._gen.nri import api_pb2 as api
 
 from .owners import Owners
-from .rules import Rules
+from .version_rules import Rules
 
 
 class Ownership:

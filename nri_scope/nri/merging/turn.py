@@ -12,7 +12,7 @@ from nri_scope._gen.nri import api_pb2 as api
 
 from .fields import Field
 from .owners import Owners
-from .rules import Rules
+from .version_rules import Rules
 
 LONGEST = 200
 """Characters of a dropped value that are kept: a reply may hold 4 MiB of seccomp policy."""

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 
-from .effects import replace_members
+from .applied_reply import replace_members
+from .field_order import UPDATED_RESOURCES
 from .fields import DEVICE_RULES, PIDS_LIMIT
-from .golang import quoted
-from .order import UPDATED_RESOURCES
+from .go_quoting import quoted
 from .ownership import Ownership
-from .rules import Rules
 from .turn import Dropped, Turn
+from .version_rules import Rules
 
 
 class Updates:

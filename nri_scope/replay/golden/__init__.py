@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from .entries import SESSION, Key, entries_of, fingerprint
+from .file_layout import Origin
 from .golden import Golden
 from .mismatch import Kind, Mismatch
-from .plain import NameOf, plain_reply
 from .render import as_data, lines
-from .tree import Origin
+from .reply_values import NameOf, plain_reply
 
 __all__ = [
     "SESSION",

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from nri_scope.recorder.plain import Plain
+from nri_scope.nri.plain import Plain
 
 from .matchers import Expected, Ignored, Matcher
-from .plain import MOUNT_KEY, UNORDERED, unordered
+from .reply_values import MOUNT_KEY, UNORDERED, unordered
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from nri_scope.nri.events import Event
-from nri_scope.recorder.plain import Plain
-from nri_scope.replay.model import Reply, Verdict
+from nri_scope.nri.plain import Plain
 
-from .plain import NameOf, plain_reply
+from ..replies import Reply, Verdict
+from .reply_values import NameOf, plain_reply
 
 SESSION = "session"
 """How a golden calls what is about no pod: a pod's name has a slash."""

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.plain import Plain
-from nri_scope.recorder.regular_files import read_regular
-from nri_scope.replay.model import Reply
+from nri_scope.nri.plain import Plain
+from nri_scope.recording.regular_files import read_regular
+from nri_scope.text.escape import safe
 
+from ..replies import Reply
 from .compare import kept, matchers_in
 from .entries import Key, entries_of
+from .file_layout import Origin, read_tree, write_tree
 from .matchers import Expected, Ignored
 from .mismatch import Mismatch, compare_entries
-from .plain import NameOf
-from .reading import MAX_BYTES, MalformedYaml, parse_yaml
-from .tree import Origin, read_tree, write_tree
-from .writing import to_yaml
+from .reply_values import NameOf
+from .yaml_reader import MAX_BYTES, MalformedYaml, parse_yaml
+from .yaml_writer import to_yaml
 
 _MEND = "correct it, or delete the file and write it anew with --update-golden"
 _UPDATE = "write it anew with --update-golden"

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from nri_scope.errors import FilterError, UsageError
-from nri_scope.recorder.filter.regex import regex
-from nri_scope.recorder.plain import Plain
+from nri_scope.filter.re2_patterns import regex
+from nri_scope.nri.plain import Plain
 
 MAX_PATTERN = 4_096
 """Characters of a pattern; RE2 bounds the memory, this the time."""

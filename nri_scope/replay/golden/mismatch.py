@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nri_scope.recorder.plain import Plain
+from nri_scope.nri.plain import Plain
 
 from .compare import Difference, differences
 from .entries import Key, is_quiet

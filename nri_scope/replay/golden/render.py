@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.plain import Plain
+from nri_scope.nri.plain import Plain
+from nri_scope.text.escape import safe
 
 from .compare import Difference
 from .matchers import Expected, Ignored, Matcher, Present, Regex, Tolerance
 from .mismatch import Kind, Mismatch
-from .writing import in_a_line, yaml_lines
+from .yaml_writer import in_a_line, yaml_lines
 
 MAX_LINES = 40
 """Of one reply; the differing paths below it are never cut."""

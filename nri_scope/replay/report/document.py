@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nri_scope.nri.plain import Plain
 from nri_scope.oci import Change
-from nri_scope.recorder.plain import Plain
-from nri_scope.recorder.records import SCHEMA_VERSION
-from nri_scope.replay.golden import plain_reply
-from nri_scope.replay.model import Reply
-from nri_scope.replay.result import ContainerResult, PlayedEvent, PluginResult, Replayed
+from nri_scope.recording.records import SCHEMA_VERSION
+
+from ..golden import plain_reply
+from ..replies import Reply
+from ..result import ContainerResult, PlayedEvent, PluginResult, Replayed
 
 
 def document(replayed: Replayed) -> dict[str, Plain]:

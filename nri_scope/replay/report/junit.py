@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 
-from nri_scope.recorder.escape import safe
-from nri_scope.replay.golden import SESSION, Key
-from nri_scope.replay.model import Reply, Verdict
-from nri_scope.replay.result import PlayedEvent, Replayed
+from nri_scope.text.escape import safe
+
+from ..golden import SESSION, Key
+from ..replies import Reply, Verdict
+from ..result import PlayedEvent, Replayed
 
 
 def junit(replayed: Replayed, mismatches: Mapping[Key, Sequence[str]]) -> str:

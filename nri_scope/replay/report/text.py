@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 
 from nri_scope.nri.no_change import says_nothing
 from nri_scope.oci import Change, Json, Spec, changes, sort_mounts
-from nri_scope.recorder.display import duration
-from nri_scope.recorder.escape import columns, safe
-from nri_scope.replay.model import Reply, Verdict
-from nri_scope.replay.result import ContainerResult, Line, PlayedEvent, Replayed
+from nri_scope.recording.display import duration
+from nri_scope.text.escape import columns, safe
+
+from ..replies import Reply, Verdict
+from ..result import ContainerResult, Line, PlayedEvent, Replayed
 
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
 _SUBJECT_WIDTH = 28

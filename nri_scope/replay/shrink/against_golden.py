@@ -7,13 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from nri_scope.recorder.records import to_json
-from nri_scope.replay.golden import SESSION, Golden, Key, Kind, Mismatch, entries_of
-from nri_scope.replay.model import Reply
-from nri_scope.replay.origin import origin_of
-from nri_scope.replay.result import Replayed
+from nri_scope.recording.records import to_json
 
-from .check import Check, Failing
+from ..golden import SESSION, Golden, Key, Kind, Mismatch, entries_of
+from ..origin import origin_of
+from ..replies import Reply
+from ..result import Replayed
+from .failure import Check, Failing
 
 _Place = tuple[str, int, str]
 """A plugin, the number of a recorded event, and what was sent for it."""

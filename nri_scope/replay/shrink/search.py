@@ -11,11 +11,11 @@ from hashlib import blake2b
 from pathlib import Path
 
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rebuild import Selection, rebuild
+from nri_scope.recording.reader import Recording
+from nri_scope.share.extract import Selection, extract
 
 from .ddmin import fewest
-from .units import STAGES, Numbered, Unit, events_of
+from .removable_units import STAGES, Numbered, Unit, events_of
 
 
 class Exhausted(Exception):
@@ -109,7 +109,7 @@ class Search:
     def _judge(self, path: Path, wanted: Iterable[int]) -> bool:
         with Recording.open(self._smallest) as recording:
             try:
-                rebuild(recording, path, Selection(numbers=sorted(wanted), bare=True))
+                extract(recording, path, Selection(numbers=sorted(wanted), bare=True))
             except RecordingError as error:
                 if error.path != str(path):
                     raise

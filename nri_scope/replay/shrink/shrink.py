@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.rebuild import Rebuilt, Selection, rebuild
-from nri_scope.replay.golden import Golden
-from nri_scope.replay.result import Replayed
-from nri_scope.replay.run import Job
-from nri_scope.replay.script import Choice, Script
-from nri_scope.replay.story import Audience
+from nri_scope.recording.reader import Recording
+from nri_scope.share.extract import Extracted, Selection, extract
 
+from ..golden import Golden
+from ..progress import Audience
+from ..result import Replayed
+from ..run import Job
+from ..script import Choice, Script
 from .against_golden import AgainstGolden
-from .check import Check, Failing
+from .failure import Check, Failing
 from .search import Exhausted, Progress, Search
 
 CONFIRMATIONS = 2
@@ -184,10 +184,10 @@ class Shrinking:
             self._against,
         )
 
-    def write(self, shrunk: Shrunk, output: Path) -> Rebuilt:
+    def write(self, shrunk: Shrunk, output: Path) -> Extracted:
         """The part as a recording of its own. Raises `RecordingError` where there can be none."""
         with Recording.open(self._job.recording) as recording:
-            return rebuild(recording, output, Selection(numbers=shrunk.numbers, bare=True))
+            return extract(recording, output, Selection(numbers=shrunk.numbers, bare=True))
 
     def replay(self, failure: Failure, path: Path) -> tuple[Replayed, bool]:
         """Replay a part that was written, and tell whether the same fails with it.

@@ -11,21 +11,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.problems import in_words
-from nri_scope.recorder.regular_files import write_private
-from nri_scope.replay.chain import Command
-from nri_scope.replay.golden import Golden, Key, entries_of
-from nri_scope.replay.golden.compare import kept
-from nri_scope.replay.golden.matchers import Expected
-from nri_scope.replay.model import Reply
-from nri_scope.replay.origin import origin_of
-from nri_scope.replay.result import Replayed
-from nri_scope.replay.run import Job
+from nri_scope.recording.file_errors import in_words
+from nri_scope.recording.regular_files import write_private
 from nri_scope.runtime import RECORDED
+from nri_scope.text.escape import safe
 
+from ..chain import Command
+from ..golden import Golden, Key, entries_of
+from ..golden.compare import kept
+from ..golden.matchers import Expected
+from ..origin import origin_of
+from ..replies import Reply
+from ..result import Replayed
+from ..run import Job
 from .against_golden import AgainstGolden, key_of
-from .check import Check
+from .failure import Check
 
 _NAME_MAX = 80
 """Characters of a test's name."""

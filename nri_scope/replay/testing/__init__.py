@@ -4,13 +4,13 @@
 Knows nothing of pytest; what a test has to hear comes as an AssertionError with a text to read.
 """
 
-from .casting import casting_of
-from .compare import explain
+from .container_comparison import explain
+from .error_wording import problem
+from .failure_report import story
 from .goldens import CHECK, NONE, UPDATE, Goldens
-from .performance import perform
+from .plugin_arguments import casting_of
+from .replay_run import perform
 from .result import Result, Timing
-from .story import story
-from .words import problem
 
 __all__ = [
     "CHECK",

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.escape import safe
-from nri_scope.replay.golden import Golden, lines
-from nri_scope.replay.golden.golden import HEAD
-from nri_scope.replay.origin import origin_of
-from nri_scope.replay.result import Replayed
+from nri_scope.text.escape import safe
+
+from ..golden import Golden, lines
+from ..golden.golden import HEAD
+from ..origin import origin_of
+from ..result import Replayed
 
 CHECK, UPDATE, NONE = "check", "update", "none"
 """What to do with goldens."""

@@ -10,19 +10,13 @@ from typing import NamedTuple, NoReturn
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.merging import Dropped
-from nri_scope.recorder.escape import safe
-from nri_scope.replay.model import Reply
-from nri_scope.replay.result import (
-    ContainerResult,
-    Line,
-    PlayedEvent,
-    PluginResult,
-    Replayed,
-)
+from nri_scope.text.escape import safe
 
+from ..replies import Reply
+from ..result import ContainerResult, Line, PlayedEvent, PluginResult, Replayed
+from .error_wording import problem
 from .goldens import Goldens
 from .handler_errors import HandlerError
-from .words import problem
 
 _SHOWN = 50
 """Failures told one by one; the next thousand would say no more."""

@@ -7,21 +7,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
 
-from nri_scope.differ.model import RoundDiff
+from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.events import Event
 from nri_scope.oci import Spec
-from nri_scope.recorder.model import Event
-from nri_scope.report.finding import Finding, Level, ranked
-from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
 
-from .dropped import Dropped
-from .missed import Missed
-from .names import Names
-from .order import Order
-from .refused import Refused
-from .scene import Part, Scene
-from .times import Times
-from .unified import Unified
-from .vanished import Vanished
+from ..finding import Finding, Level, ranked
+from ..limits import FINDINGS_OF_KIND_MAX
+from .cgroup_version import Unified
+from .conflicts import Refused
+from .deadlines import Times
+from .disconnects import Vanished
+from .event_order import Order
+from .ignored_requests import Dropped
+from .name_clashes import Names
+from .recording_facts import Part, Scene
+from .unknown_containers import Missed
 
 __all__ = ["Diagnosis", "Scene"]
 

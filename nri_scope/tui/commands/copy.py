@@ -13,15 +13,15 @@ from typing import Any
 from textual.app import App
 
 from nri_scope.errors import NriScopeError, UsageError
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.filter import Filter
-from nri_scope.tui.actions import Keymap
-from nri_scope.tui.frame import Frame
-from nri_scope.tui.store.context import Context
-from nri_scope.tui.store.store import Store
-from nri_scope.tui.textual_gaps import begin
-from nri_scope.tui.views import Views
+from nri_scope.filter import Filter
+from nri_scope.text.escape import safe
 
+from ..actions import Keymap
+from ..frame import Frame
+from ..store.context import Context
+from ..store.store import Store
+from ..textual_gaps import begin
+from ..views import Views
 from .mark import Marker
 from .save import as_yaml, chosen_numbers, chosen_words
 

@@ -13,22 +13,23 @@ from typing import Any
 from textual.app import App
 
 from nri_scope.errors import FilterError, NriScopeError
-from nri_scope.recorder import lookup
-from nri_scope.recorder.marks.user_marks import Marks
-from nri_scope.recorder.model import Container, Event, Pod
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import Container, Event, Pod
 from nri_scope.recorder.subject_queries import container_of_event, pod_of_event
-from nri_scope.tui.actions import Keymap
-from nri_scope.tui.frame import Frame
-from nri_scope.tui.store.context import Context
-from nri_scope.tui.store.store import Store
-from nri_scope.tui.store.view import View
-from nri_scope.tui.text.filter_text import VIEWS, narrowed
-from nri_scope.tui.textual_gaps import begin
-from nri_scope.tui.views import Views
-from nri_scope.tui.widgets.board import Board
-from nri_scope.tui.widgets.filter_bar import FilterBar
-from nri_scope.tui.widgets.messages import LinesThere, begin_reading
+from nri_scope.recording import lookup
+from nri_scope.recording.marks.user_marks import Marks
+from nri_scope.recording.reader import Recording
+
+from ..actions import Keymap
+from ..frame import Frame
+from ..store.context import Context
+from ..store.store import Store
+from ..store.view import View
+from ..text.filter_text import VIEWS, narrowed
+from ..textual_gaps import begin
+from ..views import Views
+from ..widgets.board import Board
+from ..widgets.filter_bar import FilterBar
+from ..widgets.messages import LinesThere, begin_reading
 
 _Find = Callable[[Recording, int], Pod | Container | None]
 

@@ -12,15 +12,16 @@ from typing import Any, NamedTuple
 from textual.app import App
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.marks.user_marks import Marks
-from nri_scope.tui.actions import Keymap
-from nri_scope.tui.frame import Frame
-from nri_scope.tui.store.store import Store
-from nri_scope.tui.store.view import View
-from nri_scope.tui.textual_gaps import begin
-from nri_scope.tui.views import EVENTS, Views
-from nri_scope.tui.widgets.board import Board
+from nri_scope.recording.marks.user_marks import Marks
+from nri_scope.text.escape import safe
+
+from ..actions import Keymap
+from ..frame import Frame
+from ..store.store import Store
+from ..store.view import View
+from ..textual_gaps import begin
+from ..views import EVENTS, Views
+from ..widgets.board import Board
 
 GROUP = "search"
 _SHOWN = 40

@@ -16,15 +16,16 @@ from textual.app import App
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recorder.escape import columns, safe
-from nri_scope.recorder.problems import in_words
-from nri_scope.recorder.reader import Recording
-from nri_scope.tui.actions import Keymap
-from nri_scope.tui.frame import Frame
-from nri_scope.tui.store.reader_thread import Stop
-from nri_scope.tui.text.styled_line import Style, line
-from nri_scope.tui.textual_gaps import begin
-from nri_scope.tui.widgets.screens import ReadingScreen
+from nri_scope.recording.file_errors import in_words
+from nri_scope.recording.reader import Recording
+from nri_scope.text.escape import columns, safe
+
+from ..actions import Keymap
+from ..frame import Frame
+from ..store.reader_thread import Stop
+from ..text.styled_line import Style, line
+from ..textual_gaps import begin
+from ..widgets.screens import ReadingScreen
 
 _TOLD_SECONDS = 0.1
 """Between two words about how far it is."""

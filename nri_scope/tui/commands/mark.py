@@ -14,16 +14,17 @@ from textual.app import App
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recorder.marks.user_marks import LOST, Marks
-from nri_scope.recorder.model import MAX_MARKS, Container, Event, Mark
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import MAX_MARKS, Container, Event, Mark
 from nri_scope.recorder.subject_queries import container_of_event
-from nri_scope.tui.actions import Keymap
-from nri_scope.tui.containers.container_board import ContainerBoard
-from nri_scope.tui.frame import Frame
-from nri_scope.tui.store.store import Store
-from nri_scope.tui.views import Views
-from nri_scope.tui.widgets.messages import begin_reading
+from nri_scope.recording.marks.user_marks import LOST, Marks
+from nri_scope.recording.reader import Recording
+
+from ..actions import Keymap
+from ..containers.container_board import ContainerBoard
+from ..frame import Frame
+from ..store.store import Store
+from ..views import Views
+from ..widgets.messages import begin_reading
 
 GROUP = "marks"
 _Marking = Callable[[int, Event | None, str | None], object]
@@ -238,7 +239,7 @@ class Marker:
             self.frame.say(f"compare takes containers: {told}", problem=True)
             return
         # With the differ, which takes long to import: not before the first screen.
-        from nri_scope.tui.detail.comparison import CompareScreen
+        from ..detail.comparison import CompareScreen
 
         a, b = found
         await self.app.push_screen(CompareScreen(self.store, a, b, self.keymap))

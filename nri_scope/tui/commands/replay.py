@@ -17,12 +17,12 @@ from typing import Any
 
 from textual.app import App, SuspendNotSupported
 
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.model import Role
-from nri_scope.recorder.reader import Recording
-from nri_scope.tui.frame import Frame
-from nri_scope.tui.views import Views
+from nri_scope.events import Role
+from nri_scope.recording.reader import Recording
+from nri_scope.text.escape import safe
 
+from ..frame import Frame
+from ..views import Views
 from .copy import pasteable
 from .job import Jobs, Progress
 from .mark import Marker
@@ -54,9 +54,9 @@ class Replayer:
         file, keep = folder / "shown.nriscope.db", False
 
         def make(recording: Recording, progress: Progress) -> int | None:
-            from nri_scope.recorder.rebuild import rebuild
+            from nri_scope.share.extract import extract
 
-            rebuild(recording, file, shown.selection, on_progress=progress)
+            extract(recording, file, shown.selection, on_progress=progress)
             return _session(recording, shown)
 
         try:

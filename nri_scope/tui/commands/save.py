@@ -17,24 +17,24 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.display import many, size
-from nri_scope.recorder.documents import document
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.problems import in_words
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.yamltext import to_yaml
-from nri_scope.tui.frame import Frame
-from nri_scope.tui.store.view import View
-from nri_scope.tui.text.styled_line import Span, Style, StyledLine, line
-from nri_scope.tui.views import Views
-from nri_scope.tui.widgets.screens import ReadingScreen
+from nri_scope.recording.display import many, size
+from nri_scope.recording.documents import document
+from nri_scope.recording.file_errors import in_words
+from nri_scope.recording.reader import Recording
+from nri_scope.text.escape import safe
+from nri_scope.text.yaml_text import to_yaml
 
+from ..frame import Frame
+from ..store.view import View
+from ..text.styled_line import Span, Style, StyledLine, line
+from ..views import Views
+from ..widgets.screens import ReadingScreen
 from .job import Jobs, Progress
 from .mark import Marker
 
 if TYPE_CHECKING:
-    from nri_scope.recorder.bundle import Bundle
-    from nri_scope.recorder.rebuild import Rebuilt, Selection
+    from nri_scope.share.bundle import Bundle
+    from nri_scope.share.extract import Extracted, Selection
 
 _PLACE = 60
 """Columns of a place: keys that containers have are part of it."""
@@ -82,7 +82,7 @@ class ShownEvents:
 async def shown_events(marker: Marker, view: View) -> ShownEvents:
     """Return the marked events, else all of a view. Raises RecordingError; for none UsageError."""
     # Not before it is needed: there is much to import.
-    from nri_scope.recorder.rebuild import Selection
+    from nri_scope.share.extract import Selection
 
     marked = [event.id for event in await marker.marked()]
     if marked:
@@ -139,10 +139,12 @@ class Saver:
         path = new_path(shown.numbers, ".nriscope.db")
         marks = await self.marker.all()
 
-        def work(recording: Recording, progress: Progress) -> Rebuilt:
-            from nri_scope.recorder.rebuild import rebuild
+        def work(recording: Recording, progress: Progress) -> Extracted:
+            from nri_scope.share.extract import extraction
 
-            made = rebuild(recording, path, shown.selection, marks=marks, on_progress=progress)
+            made = extraction.extract(
+                recording, path, shown.selection, marks=marks, on_progress=progress
+            )
             self.jobs.made.append(path)
             return made
 
@@ -159,8 +161,8 @@ class Saver:
         marks = await self.marker.all()
 
         def work(recording: Recording, progress: Progress) -> Bundle:
-            from nri_scope.recorder.bundle import export, redactor_for
-            from nri_scope.recorder.redaction import Rules
+            from nri_scope.share.bundle import export, redactor_for
+            from nri_scope.share.redaction import Rules
 
             redactor = redactor_for(recording, Rules.DEFAULT)
             made = export(
@@ -183,7 +185,7 @@ class Saver:
         )
 
 
-def saved_words(words: str, made: Rebuilt) -> str:
+def saved_words(words: str, made: Extracted) -> str:
     """Return ``saved ./nri-3-events.nriscope.db: 3 marked events, +5 needed``."""
     more = f", +{made.context:,} needed" if made.context else ""
     damage = "; the original is damaged, this is what came before" if made.damage else ""

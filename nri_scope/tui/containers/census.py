@@ -14,14 +14,14 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from nri_scope.recorder.display import duration
 from nri_scope.recorder.event_scan import EventScan, SubjectEvent, name_of
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.display import duration
+from nri_scope.recording.reader import Recording
 
 from .outline import NO_POD
 
 if TYPE_CHECKING:
-    from nri_scope.tui.store.store import Store
+    from ..store.store import Store
 
 FOR_EVER = (1 << 63) - 1
 """The end of what has none yet."""

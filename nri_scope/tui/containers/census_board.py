@@ -7,13 +7,13 @@ import asyncio
 
 from textual.cache import LRUCache
 
+from nri_scope.events import Container, Pod
+from nri_scope.filter import Filter
 from nri_scope.recorder.event_scan import subjects_of_matches
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Container, Pod
-from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import keys_named
-from nri_scope.tui.widgets.board import Board
+from nri_scope.recording.reader import Recording
 
+from ..widgets.board import Board
 from .census import Census, census_of
 from .outline import LAST, NO_POD, Node, Outline
 from .outline_lines import NamedSubjects, Subject

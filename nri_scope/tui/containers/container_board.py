@@ -9,12 +9,12 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from nri_scope.recorder.filter import Filter
+from nri_scope.filter import Filter
 from nri_scope.recorder.subject_queries import events_of_container
-from nri_scope.tui.actions import Scope, bindings
-from nri_scope.tui.text.styled_line import StyledLine, TableGrid
-from nri_scope.tui.widgets.messages import Narrow, OpenEvent, Said
 
+from ..actions import Scope, bindings
+from ..text.styled_line import StyledLine, TableGrid
+from ..widgets.messages import Narrow, OpenEvent, Said
 from .census_board import CensusBoard
 from .outline import Level, Node, Outline
 from .outline_lines import FIELDS, life_of, node_line, node_words, read

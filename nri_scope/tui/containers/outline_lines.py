@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nri_scope.recorder.display import SHORT_ID, clock, duration, moment
-from nri_scope.recorder.model import Container, Event, Pod, Status
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import Container, Event, Pod, Status
 from nri_scope.recorder.subject_queries import containers_by_key, owners_of, pods_by_key, state_in
-from nri_scope.tui.store.rows import changed_in_short
-from nri_scope.tui.text.styled_line import Span, Style, StyledLine, TableField, TableGrid
+from nri_scope.recording.display import SHORT_ID, clock, duration, moment
+from nri_scope.recording.reader import Recording
 
+from ..store.rows import changed_in_short
+from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid
 from .census import STATES, Census, Life, Stage, life_words
 from .outline import NO_POD, Level, Node
 

@@ -11,26 +11,27 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
-from nri_scope.differ.generated import Generated
+from nri_scope.differ.generated_values import Generated
 from nri_scope.differ.render.layout import broken
 from nri_scope.differ.render.values import clipped_pair, sides
-from nri_scope.differ.render.words import GLYPHS, WHOLE
+from nri_scope.differ.render.wording import GLYPHS, WHOLE
 from nri_scope.errors import NriScopeError
-from nri_scope.nri.subject import decode_request
+from nri_scope.events import Container, Event
+from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci import Change, Spec, changes, spec_of
-from nri_scope.recorder import assembly, lookup
-from nri_scope.recorder.display import clock, day, many, subject
-from nri_scope.recorder.escape import columns, safe
-from nri_scope.recorder.model import Container, Event
-from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import container_of_event
-from nri_scope.tui.actions import DEFAULT, Keymap, Scope, bindings
-from nri_scope.tui.store.reader_thread import Stop
-from nri_scope.tui.store.store import Store
-from nri_scope.tui.text.styled_line import Span, Style, StyledLine, line
-from nri_scope.tui.textual_gaps import begin
-from nri_scope.tui.widgets.lines import Lines
-from nri_scope.tui.widgets.screens import ReadingScreen, help_lines
+from nri_scope.recording import lookup, message_parts
+from nri_scope.recording.display import clock, day, many, subject
+from nri_scope.recording.reader import Recording
+from nri_scope.text.escape import columns, safe
+
+from ..actions import DEFAULT, Keymap, Scope, bindings
+from ..store.reader_thread import Stop
+from ..store.store import Store
+from ..text.styled_line import Span, Style, StyledLine, line
+from ..textual_gaps import begin
+from ..widgets.lines import Lines
+from ..widgets.screens import ReadingScreen, help_lines
 
 BESIDE_FROM = 100
 """Columns from which on there is room for two values beside each other."""
@@ -132,7 +133,7 @@ def _side(recording: Recording, event: Event) -> ComparedContainer:
     newest = None if container is None else lookup.newest(recording, container)
     if newest is None:
         return ComparedContainer(event, event.id, container, None)
-    message = decode_request(_CREATE, assembly.request(_CREATE, b"", None, newest.content))
+    message = decode_request(_CREATE, message_parts.request(_CREATE, b"", None, newest.content))
     spec = None if message.container is None else spec_of(message.container)
     return ComparedContainer(event, newest.event, container, spec)
 

@@ -15,18 +15,18 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recorder.display import subject
-from nri_scope.recorder.escape import safe
-from nri_scope.tui.actions import DEFAULT, Keymap
-from nri_scope.tui.store.reader_thread import Stop
-from nri_scope.tui.store.rows import Row
-from nri_scope.tui.store.store import Store
-from nri_scope.tui.text.styled_line import Style, StyledLine, line
-from nri_scope.tui.textual_gaps import begin
-from nri_scope.tui.widgets.bars import TabLine
-from nri_scope.tui.widgets.lines import Lines
-from nri_scope.tui.widgets.messages import TabChosen
+from nri_scope.recording.display import subject
+from nri_scope.text.escape import safe
 
+from ..actions import DEFAULT, Keymap
+from ..store.reader_thread import Stop
+from ..store.rows import Row
+from ..store.store import Store
+from ..text.styled_line import Style, StyledLine, line
+from ..textual_gaps import begin
+from ..widgets.bars import TabLine
+from ..widgets.lines import Lines
+from ..widgets.messages import TabChosen
 from .tab_lines import Tab, TabRequest, detail
 
 _SETTLED = 0.06

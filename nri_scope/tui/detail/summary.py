@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nri_scope.nri.subject import is_plugins_call
-from nri_scope.recorder.display import clock, day, duration, mark_words, runtime, size, subject
-from nri_scope.recorder.model import Event, Gap, Role, Session
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import Event, Gap, Role, Session
+from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recorder.subject_queries import neighbours, pod_of_event
-from nri_scope.recorder.tapping import printed_by, tapped
-from nri_scope.tui.text.styled_line import Span, Style, StyledLine
-from nri_scope.tui.text.yaml_lines import clipped_text
+from nri_scope.recording.display import clock, day, duration, mark_words, runtime, size, subject
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.tap_tables import printed_by, tapped
 from nri_scope.wire.status import Code
+
+from ..text.styled_line import Span, Style, StyledLine
+from ..text.yaml_lines import clipped_text
 
 INDENT = 12
 """Columns before what is said of something."""

@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from nri_scope.recorder import lookup
-from nri_scope.recorder.display import mark_words
-from nri_scope.recorder.documents import reply_of, request_of
-from nri_scope.recorder.model import Event
-from nri_scope.recorder.plain import MALFORMED, RAW, Plain
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import Event
+from nri_scope.nri.plain import MALFORMED, RAW, Plain
 from nri_scope.recorder.subject_queries import container_of_event
-from nri_scope.tui.store.reader_thread import Stop
-from nri_scope.tui.store.rows import Row
-from nri_scope.tui.text.styled_line import Style, StyledLine, line, lines_of
-from nri_scope.tui.text.wrapping import folded
-from nri_scope.tui.text.yaml_lines import MAX_TEXT, clipped, clipped_text, yaml_lines
+from nri_scope.recording import lookup
+from nri_scope.recording.display import mark_words
+from nri_scope.recording.documents import reply_of, request_of
+from nri_scope.recording.reader import Recording
 
+from ..store.reader_thread import Stop
+from ..store.rows import Row
+from ..text.styled_line import Style, StyledLine, line, lines_of
+from ..text.wrapping import folded
+from ..text.yaml_lines import MAX_TEXT, clipped, clipped_text, yaml_lines
 from . import summary
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _changes(
     """Return what the differ makes of the round that the event belongs to."""
     # The differ takes long to import: not before the first screen, nor while drawing.
     from nri_scope.differ import excerpt, render
-    from nri_scope.differ.render import words
+    from nri_scope.differ.render import wording
 
     found = excerpt.of_event(recording, event, stop.check)
     diff = found.round_of(event.id)
@@ -131,7 +131,7 @@ def _changes(
         return
     renderer = render.renderer("text", width=wanted.width, colour=True, live=True)
     yield from lines_of(renderer.round(diff, found.name_of))
-    if words.calm(diff) and event.container_id:
+    if wording.calm(diff) and event.container_id:
         yield ()
         yield from _note("Blame shows what other events changed of this container.")
 

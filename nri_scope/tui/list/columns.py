@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nri_scope.recorder import display
-from nri_scope.recorder.escape import columns, safe
-from nri_scope.recorder.filter.fields import BY_NAME
-from nri_scope.recorder.filter.tree import Matches, quote
-from nri_scope.recorder.model import Event
-from nri_scope.tui.store.rows import COLUMNS, Column, Row, RowKind, path_in_short
-from nri_scope.tui.text.filter_text import check
-from nri_scope.tui.text.styled_line import GAP, fitted
+from nri_scope.events import Event
+from nri_scope.filter.fields import BY_NAME
+from nri_scope.filter.tree import Matches, quote
+from nri_scope.recording import display
+from nri_scope.text.escape import columns, safe
+
+from ..store.rows import COLUMNS, Column, Row, RowKind, path_in_short
+from ..text.filter_text import check
+from ..text.styled_line import GAP, fitted
 
 _TOOK = 6
 """Columns of the terminal that a duration takes."""

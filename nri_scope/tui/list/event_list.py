@@ -14,19 +14,12 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.timer import Timer
 
-from nri_scope.tui.actions import Scope, bindings
-from nri_scope.tui.store.markers import Key
-from nri_scope.tui.store.rows import Row, RowStyle
-from nri_scope.tui.store.store import Store
-from nri_scope.tui.store.view import View
-from nri_scope.tui.widgets.messages import (
-    AddToFilter,
-    GoToSameContainer,
-    RowChosen,
-    RowOpened,
-    Said,
-)
-
+from ..actions import Scope, bindings
+from ..store.markers import Key
+from ..store.rows import Row, RowStyle
+from ..store.store import Store
+from ..store.view import View
+from ..widgets.messages import AddToFilter, GoToSameContainer, RowChosen, RowOpened, Said
 from . import columns
 from .columns import place
 from .row_painter import GUTTER, PREFIX, EventHeader, RowPainter

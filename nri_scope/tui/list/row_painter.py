@@ -11,10 +11,9 @@ from rich.style import Style as RichStyle
 from textual.strip import Strip
 from textual.widget import Widget
 
-from nri_scope.tui.store.rows import Row
-from nri_scope.tui.text.styled_line import fitted
-from nri_scope.tui.text.wrapping import pieces, places
-
+from ..store.rows import Row
+from ..text.styled_line import fitted
+from ..text.wrapping import pieces, places
 from .columns import PlacedColumn, cell
 
 GUTTER = 2

@@ -10,12 +10,13 @@ from functools import partial
 from textual.widget import Widget
 
 from nri_scope.errors import NriScopeError
-from nri_scope.tui.store.markers import Key
-from nri_scope.tui.store.rows import Row
-from nri_scope.tui.store.store import Store
-from nri_scope.tui.store.view import View
-from nri_scope.tui.textual_gaps import begin
-from nri_scope.tui.widgets.messages import Failed
+
+from ..store.markers import Key
+from ..store.rows import Row
+from ..store.store import Store
+from ..store.view import View
+from ..textual_gaps import begin
+from ..widgets.messages import Failed
 
 KEPT = 1_024
 """Rows; more than the largest screen and what is read ahead."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from nri_scope.tui.store.markers import Key
-from nri_scope.tui.store.view import View
+from ..store.markers import Key
+from ..store.view import View
 
 
 class FollowState(StrEnum):

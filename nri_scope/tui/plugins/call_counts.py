@@ -9,18 +9,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from nri_scope.events import Container, Event, Pod, Role, Session
+from nri_scope.filter import Filter
 from nri_scope.recorder.event_scan import Call, EventScan
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Container, Event, Pod, Role, Session
-from nri_scope.recorder.reader import Recording
-from nri_scope.recorder.stats import Took
-from nri_scope.recorder.timeline import interleaved
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.stats import Took
+from nri_scope.recording.timeline import interleaved
 
 if TYPE_CHECKING:
     # It takes time to load, and not before a chain is looked at.
+    from nri_scope.differ.attribution.rounds import Round, Rounds
     from nri_scope.differ.latency import Latency, TimeIn
-    from nri_scope.differ.rounds import Round, Rounds
-    from nri_scope.tui.store.store import Store
+
+    from ..store.store import Store
 
 STEP = 4_000
 """Events in one step: some 6 ms, and little memory meanwhile."""
@@ -142,8 +143,8 @@ class CallCounts:
         return any(session.role not in _PASSIVE for session in chain) or interleaved(chain)
 
     def _follow(self, recording: Recording) -> bool:
+        from nri_scope.differ.attribution.rounds import Rounds
         from nri_scope.differ.latency import Latency
-        from nri_scope.differ.rounds import Rounds
 
         if self._rounds is None or self._latency is None:
             self._rounds, self._latency = Rounds.of(self.sessions), Latency()

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
-from nri_scope.recorder.display import duration
-from nri_scope.recorder.filter.tree import quote
-from nri_scope.recorder.model import Role, Session
-from nri_scope.recorder.records import deadline_ms
-from nri_scope.recorder.stats import Took
-from nri_scope.tui.actions import Scope, bindings
-from nri_scope.tui.text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
-from nri_scope.tui.widgets.messages import SetFilter
-from nri_scope.tui.widgets.table_board import TableBoard
+from nri_scope.events import Role, Session
+from nri_scope.filter.tree import quote
+from nri_scope.recording.display import duration
+from nri_scope.recording.records import deadline_ms
+from nri_scope.recording.stats import Took
 
+from ..actions import Scope, bindings
+from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
+from ..widgets.messages import SetFilter
+from ..widgets.table_board import TableBoard
 from .call_counts import CallCounts, SessionCounts, call_counts_of
 
 if TYPE_CHECKING:

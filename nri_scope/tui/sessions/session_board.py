@@ -10,16 +10,17 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
+from nri_scope.events import Gap, Session
 from nri_scope.nri.events import events_in
-from nri_scope.recorder.display import clock, day, duration, many, runtime
-from nri_scope.recorder.model import Gap, Session
-from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.subject_queries import event_from
-from nri_scope.tui.actions import Scope, bindings
-from nri_scope.tui.plugins.call_counts import CallCounts, SessionCounts, call_counts_of
-from nri_scope.tui.text.styled_line import Span, Style, StyledLine, TableField, TableGrid, cut, line
-from nri_scope.tui.widgets.messages import OpenEvent, Said
-from nri_scope.tui.widgets.table_board import TableBoard
+from nri_scope.recording.display import clock, day, duration, many, runtime
+from nri_scope.recording.reader import Recording
+
+from ..actions import Scope, bindings
+from ..plugins.call_counts import CallCounts, SessionCounts, call_counts_of
+from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid, cut, line
+from ..widgets.messages import OpenEvent, Said
+from ..widgets.table_board import TableBoard
 
 
 @dataclass(frozen=True, slots=True)

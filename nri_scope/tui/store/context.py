@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from nri_scope.recorder.display import SHORT_ID
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.filter import Filter, parse
-from nri_scope.recorder.filter.tree import quote
-from nri_scope.recorder.model import Container, Pod
+from nri_scope.events import Container, Pod
+from nri_scope.filter import Filter, parse
+from nri_scope.filter.tree import quote
+from nri_scope.recording.display import SHORT_ID
+from nri_scope.text.escape import safe
 
 _SHOWN = 60
 """Columns of a name."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from nri_scope.recorder import display
-from nri_scope.recorder.escape import safe
+from nri_scope.events import Role
 from nri_scope.recorder.event_pages import (
     Damage,
     Matches,
@@ -26,9 +25,10 @@ from nri_scope.recorder.event_pages import (
     matching,
     walk,
 )
-from nri_scope.recorder.log import Log
-from nri_scope.recorder.model import Role
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording import display
+from nri_scope.recording.log_rows import Log
+from nri_scope.recording.reader import Recording
+from nri_scope.text.escape import safe
 
 from .markers import MarkerPlaces, RowMarker
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nri_scope.errors import RecordingError
+from nri_scope.events import Gap, Session
 from nri_scope.recorder.event_pages import RecordingLook, place_of, span_of
-from nri_scope.recorder.model import Gap, Session
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 
 _ENDLESS = (1 << 63) - 1
 """No event has a larger number, and nothing happens later."""

@@ -15,7 +15,7 @@ from threading import Event, RLock, Thread
 from typing import Any, TypeVar
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 
 MAX_URGENT = 4
 """Urgent requests that wait; older ones are outdated."""

@@ -7,20 +7,13 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from nri_scope.events import Event, Gap, Session, Status
 from nri_scope.oci.paths import split
-from nri_scope.recorder import display
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.model import Event, Gap, Session, Status
-from nri_scope.recorder.records import deadline_ms
+from nri_scope.recording import display
+from nri_scope.recording.records import deadline_ms
+from nri_scope.text.escape import safe
 
-from .markers import (
-    DamageMarker,
-    GapMarker,
-    Key,
-    RowMarker,
-    SessionBegan,
-    SessionEnded,
-)
+from .markers import DamageMarker, GapMarker, Key, RowMarker, SessionBegan, SessionEnded
 
 
 class RowKind(StrEnum):

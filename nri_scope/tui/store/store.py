@@ -16,6 +16,8 @@ from typing import Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from nri_scope.errors import RecordingError
+from nri_scope.events import Container, Pod, Session
+from nri_scope.filter import Filter
 from nri_scope.recorder import event_search
 from nri_scope.recorder.event_pages import (
     Damage,
@@ -25,28 +27,12 @@ from nri_scope.recorder.event_pages import (
     events_of,
     matching,
 )
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Container, Pod, Session
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 
-from .discovery import (
-    EventDiscovery,
-    Facts,
-    Growth,
-    RecordingNews,
-    Walked,
-    facts_of,
-)
+from .discovery import EventDiscovery, Facts, Growth, RecordingNews, Walked, facts_of
 from .markers import DamageMarker, Key
 from .reader_thread import ReaderThread
-from .rows import (
-    Row,
-    damaged_row,
-    event_row,
-    gone_row,
-    marker_row,
-    marker_text,
-)
+from .rows import Row, damaged_row, event_row, gone_row, marker_row, marker_text
 from .view import NumberList, NumberRanges, View, ViewEntry
 
 __all__ = ["Facts", "Growth", "Progress", "Store"]

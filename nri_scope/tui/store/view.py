@@ -14,8 +14,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.model import Container, Pod
+from nri_scope.events import Container, Pod
+from nri_scope.filter import Filter
 
 from .markers import DamageMarker, GapMarker, Key, RowMarker
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from nri_scope.errors import FilterError
-from nri_scope.recorder.filter import FIELDS, Filter, parse
-from nri_scope.recorder.filter.fields import BY_NAME
-from nri_scope.recorder.filter.tree import Or, quote
-from nri_scope.recorder.model import Status
+from nri_scope.events import Status
+from nri_scope.filter import FIELDS, Filter, parse
+from nri_scope.filter.fields import BY_NAME
+from nri_scope.filter.tree import Or, quote
 
 VIEWS: Mapping[str, str] = MappingProxyType(
     {"errors": "-status:ok", "changed": "changed:~.", "slow": "took:>1ms"}

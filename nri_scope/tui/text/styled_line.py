@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from nri_scope.recorder.escape import columns, safe
+from nri_scope.text.escape import columns, safe
 
 
 class Style(StrEnum):

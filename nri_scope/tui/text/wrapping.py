@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from rich.cells import cell_len, get_character_cell_size
 
-from nri_scope.recorder.escape import safe
+from nri_scope.text.escape import safe
 
 from .styled_line import Span, Style, StyledLine, text_of
 

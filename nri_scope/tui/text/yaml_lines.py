@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from nri_scope.recorder.plain import Plain
-from nri_scope.recorder.yamltext import to_yaml
-from nri_scope.tui.store.reader_thread import Stop
+from nri_scope.nri.plain import Plain
+from nri_scope.text.yaml_text import to_yaml
 
+from ..store.reader_thread import Stop
 from .styled_line import Span, Style, StyledLine
 
 MAX_TEXT = 2_000

@@ -16,9 +16,10 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from nri_scope.recorder.model import Gap, Session
-from nri_scope.tui.containers.census import FOR_EVER, Life, Stage, phases
-from nri_scope.tui.text.styled_line import Span, Style, StyledLine
+from nri_scope.events import Gap, Session
+
+from ..containers.census import FOR_EVER, Life, Stage, phases
+from ..text.styled_line import Span, Style, StyledLine
 
 MIN_SPAN = 10_000
 """ns: nothing is drawn larger than with so little in the whole window. More than there are

@@ -7,25 +7,17 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nri_scope.recorder.display import clock, duration
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.filter import Filter
-from nri_scope.recorder.reader import Recording
+from nri_scope.filter import Filter
 from nri_scope.recorder.subject_queries import points_between
-from nri_scope.tui.containers.census import (
-    FOR_EVER,
-    STAGES,
-    Census,
-    EventSpan,
-    Life,
-    Stage,
-    life_words,
-)
-from nri_scope.tui.containers.census_board import SubjectFilter
-from nri_scope.tui.containers.outline import Node
-from nri_scope.tui.containers.outline_lines import Subject
-from nri_scope.tui.text.styled_line import Span, Style, StyledLine, fitted
+from nri_scope.recording.display import clock, duration
+from nri_scope.recording.reader import Recording
+from nri_scope.text.escape import safe
 
+from ..containers.census import FOR_EVER, STAGES, Census, EventSpan, Life, Stage, life_words
+from ..containers.census_board import SubjectFilter
+from ..containers.outline import Node
+from ..containers.outline_lines import Subject
+from ..text.styled_line import Span, Style, StyledLine, fitted
 from .lane_drawing import (
     LINES,
     SIGNS,

@@ -14,14 +14,14 @@ from textual import events
 from textual.binding import BindingType
 
 from nri_scope.recorder.subject_queries import next_event
-from nri_scope.tui.actions import Scope, bindings
-from nri_scope.tui.containers.census_board import CensusBoard
-from nri_scope.tui.containers.outline import Node
-from nri_scope.tui.containers.outline_lines import life_of, read
-from nri_scope.tui.text.styled_line import StyledLine
-from nri_scope.tui.widgets.board import GUTTER, BoardLines
-from nri_scope.tui.widgets.messages import OpenEvent, Said
 
+from ..actions import Scope, bindings
+from ..containers.census_board import CensusBoard
+from ..containers.outline import Node
+from ..containers.outline_lines import life_of, read
+from ..text.styled_line import StyledLine
+from ..widgets.board import GUTTER, BoardLines
+from ..widgets.messages import OpenEvent, Said
 from .lane_drawing import (
     LanePoint,
     TimeInterval,

@@ -12,13 +12,13 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from nri_scope.recorder.display import many
-from nri_scope.recorder.escape import columns, safe
-from nri_scope.tui.actions import Keymap
-from nri_scope.tui.store.store import Facts
-from nri_scope.tui.text.styled_line import line, text_of
-from nri_scope.tui.text.wrapping import folded
+from nri_scope.recording.display import many
+from nri_scope.text.escape import columns, safe
 
+from ..actions import Keymap
+from ..store.store import Facts
+from ..text.styled_line import line, text_of
+from ..text.wrapping import folded
 from .messages import TabChosen
 
 _LEAST_RUNTIME = 12

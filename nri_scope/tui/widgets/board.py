@@ -16,13 +16,13 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recorder.model import Container, Event, Pod
-from nri_scope.tui.actions import Keymap, Scope, bindings
-from nri_scope.tui.store.context import Context
-from nri_scope.tui.store.store import Store
-from nri_scope.tui.text.styled_line import Style, StyledLine, cut, line
-from nri_scope.tui.textual_gaps import begin
+from nri_scope.events import Container, Event, Pod
 
+from ..actions import Keymap, Scope, bindings
+from ..store.context import Context
+from ..store.store import Store
+from ..text.styled_line import Style, StyledLine, cut, line
+from ..textual_gaps import begin
 from .lines import Lines
 from .messages import Failed, LinesThere, RowChosen, Said, begin_reading
 

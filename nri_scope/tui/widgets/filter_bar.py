@@ -19,10 +19,11 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, Label
 
-from nri_scope.recorder.escape import MAX_MARKS, columns, safe
-from nri_scope.tui.actions import Keymap, Scope, bindings
-from nri_scope.tui.text.filter_text import TypedHistory, Values, check, complete
-from nri_scope.tui.textual_gaps import ShownInput
+from nri_scope.text.escape import MAX_MARKS, columns, safe
+
+from ..actions import Keymap, Scope, bindings
+from ..text.filter_text import TypedHistory, Values, check, complete
+from ..textual_gaps import ShownInput
 
 HIDDEN = "·"
 """Stands for a character that cannot be shown; one for one, so that the cursor is where it is."""

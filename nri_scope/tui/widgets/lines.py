@@ -23,10 +23,9 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from nri_scope.tui.actions import Scope, bindings
-from nri_scope.tui.text.styled_line import Source, Span, Style, StyledLine, line, text_of
-from nri_scope.tui.text.wrapping import breaks, hanging, pattern, pieces, places, shown, width
-
+from ..actions import Scope, bindings
+from ..text.styled_line import Source, Span, Style, StyledLine, line, text_of
+from ..text.wrapping import breaks, hanging, pattern, pieces, places, shown, width
 from .messages import Said
 
 MAX_WRAPPED = 20_000

@@ -11,11 +11,13 @@ from textual.dom import DOMNode
 from textual.message import Message
 
 from nri_scope.errors import NriScopeError
-from nri_scope.tui.textual_gaps import begin
+
+from ..textual_gaps import begin
 
 if TYPE_CHECKING:
-    from nri_scope.recorder.model import Container, Pod
-    from nri_scope.tui.store.rows import Row
+    from nri_scope.events import Container, Pod
+
+    from ..store.rows import Row
 
 
 @dataclass

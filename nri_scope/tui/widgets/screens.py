@@ -13,9 +13,8 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from nri_scope.tui.actions import Keymap, Scope
-from nri_scope.tui.text.styled_line import Span, Style, StyledLine, line
-
+from ..actions import Keymap, Scope
+from ..text.styled_line import Span, Style, StyledLine, line
 from .lines import Lines
 
 MIN_COLUMNS, MIN_LINES = 40, 10

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
-from nri_scope.tui.text.styled_line import StyledLine, TableField, TableGrid
-
+from ..text.styled_line import StyledLine, TableField, TableGrid
 from .board import Board
 
 E = TypeVar("E")

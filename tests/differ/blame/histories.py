@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from nri_scope.differ.applied import judge_all
-from nri_scope.differ.history import History
-from nri_scope.differ.model import Claim, Evidence, Step
-from nri_scope.differ.owner import REQUEST, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
+from nri_scope.differ.attribution.applied_spec import judge_all
+from nri_scope.differ.attribution.history import History
+from nri_scope.differ.attribution.model import Claim, Evidence, Step
+from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
 from nri_scope.oci import Json, Kind, Spec, apply, changes
 from tests.differ.render.samples import APP, CHOICE, ENV, RANGE, step
 from tests.oci.specs import SPECS

@@ -7,11 +7,11 @@ import json
 
 from hypothesis import given
 
+from nri_scope.differ.attribution.history import History
+from nri_scope.differ.attribution.model import Asked, Evidence
 from nri_scope.differ.blame import document, lines, past
-from nri_scope.differ.history import History
-from nri_scope.differ.model import Asked, Evidence
 from nri_scope.oci import Json
-from nri_scope.recorder.records import to_json
+from nri_scope.recording.records import to_json
 from tests.differ.render.samples import APP, CPU, ENV
 
 from .histories import FEW, HISTORIES, turns

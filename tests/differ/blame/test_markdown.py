@@ -9,9 +9,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_scope.differ.attribution.history import History
 from nri_scope.differ.blame import Paper, body, lines, markdown, view
 from nri_scope.differ.blame.markdown import fenced
-from nri_scope.differ.history import History
 from tests.differ.render.samples import ENV
 
 from .histories import turns

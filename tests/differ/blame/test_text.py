@@ -10,13 +10,22 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.blame import Paper, asked_for, body, head, legend, lines, resolve, view
-from nri_scope.differ.blame.lines import document
-from nri_scope.differ.history import History
-from nri_scope.differ.model import Asked, Evidence
-from nri_scope.differ.owner import REQUEST, RUNTIME, UNKNOWN
+from nri_scope.differ.attribution.history import History
+from nri_scope.differ.attribution.model import Asked, Evidence
+from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN
+from nri_scope.differ.blame import (
+    Paper,
+    asked_for,
+    body,
+    head,
+    legend,
+    lines,
+    resolve,
+    view,
+)
+from nri_scope.differ.blame.owned_lines import document
 from nri_scope.oci import Json, Spec, same
-from nri_scope.recorder.escape import columns, safe
+from nri_scope.text.escape import columns, safe
 from tests.differ.render.samples import APP, CPU, ENV, RANGE
 
 from .histories import FEW, HISTORIES, history, step, told, turns

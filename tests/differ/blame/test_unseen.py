@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from nri_scope.differ.attribution.history import History
+from nri_scope.differ.attribution.owner import RUNTIME, UNKNOWN, Owner, Who
 from nri_scope.differ.blame import lines
-from nri_scope.differ.history import History
-from nri_scope.differ.owner import RUNTIME, UNKNOWN, Owner, Who
 from nri_scope.oci import Spec
 
 REAL: Spec = {"ociVersion": "1.2.1", "process": {"rlimits": [{"type": "RLIMIT_CORE", "hard": 1}]}}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recorder.traffic import MEMORY
+from tests.recording.traffic import MEMORY
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from google.protobuf.message import Message
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import CONTAINER_STATUS, Captured, Role, SessionStart
 from nri_scope.nri import merging
 from nri_scope.nri.events import Event
-from nri_scope.recorder.container_status import METHOD, status_request
 from nri_scope.recorder.inbox import Begin, End, Missed
-from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.recording.cri_answers import status_request
 
 from .playing import Timed
 
@@ -224,7 +224,9 @@ class Delayed:
     def _beside(self, name: str) -> None:
         what = self._pick(st.sampled_from(["cri", "leave", "come", "come and be told", "lossy"]))
         if what == "cri" and self._cri and name:
-            self._capture(self._cri, METHOD, status_request(f"{name}-id"), b'{"runtimeSpec": {}}')
+            self._capture(
+                self._cri, CONTAINER_STATUS, status_request(f"{name}-id"), b'{"runtimeSpec": {}}'
+            )
         if not self.restless:
             return
         here = [probe for probe in self.probes if not probe.ended]

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from nri_scope.differ import RoundDiff, excerpt, reading
-from nri_scope.differ.live.following import Follower, Seen
-from nri_scope.differ.live.place import Place
-from nri_scope.recorder.file import RecordingFile
+from nri_scope.differ import RoundDiff, excerpt, recorded
+from nri_scope.differ.live.growing_recording import Follower, Seen
+from nri_scope.differ.live.read_position import Place
+from nri_scope.events import Captured, Event, Role, Session, SessionStart
 from nri_scope.recorder.inbox import Begin, End, Entry
-from nri_scope.recorder.model import Captured, Event, Role, Session, SessionStart
-from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.ring import Ring
-from nri_scope.recorder.writing import Writing
+from nri_scope.recorder.transactions import Writing
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.writable_file import RecordingFile
 
 Timed = tuple[int, Entry]
 """When the recorder was told of something, on the wall clock."""
@@ -64,7 +64,7 @@ class Playing:
     def afterwards(self) -> list[RoundDiff]:
         """What the finished recording tells."""
         with Recording.open(self.path) as recording:
-            differ = reading.differ_of(recording, keep=False)
+            differ = recorded.differ_of(recording, keep=False)
             found: list[RoundDiff] = []
             for event, request, reply in recording.exchanges():
                 found += differ.feed(event, request, reply)
@@ -83,9 +83,9 @@ class Playing:
     def failures(self) -> tuple[dict[str, str], dict[str, str]]:
         """Why creations failed, by the whole recording and by what is about each container."""
         with Recording.open(self.path) as recording:
-            whole = {one.id: one.failure for one in reading.histories(recording).values()}
+            whole = {one.id: one.failure for one in recorded.histories(recording).values()}
             alone = {
-                one.id: reading.blame(recording, one).failure for one in recording.containers()
+                one.id: recorded.blame(recording, one).failure for one in recording.containers()
             }
         return whole, alone
 

@@ -12,9 +12,9 @@ from time import monotonic_ns, time_ns
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.model import Captured, Role
+from nri_scope.events import Captured, Role
 from nri_scope.recorder.writer import Recorder
-from tests.recorder.traffic import a_start
+from tests.recording.traffic import a_start
 
 POD = api.PodSandbox(id="pod-1", namespace="shop", name="web")
 

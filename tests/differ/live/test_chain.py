@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.live.chain import ChainWatch
-from tests.recorder.made import an_event
+from tests.recording.made import an_event
 
 VALIDATE = "ValidateContainerAdjustment"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ import RoundDiff
-from nri_scope.differ.render.words import slow, slow_span
-from nri_scope.recorder.bundle.unpack import unpack
-from nri_scope.recorder.reader import Recording
+from nri_scope.differ.render.wording import slow, slow_span
+from nri_scope.recording.bundle.unpack import unpack
+from nri_scope.recording.reader import Recording
 
 from .playing import Playing, entries_of
 

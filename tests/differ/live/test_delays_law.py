@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nri_scope.differ import RoundDiff
-from nri_scope.differ.render.words import fresh
-from tests.recorder.traffic import MEMORY
+from nri_scope.differ.render.wording import fresh
+from tests.recording.traffic import MEMORY
 
 from .delayed import DEADLINE_NS, MS, OFFSET_NS, Delayed, Truth
 from .playing import Playing

@@ -5,8 +5,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nri_scope.differ.model import Applied, Asked, Claim, Evidence, RoundDiff, Span, Step
-from nri_scope.differ.owner import REQUEST, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
+from nri_scope.differ.attribution.model import (
+    Applied,
+    Asked,
+    Claim,
+    Evidence,
+    RoundDiff,
+    Span,
+    Step,
+)
+from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
 from nri_scope.oci import Change, Json, Kind
 
 AT_NS = 1_700_000_000 * 10**9

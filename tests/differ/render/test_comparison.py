@@ -11,8 +11,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from nri_scope.differ import History
-from nri_scope.differ.compare import Comparison, compare
-from nri_scope.differ.owner import RUNTIME
+from nri_scope.differ.attribution.owner import RUNTIME
+from nri_scope.differ.comparison import Comparison, compare
 from nri_scope.differ.render import Format
 from nri_scope.differ.render.comparison import comparison
 from nri_scope.oci import Spec

@@ -7,19 +7,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from nri_scope.differ.model import Applied, RoundDiff
+from nri_scope.differ.attribution.model import Applied, RoundDiff
 from nri_scope.differ.records import MAX_DEPTH
 from nri_scope.differ.render import renderer
 from nri_scope.oci import Json
-from tests.differ.render.samples import (
-    CALM,
-    CREATION,
-    JUDGED,
-    STEPS,
-    name_of,
-    step,
-    with_step,
-)
+from tests.differ.render.samples import CALM, CREATION, JUDGED, STEPS, name_of, step, with_step
 
 _PROMISED = ("path", "op", "before", "after", "owner", "index", "evidence", "event", "at")
 

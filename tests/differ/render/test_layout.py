@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nri_scope.differ.render.layout import RED, Layout, Part, broken
-from nri_scope.recorder.escape import columns, safe
+from nri_scope.text.escape import columns, safe
 
 
 @given(st.lists(st.text(max_size=200), max_size=4), st.integers(40, 100))

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from nri_scope.differ.model import RoundDiff
-from nri_scope.differ.owner import plugin
+from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.attribution.owner import plugin
 from nri_scope.differ.render import renderer
-from nri_scope.differ.render.marks import code, prose
-from nri_scope.recorder.escape import safe
+from nri_scope.differ.render.markdown_escape import code, prose
+from nri_scope.text.escape import safe
 from tests.differ.render.samples import (
     CALM,
     CREATION,

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.model import Applied, Asked, Evidence, RoundDiff, Span
-from nri_scope.differ.owner import Owner, Who, one_of
+from nri_scope.differ.attribution.model import Applied, Asked, Evidence, RoundDiff, Span
+from nri_scope.differ.attribution.owner import Owner, Who, one_of
 from nri_scope.differ.render import renderer
-from nri_scope.recorder.escape import columns
+from nri_scope.text.escape import columns
 from tests.differ.render.samples import (
     APP,
     CALM,

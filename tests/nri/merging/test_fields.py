@@ -6,7 +6,7 @@ from __future__ import annotations
 from google.protobuf.descriptor import Descriptor
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.merging import order
+from nri_scope.nri.merging import field_order
 from nri_scope.nri.merging.fields import CPU, FIELDS, MEMORY, RDT
 
 
@@ -31,10 +31,10 @@ def test_every_member_of_the_groups_is_in_a_table() -> None:
 
 
 def test_every_part_of_an_adjustment_is_merged() -> None:
-    adjustment = names_of_steps(*order.FIRST, *order.LAST) | {"linux"}
+    adjustment = names_of_steps(*field_order.FIRST, *field_order.LAST) | {"linux"}
     assert adjustment == names(api.ContainerAdjustment.DESCRIPTOR)
-    linux = names_of_steps(order.DEVICES, *order.LINUX) | {"resources"}
+    linux = names_of_steps(field_order.DEVICES, *field_order.LINUX) | {"resources"}
     assert linux == names(api.LinuxContainerAdjustment.DESCRIPTOR)
-    resources = names_of_steps(*order.ADJUSTED_RESOURCES)
+    resources = names_of_steps(*field_order.ADJUSTED_RESOURCES)
     assert resources == names(api.LinuxResources.DESCRIPTOR)
-    assert resources - names_of_steps(*order.UPDATED_RESOURCES) == {"pids", "devices"}
+    assert resources - names_of_steps(*field_order.UPDATED_RESOURCES) == {"pids", "devices"}

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging import Creation, Updating, adjusted, with_resources
-from nri_scope.nri.subject import decode_request
+from nri_scope.nri.request_subject import decode_request
 from tests.nri.captures import NAMES, exchanges
 
 from .chains import nri

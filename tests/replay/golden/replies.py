@@ -9,10 +9,10 @@ from google.protobuf.message import Message
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.plain import Plain
+from nri_scope.nri.plain import Plain
 from nri_scope.replay.golden import Golden, Origin
 from nri_scope.replay.golden.matchers import Expected
-from nri_scope.replay.model import Reply, Verdict
+from nri_scope.replay.replies import Reply, Verdict
 
 ORIGIN = Origin("containerd 2.1.9, 8 events of 2 containers", "0123456789012345", "recorded")
 APP = "shop/web/app"

@@ -8,10 +8,10 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.plain import Plain
+from nri_scope.nri.plain import Plain
 from nri_scope.replay.golden.compare import differences, kept, matches
 from nri_scope.replay.golden.matchers import Expected, Ignored, Present, Regex, Tolerance
-from nri_scope.replay.golden.plain import UNORDERED
+from nri_scope.replay.golden.reply_values import UNORDERED
 
 from .replies import as_expected, plains, texts
 

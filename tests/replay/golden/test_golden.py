@@ -17,7 +17,7 @@ from nri_scope.replay.golden import Golden, Key, Kind, Origin, fingerprint
 from nri_scope.replay.golden import golden as golden_module
 from nri_scope.replay.golden.golden import HEAD
 from nri_scope.replay.golden.matchers import Ignored, Tolerance
-from nri_scope.replay.model import Reply, Verdict
+from nri_scope.replay.replies import Reply, Verdict
 
 from .replies import APP, ORIGIN, a_reply, golden_of, name_of, replies, setting, texts
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.plain import Plain
+from nri_scope.nri.plain import Plain
 from nri_scope.replay.golden.matchers import MAX_PATTERN, parse_matcher
 
 

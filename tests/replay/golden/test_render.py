@@ -8,11 +8,11 @@ import json
 from hypothesis import given, settings
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.escape import safe
 from nri_scope.replay.golden import Golden, Key, Kind, as_data, lines
 from nri_scope.replay.golden.mismatch import MAX_SEARCHES, Mismatch
 from nri_scope.replay.golden.render import MAX_LINES, MAX_SHOWN, MAX_WIDTH
-from nri_scope.replay.model import Reply
+from nri_scope.replay.replies import Reply
+from nri_scope.text.escape import safe
 
 from .replies import APP, a_reply, golden_of, name_of, replies, setting
 

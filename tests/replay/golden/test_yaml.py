@@ -11,9 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.escape import safe
-from nri_scope.recorder.plain import Plain
-from nri_scope.replay.golden import reading
+from nri_scope.nri.plain import Plain
+from nri_scope.replay.golden import yaml_reader
 from nri_scope.replay.golden.matchers import (
     Expected,
     Ignored,
@@ -22,8 +21,9 @@ from nri_scope.replay.golden.matchers import (
     Tolerance,
     parse_matcher,
 )
-from nri_scope.replay.golden.reading import MalformedYaml, parse_yaml
-from nri_scope.replay.golden.writing import OneLine, in_a_line, to_yaml
+from nri_scope.replay.golden.yaml_reader import MalformedYaml, parse_yaml
+from nri_scope.replay.golden.yaml_writer import OneLine, in_a_line, to_yaml
+from nri_scope.text.escape import safe
 
 from .replies import as_expected, plains, texts
 
@@ -156,8 +156,8 @@ def test_a_matcher_that_swallows_a_comma_is_explained(monkeypatch: pytest.Monkey
 
 
 def test_values_and_matchers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_VALUES", 10)
-    monkeypatch.setattr(reading, "MAX_MATCHERS", 3)
+    monkeypatch.setattr(yaml_reader, "MAX_VALUES", 10)
+    monkeypatch.setattr(yaml_reader, "MAX_MATCHERS", 3)
     parse_yaml("- a\n" * 9)
     with pytest.raises(MalformedYaml, match="more than 10 values"):
         parse_yaml("- a\n" * 10)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.model import Container
+from nri_scope.events import Container
 from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.widgets.messages import Narrow, OpenEvent, RowChosen, Said

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.filter import parse
-from nri_scope.recorder.reader import Recording
+from nri_scope.filter import parse
+from nri_scope.recording.reader import Recording
 from nri_scope.tui.containers.census import Census
 from nri_scope.tui.containers.census_board import SubjectFilter
 from nri_scope.tui.containers.outline import Level, Node, Outline

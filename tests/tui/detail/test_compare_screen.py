@@ -10,7 +10,7 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.model import Event
+from nri_scope.events import Event
 from nri_scope.tui.detail.comparison import CompareScreen
 from nri_scope.tui.store.store import Store
 from tests.replay.recordings import RECORDING

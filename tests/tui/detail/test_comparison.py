@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recorder.escape import columns
-from nri_scope.recorder.model import Event
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import Event
+from nri_scope.recording.reader import Recording
+from nri_scope.text.escape import columns
 from nri_scope.tui.detail.comparison import Comparison, compare
 from nri_scope.tui.store.reader_thread import Stop
 from nri_scope.tui.text.styled_line import text_of

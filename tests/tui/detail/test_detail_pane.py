@@ -15,15 +15,15 @@ from textual.containers import Container as Box
 from textual.pilot import Pilot
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.reader import Recording
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.reader import Recording
 from nri_scope.tui.detail import detail_pane
 from nri_scope.tui.detail.detail_pane import DetailPane
 from nri_scope.tui.detail.tab_lines import Tab
 from nri_scope.tui.store.rows import Row
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.widgets.lines import Lines
-from tests.recorder.traffic import NOW, a_start, an_item
+from tests.recording.traffic import NOW, a_start, an_item
 from tests.replay.recordings import RECORDING
 from tests.tui.hostile import assert_harmless, hostile_recording
 from tests.tui.keyboard import press, taken

@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.cli.lines import Lines
-from nri_scope.recorder.documents import document
-from nri_scope.recorder.model import Event
-from nri_scope.recorder.reader import Recording
+from nri_scope.cli.log_lines import Lines
+from nri_scope.events import Event
+from nri_scope.recording.documents import document
+from nri_scope.recording.reader import Recording
 from nri_scope.tui.detail.tab_lines import Tab
 from nri_scope.tui.store.rows import event_row
-from tests.recorder.traffic import a_container, a_pod, an_item, record
+from tests.recording.traffic import a_container, a_pod, an_item, record
 
 from .test_tab_lines import _lines, a_row
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.model import Event, Gap, Session
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import Event, Gap, Session
+from nri_scope.recording.reader import Recording
 from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
 from nri_scope.tui.store.markers import Key
 from nri_scope.tui.store.reader_thread import Stop
 from nri_scope.tui.store.rows import COLUMNS, Row, RowKind, RowStyle
 from nri_scope.tui.text.styled_line import StyledLine, text_of
 from nri_scope.tui.text.wrapping import shown
-from tests.recorder.made import a_gap, a_session
+from tests.recording.made import a_gap, a_session
 from tests.replay.recordings import RECORDING, of_capture
 from tests.tui.hostile import assert_harmless, hostile_recording
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from nri_scope.tui.detail import summary
 from nri_scope.tui.plugins.call_counts import CallCounts
 from tests.replay.recordings import PASSWORD, of_taps

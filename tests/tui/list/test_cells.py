@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.escape import columns
-from nri_scope.recorder.model import Event
+from nri_scope.events import Event
+from nri_scope.text.escape import columns
 from nri_scope.tui.list.columns import cell, place
 from nri_scope.tui.store.rows import event_row
-from tests.recorder.made import SECOND, an_event, at
+from tests.recording.made import SECOND, an_event, at
 
 _CHANGED = an_event(
     1,

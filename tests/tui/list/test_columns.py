@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.escape import columns, safe
+from nri_scope.text.escape import columns, safe
 from nri_scope.tui.list.columns import place
 from nri_scope.tui.text.styled_line import fitted
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nri_scope.recorder.model import Gap
+from nri_scope.events import Gap
 from nri_scope.tui.list import columns
 from nri_scope.tui.store.markers import GapMarker, Key, SessionBegan
 from nri_scope.tui.store.rows import damaged_row, event_row, gone_row, marker_row
-from tests.recorder.made import a_session, an_event
+from tests.recording.made import a_session, an_event
 
 SESSION = marker_row(SessionBegan(Key(1, 0, 0, 2), a_session(2)))
 GAP = marker_row(GapMarker(Key(1, 0), Gap(1, None, 0, 1, "", None)))

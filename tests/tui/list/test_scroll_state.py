@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from nri_scope.recorder.filter import parse
-from nri_scope.recorder.model import Gap
+from nri_scope.events import Gap
+from nri_scope.filter import parse
 from nri_scope.tui.list.scroll_state import FollowState, ScrollState
 from nri_scope.tui.store.markers import GapMarker, Key, RowMarker
 from nri_scope.tui.store.view import NumberList, View

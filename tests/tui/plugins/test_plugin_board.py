@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ.latency import latency
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from nri_scope.tui.plugins.call_counts import CallCounts
 from nri_scope.tui.plugins.plugin_board import PluginBoard
 from nri_scope.tui.store.context import Context

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.model import Captured, Role, SessionStart
+from nri_scope.events import Captured, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.sessions.session_board import SessionBoard
 from nri_scope.tui.store.context import Context

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nri_scope.recorder.model import Gap, Role, Session
+from nri_scope.events import Gap, Role, Session
 from nri_scope.tui.sessions.session_board import Connection, Runtime, entries
 
 DAY = 86_400 * 10**9

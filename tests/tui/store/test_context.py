@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 
 from nri_scope.errors import FilterError
-from nri_scope.recorder.filter import parse
-from nri_scope.recorder.model import Container, Pod
+from nri_scope.events import Container, Pod
+from nri_scope.filter import parse
 from nri_scope.tui.store.context import Context
-from tests.recorder.made import an_event
+from tests.recording.made import an_event
 
 POD = Pod(1, "8f14e45fceea167a5a36dedd4bea2543", "shop", "web", "u")
 APP = Container(1, "c9f0f895fb98ab9159f51fd0297e236d", "app", POD)

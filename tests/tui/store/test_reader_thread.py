@@ -14,9 +14,9 @@ from threading import enumerate as enumerate_threads
 import pytest
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from nri_scope.tui.store.reader_thread import MAX_URGENT, ReaderThread
-from tests.recorder.recordings import record
+from tests.recording.recordings import record
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.escape import columns, safe
-from nri_scope.recorder.model import Event, Gap
+from nri_scope.events import Event, Gap
+from nri_scope.text.escape import columns, safe
 from nri_scope.tui.store.markers import DamageMarker, GapMarker, Key, SessionBegan, SessionEnded
 from nri_scope.tui.store.rows import (
     COLUMNS,
@@ -24,7 +24,7 @@ from nri_scope.tui.store.rows import (
     marker_row,
     path_in_short,
 )
-from tests.recorder.made import SECOND, a_session, an_event, at
+from tests.recording.made import SECOND, a_session, an_event, at
 
 _LONGEST = 700
 """Columns of any text."""

@@ -15,20 +15,20 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.filter import parse
-from nri_scope.recorder.log import Log
-from nri_scope.recorder.model import Captured, Event, Gap, Role
-from nri_scope.recorder.reader import Recording
+from nri_scope.events import Captured, Event, Gap, Role
+from nri_scope.filter import parse
 from nri_scope.recorder.ring import MIN_SIZE
-from nri_scope.recorder.timeline import Began, Ended
 from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.recording.log_rows import Log
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.timeline import Began, Ended
 from nri_scope.tui.list.scroll_state import FollowState, ScrollState
 from nri_scope.tui.store import store as store_module
 from nri_scope.tui.store.rows import Row, RowKind
 from nri_scope.tui.store.store import Growth, Store
 from nri_scope.tui.store.view import View
-from tests.recorder.made import START, at
-from tests.recorder.recordings import PLUGIN, a_start, captured, record
+from tests.recording.made import START, at
+from tests.recording.recordings import PLUGIN, a_start, captured, record
 
 ITEMS = [item for plugin, item in captured() if plugin == PLUGIN][1:]
 """Without Synchronize."""

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.errors import RecordingError
-from nri_scope.recorder.filter import parse
+from nri_scope.filter import parse
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.store.view import View
-from tests.recorder.recordings import record
-from tests.recorder.traffic import MEMORY
+from tests.recording.recordings import record
+from tests.recording.traffic import MEMORY
 
 _PATIENCE = 60
 

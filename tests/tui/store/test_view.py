@@ -8,8 +8,8 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.filter import parse
-from nri_scope.recorder.model import Gap
+from nri_scope.events import Gap
+from nri_scope.filter import parse
 from nri_scope.tui.store.markers import (
     DamageMarker,
     GapMarker,
@@ -19,7 +19,7 @@ from nri_scope.tui.store.markers import (
     SessionEnded,
 )
 from nri_scope.tui.store.view import NumberList, View
-from tests.recorder.made import a_session
+from tests.recording.made import a_session
 
 _ASCENDING = st.lists(st.integers(1, 40), unique=True, max_size=20).map(sorted)
 

@@ -10,19 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.filter import parse
+from nri_scope.events import Event
+from nri_scope.filter import parse
 from nri_scope.recorder.filter_values import known_values
-from nri_scope.recorder.model import Event
-from nri_scope.recorder.reader import Recording
+from nri_scope.recording.reader import Recording
 from nri_scope.tui.list.columns import term
-from nri_scope.tui.text.filter_text import (
-    VIEWS,
-    TypedHistory,
-    check,
-    complete,
-    narrowed,
-)
-from tests.recorder.made import an_event
+from nri_scope.tui.text.filter_text import VIEWS, TypedHistory, check, complete, narrowed
+from tests.recording.made import an_event
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "containerd-2.1.nriscope.db"
 VALUES = {"pod": ["web", "web api", "batch"], "ns": ["shop"]}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.escape import columns, safe
+from nri_scope.text.escape import columns, safe
 from nri_scope.tui.containers import outline_lines as treelines
 from nri_scope.tui.plugins import plugin_board
 from nri_scope.tui.sessions import session_board

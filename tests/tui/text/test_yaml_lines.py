@@ -10,7 +10,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.plain import Plain
+from nri_scope.nri.plain import Plain
 from nri_scope.tui.store.reader_thread import Stop
 from nri_scope.tui.text import yaml_lines as yamllines
 from nri_scope.tui.text.styled_line import Style, text_of

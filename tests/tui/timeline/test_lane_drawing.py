@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.model import Gap, Session
+from nri_scope.events import Gap, Session
 from nri_scope.tui.containers.census import FOR_EVER, Life, Stage, life_words, phases
 from nri_scope.tui.text.styled_line import Span, Style, text_of
 from nri_scope.tui.timeline.lane_drawing import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.model import Container
+from nri_scope.events import Container
 from nri_scope.tui.containers.census import Census
 from nri_scope.tui.containers.census_board import SubjectFilter
 from nri_scope.tui.store.context import Context

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``nri-scope demo`` does: an emulated runtime that plays, and a real ``record``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nri_scope.process.signals import stop_signals
+from nri_scope.runtime import Pace, Runtime, Stored, play, split_setup
+from nri_scope.transport.sockets import UNIX_PATH_MAX
+
+if TYPE_CHECKING:
+    from nri_scope.events import Session
+
+SHORTEST, LONGEST, WHOLE = 0.4, 1.0, 15.0
+"""Seconds at speed 1: the least and the most between two events, and the most for all of them."""
+
+RECORD_ENDS = 15.0
+"""Seconds that ``record`` may take to write the rest once the runtime is gone."""
+
+
+class Performance:
+    """One session, played once."""
+
+    def __init__(self, session: Session, stored: list[Stored], file: Path, speed: float) -> None:
+        """``file``: the recording to be made. ``stored``: all requests, the set-up first."""
+        self.session = session
+        self.file = file
+        self._setup, events = split_setup(stored)
+        self._events = list(events)
+        self._pace, self.seconds = watchable(self._events, speed)
+        self.stopped = False
+        """Whether it was ended early."""
+        self.over = False
+        """Whether nothing is played any more, and nothing recorded."""
+        self.said: list[str] = []
+        """What ``record`` told, where the terminal is not its own."""
+        self._playing: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()
+
+    @property
+    def count(self) -> int:
+        """Every event that `record` will show: the set-up has its Configure and Synchronize."""
+        return 1 + len(self._setup.synchronize("")) + len(self._events)
+
+    async def perform(self) -> int:
+        """Play into a `record` that prints; returns its exit status.
+
+        A stop signal ends it early.
+        """
+        with stop_signals(lambda *_: self.stop(), loop=asyncio.get_running_loop()):
+            return await self._perform(prints=True)
+
+    async def perform_for(self, watch: Callable[[], Awaitable[None]]) -> int:
+        """Play into a silent `record`, and ``watch`` meanwhile; its end ends the rest.
+
+        ``watch`` begins when the recording is there, and not at all where there is none.
+        """
+        async with asyncio.TaskGroup() as group:
+            performance = group.create_task(self._perform(prints=False))
+            begun = group.create_task(self._begun.wait())
+            await asyncio.wait({performance, begun}, return_when=asyncio.FIRST_COMPLETED)
+            begun.cancel()
+            if not performance.done():
+                await watch()
+                self.stop()
+        return performance.result()
+
+    def stop(self) -> None:
+        """Play no more."""
+        if self._playing is not None and not self._playing.done():
+            self.stopped = True
+            self._playing.cancel()
+
+    async def _perform(self, *, prints: bool) -> int:
+        async with asyncio.TaskGroup() as group:
+            with _socket_folder() as folder:
+                async with Runtime(self._setup) as runtime:
+                    socket = Path(folder) / "nri.sock"
+                    await runtime.listen(socket)
+                    playing = self._playing = group.create_task(self._play(runtime))
+                    record = await _start_record(socket, self.file, prints=prints)
+                    ended = group.create_task(self._end_of(record))
+                    ended.add_done_callback(lambda _: playing.cancel())
+                    await asyncio.wait({playing})
+            # That the runtime is gone ends a `record --once`.
+            await asyncio.wait({ended}, timeout=RECORD_ENDS)
+            if not ended.done():
+                record.kill()
+        self.over = True
+        return 0 if self.stopped else ended.result()
+
+    async def _play(self, runtime: Runtime) -> None:
+        await runtime.wait_plugins(1)
+        self._begun.set()
+        await play(runtime, self._events, pace=self._pace)
+
+    async def _end_of(self, record: asyncio.subprocess.Process) -> int:
+        _, said = await record.communicate()
+        self.said = said.decode(errors="replace").splitlines() if said else []
+        return await record.wait()
+
+
+def _socket_folder() -> tempfile.TemporaryDirectory[str]:
+    """A new 0700 folder in which the path of a socket is short enough."""
+    usual = tempfile.gettempdir()
+    fits = len(f"{usual}/nri-scope-12345678/nri.sock".encode()) <= UNIX_PATH_MAX
+    return tempfile.TemporaryDirectory(prefix="nri-scope-", dir=usual if fits else "/tmp")
+
+
+def watchable(events: Sequence[Stored], speed: float) -> tuple[Pace, float]:
+    """A pace at which the events can be followed but do not take too long; and the seconds."""
+
+    def seconds(pace: Pace) -> float:
+        return sum(pace.pause(one.at_ns, other.at_ns) for one, other in pairwise(events))
+
+    pace = Pace(1.0, SHORTEST, LONGEST)
+    pace = Pace(speed * max(1.0, seconds(pace) / WHOLE), SHORTEST, LONGEST)
+    return pace, seconds(pace)
+
+
+async def _start_record(socket: Path, file: Path, *, prints: bool) -> asyncio.subprocess.Process:
+    # -P: a module in the current folder must not be taken for one of ours.
+    arguments = ["-P", "-m", "nri_scope", "record", "--socket", str(socket), "-o", str(file)]
+    arguments += ["--once", *(["--print", "text"] if prints else [])]
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=None if prints else asyncio.subprocess.DEVNULL,
+        stderr=None if prints else asyncio.subprocess.PIPE,
+        # What the terminal sends when it is closed is for those who watch.
+        start_new_session=not prints,
+    )

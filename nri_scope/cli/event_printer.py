@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Printing events while they are recorded, without ever holding the recorder up."""
+
+from __future__ import annotations
+
+from nri_scope.events import Captured, Event
+from nri_scope.logger.background_output import Background
+from nri_scope.recording.records import event_record, to_json
+
+from .log_lines import Lines
+from .output import Output
+
+WAITING_MAX = 10_000
+"""Events that may wait for a terminal or pipe that does not take them; later ones are skipped, and
+the output says how many. They are in the recording all the same."""
+
+
+class Printer:
+    """Prints what is recorded, as `log` does."""
+
+    def __init__(self, print_format: str) -> None:
+        self._output = Output()
+        self._jsonl = print_format == "jsonl"
+        self._lines = Lines(colour=self._output.colour, width=self._output.width)
+        self._background = Background[Event](
+            self._print,
+            flush=self._output.flush,
+            skipped=self._print_skipped,
+            waiting_max=WAITING_MAX,
+        )
+
+    def show(self, event: Event, captured: Captured) -> None:
+        """Called by the writer's thread for each event that was stored."""
+        self._background.put(event)
+
+    def close(self) -> None:
+        """Print what still waits, within reason."""
+        self._background.close()
+
+    def _print(self, event: Event) -> None:
+        if self._jsonl:
+            self._output.line(to_json(event_record(event)))
+            return
+        for line in self._lines.of(event):
+            self._output.line(line)
+
+    def _print_skipped(self, count: int) -> None:
+        words = f"{count} events are recorded but not shown"
+        self._output.line(to_json({"skipped": count}) if self._jsonl else words)

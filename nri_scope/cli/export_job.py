@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``export`` does once its options are read."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+import click
+
+from nri_scope.errors import UsageError
+from nri_scope.process.signals import interrupted_by_signals
+from nri_scope.recording.display import many, size
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.temporary_files import temporary_folder, writing_to
+from nri_scope.share.bundle import MAX_BYTES, export, redactor_for
+from nri_scope.share.extract import Selection
+from nri_scope.share.formats import FORMATS, Format
+from nri_scope.share.output_files import Outputs
+from nri_scope.share.redacted_copy import chosen_numbers, convert
+from nri_scope.text.escape import safe
+
+from .output import Output
+from .share_options import progress, replaced, tell_lost_marks
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from nri_scope.filter import Filter
+    from nri_scope.share.bundle import Bundle
+    from nri_scope.share.redaction import Redactor, Rules
+
+    from .export_verify import Verified
+
+# What was recorded with --redact, or is a redacted bundle, may have none.
+_SECRETS = "nothing was replaced: secrets in the recording are in it too; --redact leaves them out"
+_AS_RECORDED = "values as in the recording; --redact leaves secrets out"
+
+
+class Options(TypedDict):
+    """Of ``export``, as click hands them over."""
+
+    file: Path | None
+    command_line: tuple[str, ...]
+    output: Path | None
+    where: Filter | None
+    since: int | None
+    until: int | None
+    pod: str | None
+    redact: Rules | None
+    stable_tokens: bool
+    unlinked: bool
+    note: str
+    split: bool
+    max_size: int | None
+    force: bool
+    output_format: str | None
+    verify: bool
+
+
+def write_bundle(file: Path, options: Options) -> bool:
+    """Make the bundle and say so; returns False where --verify found a difference."""
+    output = options["output"]
+    assert output is not None
+    found: list[Verified] = []
+
+    def verify(bundle: Path) -> None:
+        # Replaying loads much that packing needs not.
+        from .export_verify import verified
+
+        found.append(verified(file, _selection(options), bundle, options["command_line"]))
+
+    with interrupted_by_signals(), Recording.open(file) as recording:
+        redactor = _redactor(recording, options)
+        with progress(recording, "packing") as tell:
+            exported = export(
+                recording,
+                output,
+                _selection(options),
+                redactor=redactor,
+                note=options["note"],
+                max_bytes=options["max_size"] or MAX_BYTES,
+                split=options["split"],
+                force=options["force"],
+                inspect=verify if options["verify"] else None,
+                on_progress=tell,
+            )
+    for bundle in exported.bundles:
+        _tell(f"{bundle.path}: {_described(bundle)}")
+    if exported.damage:
+        _tell(f"the original is damaged, and what comes before that was packed: {exported.damage}")
+    tell_lost_marks(recording)
+    if redactor is None:
+        _tell(_SECRETS)
+    return all(map(_tell_verified, found))
+
+
+def _tell_verified(found: Verified) -> bool:
+    for gone in found.gone:
+        _tell(f"{gone}, before and after redaction; what it did until then was compared")
+    if not found.differences:
+        _tell("verified: the plugin does the same before and after redaction")
+        return True
+    with Output() as output:
+        for line in found.differences:
+            output.line(safe(line, output.width))
+    _tell(
+        "not verified: a rule may replace what the plugin decides by; a file of rules can keep it"
+    )
+    return False
+
+
+def write_format(file: Path, name: str, options: Options) -> None:
+    """Write the recording in a format of other programs."""
+    form = FORMATS[name]
+    with interrupted_by_signals(), Recording.open(file) as recording:
+        redactor = _redactor(recording, options)
+        if options["output"] is None:
+            _print_format(recording, form, _selection(options), redactor)
+        else:
+            _write_format(recording, form, options["output"], options, redactor)
+
+
+def _print_format(
+    recording: Recording, form: Format, selection: Selection, redactor: Redactor | None
+) -> None:
+    with Output() as output, io.BufferedWriter(_Raw(output)) as stdout:
+        if output.is_terminal and not form.is_text:
+            raise UsageError(
+                f"--format {form.name} is no text for a terminal", f"add -o FILE{form.suffix}"
+            )
+        if redactor is None:
+            form.write(recording, chosen_numbers(recording, selection), stdout)
+            return
+        # Nothing is printed before all of it was looked at.
+        with temporary_folder() as folder:
+            draft = folder / "draft"
+            target = Path("standard output")
+            with writing_to(folder), progress(recording, "redacting") as tell:
+                convert(
+                    recording, form, draft, selection, redactor, target=target, on_progress=tell
+                )
+            with draft.open("rb") as source:
+                shutil.copyfileobj(source, stdout)
+
+
+def _write_format(
+    recording: Recording, form: Format, output: Path, options: Options, redactor: Redactor | None
+) -> None:
+    with (
+        Outputs(output, recording.path, force=options["force"]) as outputs,
+        progress(recording, "writing") as tell,
+    ):
+        draft = outputs.new(form.suffix)
+        selection = _selection(options)
+        count = convert(
+            recording, form, draft, selection, redactor, target=output, on_progress=tell
+        )
+        written = draft.stat().st_size
+        outputs.place([draft])
+    what = _AS_RECORDED if redactor is None else replaced(redactor.tally.by_rule())
+    _tell(f"{output}: {size(written)}, {many(count, 'event')}; {what}")
+
+
+class _Raw(io.RawIOBase):
+    """Standard output, as what writes a format wants it."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        content = bytes(data)
+        self._output.bytes(content)
+        return len(content)
+
+
+def _redactor(recording: Recording, options: Options) -> Redactor | None:
+    rules = options["redact"]
+    if rules is None:
+        return None
+    stable, unlinked = options["stable_tokens"], options["unlinked"]
+    return redactor_for(recording, rules, stable=stable, unlinked=unlinked)
+
+
+def _selection(options: Options) -> Selection:
+    return Selection(
+        where=options["where"],
+        since_ns=options["since"],
+        until_ns=options["until"],
+        pod=options["pod"] or "",
+    )
+
+
+def _described(bundle: Bundle) -> str:
+    manifest = bundle.manifest
+    counts = manifest.counts
+    context = f" and {counts.context:,} that they need" if counts.context else ""
+    left_out = f", {counts.left_out:,} left out" if counts.left_out else ""
+    text = f"{size(bundle.size)}, {many(counts.events, 'event')}{context}{left_out}"
+    if manifest.redaction is None:
+        return text
+    left = ", none of them is left in it" if manifest.redaction.total else ""
+    return f"{text}; {replaced(manifest.redaction.by_rule())}{left}"
+
+
+def _tell(text: str) -> None:
+    click.echo(safe(text), err=True)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``export --verify``: whether a plugin answers a redacted recording as it answers the original."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from nri_scope.recording.display import many
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.temporary_files import temporary_folder, writing_to
+from nri_scope.replay import chain
+from nri_scope.replay.plugins import Casting
+from nri_scope.replay.progress import Audience
+from nri_scope.replay.run import Job
+from nri_scope.share.extract import Selection, extract
+
+from .replay_job import play
+
+if TYPE_CHECKING:
+    from nri_scope.replay.result import PlayedEvent, Replayed
+
+_MOST = 20
+"""Differences that are told; after the first one the rest is mostly its consequence."""
+
+
+class Verified(NamedTuple):
+    """What two replays showed."""
+
+    differences: list[str]
+    gone: list[str]
+    """Plugins that did not stay until the end of either, with what became of them: there is less
+    that could differ."""
+
+
+def verified(
+    original: Path, selection: Selection, bundle: Path, command_line: tuple[str, ...]
+) -> Verified:
+    """What differs between a replay of what was chosen and one of the bundle made of it.
+
+    Compared are verdicts, what fails, is skipped or dropped, and how many changes each plugin asks
+    for; what the changes are depends on values, and these were replaced. Raises as `replay` does.
+    """
+    casting = Casting(plugins=(chain.command(command_line),))
+    if selection.is_all:
+        before = play(Job(original, casting), Audience())
+    else:
+        # The same part, as the whole recording may well go another way.
+        with temporary_folder() as folder:
+            part = folder / "r.nriscope.db"
+            with writing_to(folder), Recording.open(original) as source:
+                extract(source, part, selection)
+            before = play(Job(part, casting), Audience())
+    after = play(Job(bundle, casting), Audience())
+    found = list(_differences(before, after))
+    more = len(found) - _MOST
+    told = [*found[:_MOST], *([f"and {many(more, 'more difference')}"] if more > 0 else [])]
+    both = zip(before.plugins, after.plugins, strict=False)
+    return Verified(
+        told, [f"{one.plugin}: {one.gone}" for one, two in both if one.gone and two.gone]
+    )
+
+
+def _differences(before: Replayed, after: Replayed) -> Iterator[str]:
+    ours, theirs = _by_key(before), _by_key(after)
+    for key in dict.fromkeys([*ours, *theirs]):
+        one, other = ours.get(key), theirs.get(key)
+        event = one or other
+        assert event is not None
+        number = f"event {event.event_id}, {event.event}"
+        if one is None or other is None:
+            yield f"{number}: comes {'after' if one is None else 'before'} redaction only"
+            continue
+        first, second = _outcome(one), _outcome(other)
+        if first != second:
+            yield f"{number}: before redaction {first}, after it {second}"
+    for plugin, again in zip(before.plugins, after.plugins, strict=False):
+        if bool(plugin.gone) != bool(again.gone):
+            when = "before redaction, not after it" if plugin.gone else "after redaction only"
+            yield f"{plugin.plugin} is gone {when}: {plugin.gone or again.gone}"
+
+
+def _by_key(replayed: Replayed) -> dict[tuple[int, str, int], PlayedEvent]:
+    """Events by number, name and how often they came before."""
+    seen: Counter[tuple[int, str]] = Counter()
+    found: dict[tuple[int, str, int], PlayedEvent] = {}
+    for played in replayed.events:
+        what = (played.event_id, played.event)
+        found[*what, seen[what]] = played
+        seen[what] += 1
+    return found
+
+
+def _outcome(played: PlayedEvent) -> str:
+    """What became of an event, without any value of it."""
+    told = [f"{reply.plugin} {reply.verdict}" for reply in played.replies] or ["nobody was asked"]
+    told += [many(len(played.changes), "change")] if played.changes else []
+    told += [f"{len(played.dropped)} dropped"] if played.dropped else []
+    told += [word for word in ("failure", "logged", "skipped") if getattr(played, word)]
+    return ", ".join(told)

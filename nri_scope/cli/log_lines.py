@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log's lines for people."""
+
+from __future__ import annotations
+
+from nri_scope.events import LATE, Event, Gap, Note, Printed, Session
+from nri_scope.nri.request_subject import is_plugins_call
+from nri_scope.recording.display import clock, day, duration, mark_words, runtime, subject
+from nri_scope.recording.records import deadline_ms
+from nri_scope.recording.timeline import Began, Ended, Item
+from nri_scope.text.escape import safe
+
+_EVENT_WIDTH = len("PostUpdatePodSandbox")
+"""All events but ValidateContainerAdjustment fit; that one pushes its line to the right."""
+_MAX_PRINTED = 4_000
+"""Columns of a line that a plugin printed, likewise."""
+_MAX_DETAIL = 300
+"""Columns for an error's words where the terminal sets no width."""
+_DIM, _BOLD, _RED, _YELLOW, _END = "\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
+
+
+class Lines:
+    """Makes lines; remembers the day, to say so when it changes.
+
+    ``width``: cut lines to so many columns; None: as long as they get. ``with_session``: tell the
+    session in each line.
+    """
+
+    def __init__(
+        self, *, colour: bool = False, width: int | None = None, with_session: bool = False
+    ) -> None:
+        self._colour = colour
+        self._width = width
+        self._with_session = with_session
+        self._day = ""
+
+    def of(self, item: Item) -> list[str]:
+        """The lines of an item, without line ends."""
+        match item:
+            case Event():
+                return [*self._new_day(item.at_ns), self._event(item)]
+            case Gap():
+                return [*self._new_day(item.from_ns), self._gap(item)]
+            case Began(session):
+                return [*self._new_day(session.started_ns), self._rule(_began(session))]
+            case Ended(session):
+                return [self._rule(_ended(session))]
+            case Note():
+                return [*self._new_day(item.at_ns), self._note(item)]
+            case Printed():
+                return [*self._new_day(item.at_ns), self._printed(item)]
+
+    def _new_day(self, at_ns: int) -> list[str]:
+        today = day(at_ns)
+        if today == self._day:
+            return []
+        self._day = today
+        return [self._rule(f"── {today[:10]}, times at UTC{today[11:]}")]
+
+    def _rule(self, text: str) -> str:
+        return self._paint(_BOLD, safe(text, self._width))
+
+    def _event(self, event: Event) -> str:
+        session = f" s{event.session}" if self._with_session else ""
+        mark = " " if event.status == "ok" and not event.mark else "!"
+        first = f"{event.id:>6}{session} "
+        took = f"{duration(event.took_ns):>6}"
+        rest = f" {mark} {safe(event.event):<{_EVENT_WIDTH}} {subject(event)}{_detail(event)}"
+        at = clock(event.at_ns)
+        if self._width is not None:
+            left = self._width - len(first) - len(at) - len(took) - 1
+            if left < 0:
+                # Not even the number, the time and the duration fit; there is no use in colour.
+                return safe(f"{first}{at} {took}", self._width)
+            if len(rest) > left or not rest.isascii():
+                rest = safe(rest, max(left, 0))
+        if mark == "!":
+            return self._paint(_RED, f"{first}{at} {took}{rest}".rstrip())
+        if self._colour:
+            return f"{_DIM}{first}{at}{_END} {took}{rest}".rstrip()
+        return f"{first}{at} {took}{rest}".rstrip()
+
+    def _gap(self, gap: Gap) -> str:
+        whose = f", session {gap.session}" if gap.session is not None else ""
+        lost = "unknown" if gap.lost is None else str(gap.lost)
+        length = duration(max(0, gap.to_ns - gap.from_ns))
+        if gap.is_left_out:
+            text = f"   gap {clock(gap.from_ns)} {length:>6}   events not in this part: {lost}"
+            return safe(text, self._width)
+        text = (
+            f"   gap {clock(gap.from_ns)} {length:>6} ! events lost: {lost}{whose}"
+            f" ({safe(gap.reason, _MAX_DETAIL)})"
+        )
+        return self._paint(_YELLOW, safe(text, self._width))
+
+    def _note(self, note: Note) -> str:
+        whose = f"session {note.session}: " if note.session is not None else ""
+        return self._paint(
+            _YELLOW, safe(f"  note {clock(note.at_ns)} {whose}{note.text}", self._width)
+        )
+
+    def _printed(self, line: Printed) -> str:
+        session = f" s{line.session}" if self._with_session else ""
+        text = f"{'':>6}{session} {clock(line.at_ns)} {line.stream:>6} | {line.text}"
+        return self._paint(_DIM, safe(text, self._width or _MAX_PRINTED))
+
+    def _paint(self, colour: str, text: str) -> str:
+        return f"{colour}{text}{_END}" if self._colour and text else text
+
+
+def _detail(event: Event) -> str:
+    """What is out of the ordinary."""
+    parts: list[str] = []
+    if event.mark:
+        parts.append(safe(mark_words(event.mark), _MAX_DETAIL))
+    if event.status == "timeout":
+        deadline = deadline_ms(event.timeout_ns)
+        limit = f" (deadline {duration(deadline * 1_000_000)})" if deadline else ""
+        if event.status_message in ("", LATE):
+            parts.append(f"answered too late{limit}")
+        else:
+            # Nobody knows whether an answer came after all: who has waited for it says so.
+            parts.append(f"no answer in time{limit}: {safe(event.status_message, _MAX_DETAIL)}")
+    elif event.status != "ok":
+        words = f": {safe(event.status_message, _MAX_DETAIL)}" if event.status_message else ""
+        parts.append(f"error {event.status_code}{words}")
+    if is_plugins_call(event.method, event.mark):
+        parts.append("called by the plugin")
+    if event.changed:
+        owners = ", ".join(safe(owner) for owner in event.owners)
+        by = f" by {safe(owners, _MAX_DETAIL)}" if owners else ""
+        parts.append(f"changed {len(event.changed)}{by}")
+    return f"  {'; '.join(parts)}" if parts else ""
+
+
+def _began(session: Session) -> str:
+    return (
+        f"── session {session.id}: {session.plugin} on {runtime(session)}, "
+        f"from {clock(session.started_ns)[:8]}"
+    )
+
+
+def _ended(session: Session) -> str:
+    assert session.ended_ns is not None
+    why = f": {session.end_reason}" if session.end_reason else ""
+    return f"── session {session.id} ended {clock(session.ended_ns)[:8]}{why}"

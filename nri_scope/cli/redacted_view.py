@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording for a command that shows it, with or without its secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from nri_scope.errors import UsageError
+from nri_scope.events import Container, Event, Pod
+from nri_scope.process.signals import interrupted_by_signals
+from nri_scope.recording.lookup import Found
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.temporary_files import temporary_folder, writing_to
+from nri_scope.share.bundle import redactor_together
+from nri_scope.share.redacted_copy import redact_together
+from nri_scope.share.redaction import Redactor, Rules
+from nri_scope.text.escape import safe
+
+from .share_options import progress
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A recording as it is to be shown."""
+
+    name: str
+    """What the file is called, without what is secret."""
+    original: Recording
+    """What people mean by names and filters is looked for in this one."""
+    recording: Recording
+    """What is shown: the original, or a redacted one with the same numbers and ids."""
+    redactor: Redactor | None
+    """What replaced the secrets; None: they are there."""
+
+    def same(self, thing: Found) -> Found:
+        """What was found in the original, as it is shown. Raises UsageError."""
+        found: Found | None = thing
+        if self.redactor is not None:
+            match thing:
+                case Event():
+                    found = self.recording.event(thing.id)
+                case Pod():
+                    found = next((one for one in self.recording.pods() if one.id == thing.id), None)
+                case Container():
+                    containers = self.recording.containers()
+                    found = next((one for one in containers if one.id == thing.id), None)
+        if found is None:
+            raise UsageError(
+                "these rules replace the id of what was named",
+                "redact the recording first, and look",
+            )
+        return found
+
+
+@contextmanager
+def shown(file: Path, rules: Rules | None) -> Iterator[Shown]:
+    """The recording ``file``, redacted where there are rules.
+
+    Raises UsageError, RedactionLeak and RecordingError.
+    """
+    with shown_together([file], rules) as found:
+        yield found[0]
+
+
+@contextmanager
+def shown_together(files: Sequence[Path], rules: Rules | None) -> Iterator[list[Shown]]:
+    """Several, in which the same value of containers of one name has the same token."""
+    with ExitStack() as stack:
+        originals = [stack.enter_context(Recording.open(file)) for file in files]
+        if rules is None:
+            yield [
+                Shown(file.name, original, original, None)
+                for file, original in zip(files, originals, strict=True)
+            ]
+            return
+        stack.enter_context(interrupted_by_signals())
+        folder = stack.enter_context(temporary_folder())
+        redactor = redactor_together(originals, rules)
+        with writing_to(folder), progress(originals[0], "redacting") as tell:
+            drafts = redact_together(originals, folder, redactor, tell)
+        for draft in drafts:
+            if draft.damage:
+                click.echo(safe(f"what comes after that is missing: {draft.damage}"), err=True)
+        found: list[Shown] = []
+        for file, original, draft in zip(files, originals, drafts, strict=True):
+            recording = stack.enter_context(Recording.open(draft.path))
+            # `record` puts the host's name into it.
+            name = redactor.text(file.name, "file.name")
+            found.append(Shown(name, original, recording, redactor))
+        yield found

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``replay`` does once its options are read: run, compare, print."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from nri_scope.errors import UsageError
+from nri_scope.process.signals import END_SIGNALS, stop_signals
+from nri_scope.recording.records import to_json
+from nri_scope.recording.regular_files import read_regular, write_private
+from nri_scope.replay.golden import Golden, Key, Mismatch, as_data, lines
+from nri_scope.replay.origin import origin_of
+from nri_scope.replay.progress import Audience
+from nri_scope.replay.report import Report, change_record, differing, document, junit
+from nri_scope.replay.run import Job, replay
+from nri_scope.text.escape import safe
+from nri_scope.transport.loop import run
+
+from .golden_from import WHAT, GoldenFrom
+from .output import Output
+
+if TYPE_CHECKING:
+    from nri_scope.nri.plain import Plain
+    from nri_scope.replay.result import Line, PlayedEvent, Replayed
+
+
+T = TypeVar("T", bound=BaseException)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is to be done with the result."""
+
+    json: bool = False
+    junit: Path | None = None
+    golden: Path | None = None
+    golden_from: Path | None = None
+    """A recording of tapped plugins, in place of `golden`."""
+    update_golden: bool = False
+    other: Job | None = None
+    """The same replay to another chain, to compare with."""
+
+
+def perform(job: Job, wishes: Wishes) -> bool:
+    """Replay and tell; returns whether all is well, which it is when nobody reads any more."""
+    # A golden that cannot be read is better found before the plugins have done anything.
+    golden = _load(wishes)
+    production = None
+    if wishes.golden_from is not None:
+        production = GoldenFrom(wishes.golden_from, job)
+        job = production.prepared(job)
+    if wishes.junit is not None:
+        _check_junit(wishes.junit)
+    with Output() as output:
+        return _perform(output, job, golden or production, wishes)
+    return True
+
+
+def _perform(output: Output, job: Job, golden: Golden | GoldenFrom | None, wishes: Wishes) -> bool:
+    plugins = [plugin.id for plugin in job.casting.plugins]
+    # Of those that come by themselves we do not know the names yet.
+    names = [*plugins, *["??-external"] * job.casting.expect]
+    text = Report(chain=len(names) > 1, plugins=names, colour=output.colour, width=output.width)
+    audience = Audience() if wishes.json else _Printing(output, text, _addressees(job))
+    replayed = play(job, audience)
+    mismatches = _compare(replayed, golden, wishes)
+    other = None if wishes.other is None else play(wishes.other, Audience())
+    if wishes.junit is not None:
+        _write(wishes.junit, junit(replayed, _by_key(mismatches, golden, wishes)))
+    if wishes.json:
+        output.line(to_json(_document(replayed, mismatches, other, golden, wishes)))
+    else:
+        _tell(output, text, replayed, mismatches, other, golden, wishes)
+    return _well(replayed, mismatches, other, wishes)
+
+
+def _well(
+    replayed: Replayed, mismatches: Sequence[Mismatch], other: Replayed | None, wishes: Wishes
+) -> bool:
+    """What the exit status says."""
+    if other is not None and (not other.ok or next(differing(replayed, other), None) is not None):
+        return False
+    if (wishes.golden is None and wishes.golden_from is None) or wishes.update_golden:
+        return replayed.ok
+    return not mismatches and not any(
+        plugin.left_behind or plugin.deserted for plugin in replayed.plugins
+    )
+
+
+class _Printing(Audience):
+    """Prints everything when it happens."""
+
+    def __init__(self, output: Output, text: Report, to: str) -> None:
+        """``to`` tells whom it is replayed to."""
+        self._output = output
+        self._text = text
+        self._to = to
+
+    def began(self, replayed: Replayed) -> None:
+        text = f"{replayed.source}, {self._to}, as {replayed.title}"
+        self._print([safe(text, self._output.width), ""])
+
+    def event(self, played: PlayedEvent) -> None:
+        self._print(self._text.event(played))
+
+    def line(self, line: Line) -> None:
+        self._print([self._text.line(line)])
+
+    def _print(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._output.line(line)
+        self._output.flush()
+
+
+def _addressees(job: Job) -> str:
+    to = ", ".join(sorted(plugin.id for plugin in job.casting.plugins))
+    if job.casting.listen is not None:
+        who = "one plugin" if job.casting.expect == 1 else f"{job.casting.expect} plugins"
+        to = " and ".join(filter(None, [to, f"{who} from {job.casting.listen}"]))
+    return f"to {to or 'nobody'}"
+
+
+def play(job: Job, audience: Audience) -> Replayed:
+    """Replay; SIGTERM and SIGHUP end it as SIGINT does, with KeyboardInterrupt.
+
+    Raises as `replay`, and OSError of the audience.
+    """
+
+    async def main() -> Replayed:
+        task = asyncio.current_task()
+        assert task is not None
+        loop = asyncio.get_running_loop()
+        with stop_signals(lambda *_: task.cancel(), among=END_SIGNALS, loop=loop):
+            return await replay(job, audience)
+
+    try:
+        return run(main())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    except BaseExceptionGroup as group:
+        # Nobody reads any more, or nothing can be written: the output knows what that means.
+        unwritten = _first(group, OSError)
+        if unwritten is None:
+            raise
+        raise unwritten from None
+
+
+def _first(group: BaseExceptionGroup[BaseException], kind: type[T]) -> T | None:
+    for error in group.exceptions:
+        found = _first(error, kind) if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(found, kind):
+            return found
+    return None
+
+
+# -- goldens ----------------------------------------------------------------------------------
+
+
+def _load(wishes: Wishes) -> Golden | None:
+    if wishes.golden is None or (wishes.update_golden and not wishes.golden.exists()):
+        return None
+    return Golden.load(wishes.golden)
+
+
+def _compare(
+    replayed: Replayed, golden: Golden | GoldenFrom | None, wishes: Wishes
+) -> list[Mismatch]:
+    if isinstance(golden, GoldenFrom):
+        found = golden.compare(replayed)
+        for warning in golden.warnings():
+            click.echo(warning, err=True)
+        return found
+    if wishes.golden is None:
+        return []
+    origin = origin_of(replayed)
+    if wishes.update_golden:
+        new = (
+            Golden.of(replayed.replies(), origin, replayed.name_of)
+            if golden is None
+            else golden.updated(replayed.replies(), origin, replayed.name_of)
+        )
+        new.save(wishes.golden)
+        for matcher in [] if golden is None else golden.lost(new):
+            click.echo(safe(f"warning: {matcher} does not fit any more and is gone"), err=True)
+        return []
+    assert golden is not None
+    golden.check_origin(origin)
+    return golden.compare(replayed.replies(), replayed.name_of)
+
+
+def _by_key(
+    mismatches: Sequence[Mismatch], golden: Golden | GoldenFrom | None, wishes: Wishes
+) -> dict[Key, list[str]]:
+    return {one.key: list(_lines([one], golden, wishes)) for one in mismatches}
+
+
+def _lines(
+    mismatches: Sequence[Mismatch], golden: Golden | GoldenFrom | None, wishes: Wishes
+) -> Iterator[str]:
+    if isinstance(golden, GoldenFrom):
+        return lines(mismatches, str(golden.path), what=WHAT)
+    return lines(mismatches, str(wishes.golden))
+
+
+# -- telling ----------------------------------------------------------------------------------
+
+
+def _tell(
+    output: Output,
+    text: Report,
+    replayed: Replayed,
+    mismatches: Sequence[Mismatch],
+    other: Replayed | None,
+    golden: Golden | GoldenFrom | None,
+    wishes: Wishes,
+) -> None:
+    for line in text.containers(replayed):
+        output.line(line)
+    if other is not None:
+        for line in text.differences(replayed, other):
+            output.line(line)
+        for failure in other.failures():
+            output.line(safe(f"with the other chain: {failure}", output.width))
+    if mismatches:
+        output.line("")
+        for line in _lines(mismatches, golden, wishes):
+            output.line(line)
+    for line in text.summary(replayed):
+        output.line(line)
+    if isinstance(golden, GoldenFrom):
+        for line in golden.verdict(mismatches):
+            output.line(line)
+    if wishes.golden is not None:
+        file = safe(str(wishes.golden))
+        if wishes.update_golden:
+            output.line(f"wrote golden {file}")
+            if not replayed.ok:
+                output.line("warning: it expects what went wrong here to go wrong again")
+        elif not mismatches:
+            output.line(f"as golden {file} wants it")
+
+
+def _document(
+    replayed: Replayed,
+    mismatches: Sequence[Mismatch],
+    other: Replayed | None,
+    golden: Golden | GoldenFrom | None,
+    wishes: Wishes,
+) -> dict[str, Plain]:
+    found = document(replayed)
+    times = found.pop("times")
+    found["well"] = _well(replayed, mismatches, other, wishes)
+    if isinstance(golden, GoldenFrom):
+        found["golden"] = {
+            "file": str(golden.path),
+            "updated": False,
+            "tapped": golden.data(),
+            "mismatches": [as_data(one) for one in mismatches],
+        }
+    if wishes.golden is not None:
+        found["golden"] = {
+            "file": str(wishes.golden),
+            "updated": wishes.update_golden,
+            "mismatches": [as_data(one) for one in mismatches],
+        }
+    if other is not None:
+        found["compared_with"] = {
+            "plugins": [plugin.plugin for plugin in other.plugins],
+            "failures": list(other.failures()),
+            "containers": {
+                name: [one if isinstance(one, str) else change_record(one) for one in changed]
+                for name, changed in differing(replayed, other)
+            },
+        }
+    return {**found, "times": times}
+
+
+def _check_junit(path: Path) -> None:
+    """Only a result of an earlier run may be written over. Raises `UsageError`."""
+    try:
+        start = read_regular(path, 200)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    if start and b"<testsuites" not in start:
+        raise UsageError(
+            f"{path}: there is such a file already, and it is no JUnit XML",
+            "name another file after --junit",
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_private(path, text.encode())
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"{path}: cannot be written: {(error.strerror or str(error)).lower()}",
+        "name another file after --junit",
+    )

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What commands that pass recordings on have in common: rules, progress, words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from nri_scope.recording.display import many
+
+if TYPE_CHECKING:
+    from nri_scope.recording.reader import Recording
+
+_MANY = 20_000
+"""Events from which on it takes so long that progress is shown."""
+
+
+@contextmanager
+def progress(recording: Recording, doing: str) -> Iterator[Callable[[float], None] | None]:
+    """What to call with the part that is done; None where it does not take long."""
+    from nri_scope.recording import lookup
+
+    first, last = lookup.event_range(recording)
+    if last - first < _MANY or sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+
+    def tell(share: float) -> None:
+        click.echo(f"\r{doing}: {share:4.0%}", nl=False, err=True)
+
+    try:
+        yield tell
+    finally:
+        click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def tell_lost_marks(recording: Recording) -> None:
+    """Say so where marks beside a recording cannot be read: what is made of it is without them."""
+    from nri_scope.recording.marks import sidecar
+    from nri_scope.text.escape import safe
+
+    try:
+        sidecar.read(sidecar.path_of(recording.path))
+    except sidecar.Unusable as error:
+        click.echo(safe(f"{error}; the marks in it do not come along"), err=True)
+
+
+def replaced(by_rule: Mapping[str, int]) -> str:
+    """``63 values replaced (42 env-values, …)``."""
+    total = sum(by_rule.values())
+    if not total:
+        return "nothing to replace was found"
+    rules = sorted(by_rule.items(), key=lambda one: (-one[1], one[0]))
+    listed = ", ".join(f"{values:,} {rule}" for rule, values in rules)
+    return f"{many(total, 'value')} replaced ({listed})"

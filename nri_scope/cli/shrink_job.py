@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``shrink`` does once its options are read: look for the smallest part, write it, tell."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from nri_scope.errors import UsageError
+from nri_scope.process.signals import interrupted_by_signals
+from nri_scope.recording.display import many
+from nri_scope.recording.file_errors import in_words
+from nri_scope.replay.golden import Golden
+from nri_scope.replay.run import Job
+from nri_scope.replay.shrink import (
+    Failure,
+    Limits,
+    Place,
+    Progress,
+    Shrinking,
+    Shrunk,
+    Wanted,
+    golden_of,
+    write_test,
+)
+from nri_scope.share.extract import Extracted
+from nri_scope.share.output_files import Outputs
+from nri_scope.text.escape import safe
+
+from .output import Output
+from .replay_job import play
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What is to be written."""
+
+    recording: Path | None
+    folder: Path | None
+    """Of a test case."""
+    faults: tuple[str, ...]
+    """As they were written, for the test case."""
+    force: bool = False
+    """Write over what is there."""
+
+
+def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Destination) -> bool:
+    """Make the recording smaller; returns whether that went to its end.
+
+    Raises `UsageError`, also where nothing fails, and `RecordingError`.
+    """
+    _check(to, job.recording)
+    expected = None if golden is None else Golden.load(golden)
+    with Output() as output, interrupted_by_signals():
+        return _perform(output, Wanted(job, expected, check, limits), to)
+    return True
+
+
+def _check(to: Destination, source: Path) -> None:
+    """What can be known to go wrong is told before there was an hour of replays."""
+    if to.recording is None and to.folder is None:
+        raise UsageError("there is nothing to write", "name a recording with -o, or use --pytest")
+    if to.recording is not None:
+        with Outputs(to.recording, source, force=to.force):
+            pass
+    if to.folder is not None and os.path.lexists(to.folder) and not to.folder.is_dir():
+        raise UsageError(f"{to.folder}: not a folder", "name one after --pytest, old or new")
+
+
+def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
+    progress = _Telling()
+    shrinking = Shrinking(wanted, play)
+    failure = shrinking.confirm()
+    place = None if to.folder is None else Place.of(to.folder, failure.check, force=to.force)
+    _tell_failure(failure, wanted.check)
+    try:
+        shrunk = shrinking.shrink(failure, progress)
+    finally:
+        progress.clear()
+    interrupted = shrunk.interrupted
+    if interrupted and shrunk.after == shrunk.before:
+        # Nothing was left out yet: there is nothing to keep.
+        raise KeyboardInterrupt
+    _write(output, shrinking, shrunk, wanted, to, place)
+    return not interrupted
+
+
+# -- telling ----------------------------------------------------------------------------------
+
+
+def _tell_failure(failure: Failure, number: int) -> None:
+    _say(f"looking for the fewest events with: {failure.check.text}")
+    others = len(failure.checks) - 1
+    if others:
+        more = "another check fails" if others == 1 else f"{others:,} other checks fail"
+        which = "--check 2 takes the second one" if number == 1 else "--check chooses"
+        _say(f"{more}, which need not go on failing; {which}")
+    if not failure.stable:
+        _say(
+            f"warning: not stable: it failed in {failure.shown} of {failure.replays} replays of "
+            "the whole recording, so each part is tried as often; there may be a smaller one"
+        )
+
+
+@dataclass(slots=True)
+class _Telling:
+    """Says on stderr how far it is: one line that changes on a terminal, else each success."""
+
+    _smallest: int = 0
+    _width: int = 0
+    _terminal: bool = field(default_factory=lambda: _is_terminal(sys.stderr))
+
+    def __call__(self, progress: Progress) -> None:
+        text = f"replay {progress.replays}, leaving out {progress.stage}: {progress.events:,} left"
+        if self._terminal:
+            self.clear()
+            click.echo(text, err=True, nl=False)
+            self._width = len(text)
+        elif progress.events != self._smallest:
+            self._smallest = progress.events
+            _say(text)
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._width:
+            click.echo("\r" + " " * self._width + "\r", err=True, nl=False)
+            self._width = 0
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    # None: whoever started us closed it.
+    return stream is not None and stream.isatty()
+
+
+def _say(text: str) -> None:
+    click.echo(safe(text), err=True)
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+def _write(
+    output: Output,
+    shrinking: Shrinking,
+    shrunk: Shrunk,
+    wanted: Wanted,
+    to: Destination,
+    place: Place | None,
+) -> None:
+    check = shrunk.failure.check
+    files = [] if to.recording is None else [to.recording]
+    if place is not None:
+        _make(place.folder)
+        files.append(place.recording)
+    first, *others = files
+    rebuilt = _write_recording(first, shrinking, shrunk, wanted, to)
+    for path in others:
+        _write_recording(path, shrinking, shrunk, wanted, to)
+    replayed, shown = shrinking.replay(shrunk.failure, first)
+    if place is not None:
+        if shrunk.against is not None:
+            _make(place.golden.parent)
+            golden_of(shrunk.against, check, replayed).save(place.golden)
+        # What makes it a test comes last.
+        write_test(
+            place,
+            wanted.job,
+            check,
+            faults=to.faults,
+            has_golden=bool(wanted.golden),
+            force=to.force,
+        )
+    output.line(safe(check.text))
+    output.line(
+        f"{many(shrunk.before, 'event')} → {shrunk.after:,}, of {many(rebuilt.pods, 'pod')} and"
+        f" {many(rebuilt.containers, 'container')}; "
+        f"{many(shrunk.replays, 'replay')} in {shrunk.seconds:.1f} s"
+    )
+    if shrunk.ended:
+        output.line(f"{shrunk.ended}: there may be a smaller part")
+    if not shown:
+        output.line("warning: it did not fail when what was written was replayed once more")
+    if to.recording is not None:
+        output.line(f"wrote {safe(str(to.recording))}")
+    if place is not None:
+        output.line(f"wrote {safe(str(place.test))}")
+
+
+def _write_recording(
+    path: Path, shrinking: Shrinking, shrunk: Shrunk, wanted: Wanted, to: Destination
+) -> Extracted:
+    with Outputs(path, wanted.job.recording, force=to.force) as outputs:
+        draft = outputs.new(path.suffix)
+        rebuilt = shrinking.write(shrunk, draft)
+        outputs.place([draft])
+    return rebuilt
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: cannot be made: {in_words(error)}", "name another folder after --pytest"
+        ) from error

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Printing what a plugin is asked and what it answers, while it happens, as strace does."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from time import time_ns
+from typing import NamedTuple
+
+from nri_scope.events import Captured, Event
+from nri_scope.filter import Filter
+from nri_scope.logger.background_output import Background
+from nri_scope.nri.plain import Plain
+from nri_scope.recording.records import rfc3339, to_json
+
+from .output import Output
+from .trace_lines import Exchange, TraceLines
+
+WAITING_MAX = 10_000
+"""Lines that may wait for a terminal or pipe that does not take them; later ones are skipped, and
+the output says how many. They are in the recording all the same."""
+WAITING_BYTES_MAX = 16 << 20
+"""Of messages that wait likewise; later lines go without what was said."""
+
+
+BEHIND = 0.12
+"""Seconds that a line waits for exchanges that came before it: a recorder hands them over when
+they are written, up to 50 ms later."""
+
+
+class _Said(NamedTuple):
+    at_ns: int
+    plugin: str
+    stream: str
+    text: str
+
+
+class _Turn(NamedTuple):
+    """Lines may be printed now, or when what came meanwhile was."""
+
+    ready: bool
+
+
+class Trace:
+    """Prints exchanges as they are recorded, and lines that plugins print.
+
+    Its methods may be called from any thread, never wait and never raise.
+    """
+
+    def __init__(
+        self,
+        print_format: str,
+        where: Filter | None = None,
+        *,
+        several: bool = False,
+        redact: Callable[[str], str] | None = None,
+    ) -> None:
+        """``print_format``: text or jsonl. Events that ``where`` does not match are left out.
+        ``several``: say in each line of text which plugin it is about. ``redact``: what is done to
+        lines that plugins print; exchanges come as they were recorded.
+        """
+        self._output = Output()
+        self._jsonl = print_format == "jsonl"
+        self._where = where
+        self._redact = redact
+        self._several = several
+        self._lines = TraceLines(
+            colour=self._output.colour,
+            width=self._output.width,
+            with_plugin=several,
+            with_tap=True,
+        )
+        # Each of the two is counted up by one thread only.
+        self._bytes_in = self._bytes_out = 0
+        self._said: deque[_Said] = deque(maxlen=WAITING_MAX)
+        self._closing = threading.Event()
+        self._background = Background[Exchange | _Turn](
+            self._print,
+            flush=self._output.flush,
+            skipped=self._print_skipped,
+            waiting_max=WAITING_MAX,
+        )
+
+    def show(self, event: Event, captured: Captured) -> None:
+        """One exchange, as a recorder hands it over that has stored it."""
+        size = len(captured.request) + len(captured.reply)
+        if self._bytes_in - self._bytes_out + size > WAITING_BYTES_MAX:
+            self._background.put(Exchange(event, None))
+            return
+        self._bytes_in += size
+        self._background.put(Exchange(event, captured))
+
+    def said(self, at_ns: int, plugin: str, stream: str, text: str) -> None:
+        """A line that a plugin printed to ``stream``: stdout or stderr. ``at_ns``: wall clock."""
+        self._said.append(_Said(at_ns, plugin, stream, text))
+        self._background.put(_Turn(ready=False))
+
+    def close(self) -> None:
+        """Print what still waits, within reason."""
+        self._closing.set()
+        self._background.put(_Turn(ready=True))
+        self._background.close()
+
+    def _print(self, item: Exchange | _Turn) -> None:
+        if isinstance(item, _Turn):
+            self._take_turn(item)
+            return
+        if item.captured is not None:
+            self._bytes_out += len(item.captured.request) + len(item.captured.reply)
+        with suppress(Exception):
+            # Names come from what is not shown, too.
+            self._lines.learn(item)
+        self._print_said(item.event.at_ns)
+        if self._where is not None and not self._where.matches(item.event):
+            return
+        try:
+            lines = self._rendered(item)
+        except Exception:  # noqa: BLE001 - what a peer said must not end the trace
+            lines = self._rendered(item._replace(captured=None))
+        for line in lines:
+            self._output.line(line)
+
+    def _take_turn(self, turn: _Turn) -> None:
+        if turn.ready:
+            self._print_said(None if self._closing.is_set() else time_ns() - int(BEHIND * 1e9))
+        elif self._said:
+            left = BEHIND - (time_ns() - self._said[0].at_ns) / 1e9
+            if 0 < left <= BEHIND:
+                self._closing.wait(left)
+            # Behind all that came meanwhile.
+            self._background.put(_Turn(ready=True))
+
+    def _rendered(self, item: Exchange) -> list[str]:
+        return [to_json(self._lines.record(item))] if self._jsonl else self._lines.of(item)
+
+    def _print_said(self, until_ns: int | None) -> None:
+        """Print what plugins printed until then; None: all of it."""
+        while self._said and (until_ns is None or self._said[0].at_ns < until_ns):
+            self._print_line(self._said.popleft())
+
+    def _print_line(self, said: _Said) -> None:
+        if self._redact is not None:
+            said = said._replace(text=self._redact(said.text))
+        if self._jsonl:
+            line: dict[str, Plain] = {"at": rfc3339(said.at_ns), "plugin": said.plugin}
+            line |= {"stream": said.stream, "text": said.text}
+            self._output.line(to_json({"output": line}))
+            return
+        for text in self._lines.said(said.at_ns, said.plugin, said.stream, said.text):
+            self._output.line(text)
+
+    def _print_skipped(self, count: int) -> None:
+        words = f"{count} lines are not shown; what was recorded is in the recording"
+        self._output.line(to_json({"skipped": count}) if self._jsonl else words)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All containers that are known: their names, histories, and how the newest event showed them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Event
+from nri_scope.oci import Spec
+from nri_scope.recording.display import SHORT_ID
+
+from . import applied_spec, later_changes
+from .history import History
+from .model import Asked, RequestFate, Step
+from .owner import UNKNOWN, Owner
+from .rounds import CREATE, UNDOING, UPDATE, Round
+
+NO_SUCH = "there is no such container, and runtimes drop updates of unknown ones"
+NOT_TOLD = "no event tells of such a container; runtimes drop updates of unknown ones"
+REMOVED = "the container was removed before, and runtimes drop updates of unknown ones"
+STOPPED = "the container was stopped before, and the runtime updates no such ones"
+NOT_CREATED = "the container was not created, and runtimes drop updates of unknown ones"
+GONE_MAX = 100_000
+"""Stopped and removed containers that are kept in mind."""
+
+
+class Containers:
+    """Keeps what is known of each container, by its id."""
+
+    def __init__(self) -> None:
+        self.histories: dict[str, History] = {}
+        self._names: dict[str, str] = {}
+        self._pods: dict[str, str] = {}
+        self._shown: dict[str, tuple[bytes, int]] = {}
+        """What the newest event showed of a container, and how many steps were known by then."""
+        self._tails: dict[str, Owner] = {}
+        """Who may have changed a container unseen, until an event shows it."""
+        self.is_unheard: Callable[[str], bool] = lambda _: False
+        """Whether there is no container with an id, or one that begins so, as far as is known."""
+        self.updates_stopped = True
+        """Whether the runtime updates containers that were stopped."""
+        self._stopped: dict[str, None] = {}
+        self._gone: dict[str, None] = {}
+        """Removed containers."""
+        self._doing: dict[str, bool] = {}
+        """Containers that were updated a moment ago: whether it takes an event of their own to
+        know that the runtime has done it, or just any."""
+        self._done_ns: dict[str, int] = {}
+        """When the newest update of a container was known to be done, or it was created anew; on
+        the monotonic clock, which the CRI's answers have too and nobody sets."""
+
+    # -- names ------------------------------------------------------------------------------
+
+    def learn_name(self, event: Event) -> None:
+        """The name that an event gives its container; a creation gives it anew."""
+        known = event.container_id in self._names and event.event != CREATE
+        if event.container_id and event.container and not known:
+            where = f"{event.namespace}/{event.pod}/" if event.pod else ""
+            self._names[event.container_id] = f"{where}{event.container}"
+
+    def learn_pod(self, pod: api.PodSandbox) -> None:
+        """The name of a pod whose containers are told by its id."""
+        self._pods[pod.id] = f"{pod.namespace}/{pod.name}"
+
+    def name_of(self, container_id: str) -> str:
+        """``ns/pod/container``; the beginning of its id where that was never told."""
+        return self._names.get(container_id) or container_id[:SHORT_ID]
+
+    # -- what is known of one ---------------------------------------------------------------
+
+    def know(self, container: api.Container, name: str = "") -> History:
+        """A container that is there already."""
+        history = self.histories.get(container.id)
+        if history is None:
+            pod = self._pods.get(container.pod_sandbox_id)
+            name = name or (f"{pod}/{container.name}" if pod else "")
+            self._names.setdefault(container.id, name)
+            spec = oci.spec_of(container)
+            history = History(container.id, self.name_of(container.id), base=spec, spec=spec)
+            history.remark("it was there before the recording began")
+            self.histories[container.id] = history
+            self._shown[container.id] = later_changes.fingerprint(container), 0
+        return history
+
+    def history(self, container_id: str) -> History:
+        """Its history; an empty one where nothing was ever told of it."""
+        history = self.histories.get(container_id)
+        if history is None:
+            history = History(container_id, self.name_of(container_id), base_owner=UNKNOWN)
+            history.remark("what it was made of was not seen")
+            self.histories[container_id] = history
+        return history
+
+    def target(self, container_id: str) -> History | None:
+        """The history of a container that a plugin wants updated; None where none is known."""
+        history = self.histories.get(container_id)
+        if container_id in self._gone or (history is not None and history.failure):
+            return None
+        if container_id in self._stopped and not self.updates_stopped:
+            return None
+        if history is not None or container_id not in self._names:
+            return history
+        return self.history(container_id)
+
+    def absence(self, container_id: str) -> tuple[RequestFate, str]:
+        """What becomes of a request for a container that is none, as far as is known, and why."""
+        if container_id in self._gone:
+            return RequestFate.NOT_APPLIED, REMOVED
+        if container_id in self._stopped:
+            return RequestFate.NOT_APPLIED, STOPPED
+        if container_id in self.histories:
+            return RequestFate.NOT_APPLIED, NOT_CREATED
+        if self.is_unheard(container_id):
+            return RequestFate.NOT_APPLIED, NO_SUCH
+        return RequestFate.UNKNOWN, NOT_TOLD
+
+    def is_named(self, beginning: str) -> bool:
+        """Whether an event told the name of a container whose id begins so."""
+        return any(known.startswith(beginning) for known in self._names)
+
+    def removed(self, container_id: str) -> None:
+        """The runtime told of its removal."""
+        self._stopped.pop(container_id, None)
+        self._gone[container_id] = None
+        if len(self._gone) > GONE_MAX:
+            del self._gone[next(iter(self._gone))]
+
+    def stopped(self, container_id: str) -> None:
+        """The runtime told that it stopped."""
+        self._stopped[container_id] = None
+        if len(self._stopped) > GONE_MAX:
+            del self._stopped[next(iter(self._stopped))]
+
+    def created(self, history: History, at: Event) -> None:
+        """It begins, with whoever may yet have had a hand in it as its ``tail``."""
+        self._gone.pop(history.id, None)
+        self._stopped.pop(history.id, None)
+        self.histories[history.id] = history
+        self._done_ns[history.id] = at.mono_ns
+        self._shown.pop(history.id, None)
+        self._tails[history.id] = history.tail
+
+    def updated(self, history: History, steps: list[Step], spec: Spec, tail: Owner) -> None:
+        """It was updated; what the runtime, or `tail`, made of that shows in its next event."""
+        history.add(steps, spec)
+        self._doing[history.id] = True
+        self._tails[history.id] = tail
+
+    def touched(self, container_id: str) -> None:
+        """It was updated beside another container's event."""
+        self._doing.setdefault(container_id, False)
+
+    def compare(
+        self, container: api.Container, event: Event, manner: oci.Manner
+    ) -> tuple[list[Step], list[Asked]]:
+        """What an event shows of it that nothing known explains, which now is known; and requests
+        of which it shows that nothing came of them.
+        """
+        if not later_changes.is_told(container):
+            return [], []
+        if event.event == UPDATE and self._doing.get(container.id):
+            # Another connection may show it as it was before the same update.
+            return [], []
+        history = self.histories.get(container.id)
+        if history is not None and event.event in UNDOING:
+            # containerd shows a container that it did not create as it was before the chain.
+            unsure = not history.created and later_changes.never_ran(container)
+            if history.failure or unsure:
+                return [], []
+        if history is not None and history.failure:
+            # It did not fail, or nothing more would be told of it: an event was lost.
+            history.failure = ""
+        # The same as the last time is news where something was done meanwhile.
+        done = 0 if history is None else len(history.steps)
+        mark = later_changes.fingerprint(container), done
+        before = self._shown.get(container.id)
+        self._shown[container.id] = mark
+        if history is None:
+            known = self.know(container)
+            if event.event in UNDOING and later_changes.never_ran(container):
+                known.created = False
+            return [], []
+        if event.event not in UNDOING:
+            history.created = True
+        tail = self._tails.pop(container.id, None)
+        if mark == before and tail is None:
+            return [], []
+        drift = later_changes.drift(history, container, tail, event, manner)
+        history.asked = [one for one in history.asked if one not in drift.applied]
+        history.add(drift.steps, drift.spec)
+        self._shown[container.id] = mark[0], len(history.steps)
+        return drift.steps, drift.asked
+
+    # -- what the runtime has done ----------------------------------------------------------
+
+    def settle(self, one: Round) -> None:
+        """Note what the runtime must have done by the time of this round.
+
+        It does what plugins want of other containers before it tells them of anything else, and
+        of the container itself before the next event about that; but a second update may be the
+        first one, which is still on its way.
+        """
+        for container, by_its_own in list(self._doing.items()):
+            if not by_its_own or (container == one.first.container_id and one.name != UPDATE):
+                del self._doing[container]
+                self._done_ns[container] = one.first.mono_ns
+
+    def judge(self, container_id: str, real: Spec, event: Event) -> list[Step] | None:
+        """The steps that the real spec has something to say of, judged by it.
+
+        None where the CRI was asked before the runtime can have done the newest update.
+        """
+        history = self.histories.get(container_id)
+        if history is None or history.id in self._doing:
+            return None
+        if event.mono_ns < self._done_ns.get(history.id, 0):
+            return None
+        history.real, history.real_event = real, event.id
+        judged = applied_spec.judge_all(history.steps, real, history.spec)
+        for number, step in judged.items():
+            history.steps[number] = step
+        return [judged[number] for number in sorted(judged)]
+
+    def forget(self, container_id: str) -> None:
+        """It is gone, and nobody will ask."""
+        for known in (
+            self.histories,
+            self._shown,
+            self._tails,
+            self._names,
+            self._doing,
+            self._done_ns,
+        ):
+            cast("dict[str, object]", known).pop(container_id, None)

@@ -1,0 +1,536 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One CreateContainer on its way through the chain: who changed what.
+
+Each connection shows the container as all plugins before it left it. A plugin's own reply tells
+what it made of that; what then still differs for the next connection was done in between. Last
+comes the runtime's own account of the owners, where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import cast
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import AdjustmentRefused
+from nri_scope.events import Event, Role
+from nri_scope.nri import merging
+from nri_scope.nri.merging import NOT_PASSED_ON, Dropped
+from nri_scope.nri.no_change import says_nothing
+from nri_scope.nri.versions import NriVersion
+from nri_scope.oci import Change, Json, Spec
+
+from . import evidence as told
+from .chain import LOWEST, Chain
+from .findings import (
+    Findings,
+    Wanted,
+    evidence_of,
+    manner_of,
+    reply_of,
+    request_of,
+    standing,
+    step,
+    value_at,
+    version_of,
+)
+from .hidden_changes import BY_CHANCE, Hidden, is_back, is_hidden, newest_steps
+from .model import EVICTION, Asked, Claim, Evidence, RequestFate, Step
+from .owner import BEFORE_ALL, RUNTIME, UNKNOWN, Owner, Who, one_of, plugin
+from .rounds import Station
+from .validator_owners import Owned
+
+UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
+"""What plugins can set without a runtime naming them as owners, in some version."""
+UNLESS_ITS_OWN = "it has no effect where the value is the runtime's own, and not a plugin's"
+"""Of a removal by a plugin where those before it were not seen."""
+_SWAP = "/linux/resources/memory/swap"
+_ONLY_THE_LIMIT = "/linux/resources/memory/"
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """What was found of one CreateContainer."""
+
+    container: api.Container
+    """As the first to see it saw it."""
+    chain: Chain
+    base: Spec
+    base_owner: Owner
+    spec: Spec
+    """As the chain left it."""
+    found: Findings
+    tail: Owner
+    """Who may have changed it unseen, after the last that we saw; RUNTIME if nobody."""
+
+
+def creation(stations: tuple[Station, ...], owned: Owned | None) -> Created | None:
+    """Look through one round, and through what validators were told of it, either of which may be
+    missing. None where there is nothing that can be decoded.
+    """
+    return _Creation(stations, owned).look()
+
+
+class _Creation:
+    def __init__(self, stations: tuple[Station, ...], owned: Owned | None) -> None:
+        self.stations = stations
+        self.owned = owned
+        self.chain = Chain.of(stations, owned.plugins if owned else ())
+        self.found = Findings()
+        self.id = ""
+        self.expected = api.Container()
+        """What the next plugin is shown if nobody whom we do not see is asked before it."""
+        self.hidden = Hidden({})
+        self.base: Spec = {}
+        """The container before the chain, as far as it was seen."""
+        self.before_reply: dict[str, Spec] = {}
+        """The container as each plugin whose reply is known found it."""
+
+    def look(self) -> Created | None:
+        pairs = [
+            (station, cast("api.CreateContainerRequest", request))
+            for station in self.stations
+            if (request := request_of(station)) is not None
+        ]
+        if not pairs and self.owned is None:
+            return None
+        first = pairs[0][0] if pairs else None
+        if self.owned is not None:
+            container, base_owner = self.owned.request.container, RUNTIME
+        else:
+            container = pairs[0][1].container
+            before = self.chain.between(None, first, or_runtime=True)
+            base_owner = BEFORE_ALL if first is None or first.index == LOWEST else before
+            if self._is_replay():
+                base_owner = RUNTIME
+            elif base_owner is not BEFORE_ALL:
+                self.found.note(
+                    f"no connection before {pairs[0][0].plugin}: what plugins did before it "
+                    "looks like the runtime's own"
+                )
+        self.id = container.id
+        self.base = base = spec = oci.spec_of(container)
+        self.hidden = Hidden(base)
+        self.expected = container
+        before_this: Station | None = None
+        for station, request in pairs:
+            spec = self._reach(spec, before_this, station, request)
+            spec = self._reply(spec, station, request)
+            before_this = station
+            if self.found.failure:
+                break
+        spec = self._conflicts(spec, tuple(station for station, _ in pairs))
+        last = before_this
+        tail = RUNTIME
+        if self.owned is not None:
+            end = self._end(spec, base, last, self.owned)
+            if end is None:
+                tail = self.chain.between(last, None, or_runtime=True)
+            spec = spec if end is None else end
+            self._compare(spec, self.owned)
+        elif last is not None and not self.found.failure and not self._is_replay():
+            tail = self.chain.between(last, None, or_runtime=True)
+        spec = self._back(spec, last)
+        if spec.get("mounts") != base.get("mounts"):
+            spec = oci.sort_mounts(spec)
+        return Created(container, self.chain, base, base_owner, spec, self.found, tail)
+
+    def _is_replay(self) -> bool:
+        """Whether we were the runtime, so that there is nobody whom we did not see."""
+        return bool(self.stations) and all(
+            station.session.role == Role.REPLAY for station in self.stations
+        )
+
+    @property
+    def _sees_all(self) -> bool:
+        """Whether the container is known as it was before all plugins."""
+        return self.owned is not None or self._is_replay()
+
+    def _back(self, spec: Spec, last: Station | None) -> Spec:
+        """Undo what plugins of the chain are shown and the runtime does not apply."""
+        if self.found.failure:
+            return spec
+        reasons: dict[str, tuple[str, Evidence, int]] = {}
+        newest = newest_steps(self.found.steps)
+        for one in self.found.asked:
+            step = newest.get(one.path)
+            if one.container != self.id or step is None or one.path == _SWAP:
+                continue
+            # Not what a later plugin made of it.
+            is_it = step.change.kind == "removed" or step.change.after == one.value
+            if one.fate is RequestFate.NOT_APPLIED and is_it:
+                reasons[one.path] = one.reason, one.evidence, one.event
+        for number in standing(self.found.steps):
+            # What no reply that was seen asked for.
+            made = self.found.steps[number]
+            reason = _never_applied(made.change.path)
+            if reason and last is not None and manner_of(last).adjusts_as_upstream:
+                reasons.setdefault(made.change.path, (reason, made.evidence[0], made.event))
+        back: list[Change] = []
+        for path, (reason, evidence, event) in reasons.items():
+            change = self._undoing(path, spec)
+            if change is not None:
+                back.append(change)
+                self.found.steps.append(
+                    Step(
+                        self.id,
+                        change,
+                        RUNTIME,
+                        (evidence,),
+                        event,
+                        self._time(event),
+                        note=reason,
+                    )
+                )
+        return oci.apply(spec, back) if back else spec
+
+    def _undoing(self, path: str, spec: Spec) -> Change | None:
+        """What makes the value at `path` what it was before the chain; None for nothing."""
+        now, first = oci.value_at(spec, path), oci.value_at(self.base, path)
+        if now is oci.ABSENT:
+            return None if first is oci.ABSENT else Change(path, None, first, "added")
+        if first is oci.ABSENT:
+            return Change(path, now, None, "removed")
+        return None if oci.same(now, first) else Change(path, now, first, "changed")
+
+    def _time(self, event: int) -> int:
+        """When an event of this round came."""
+        events = [station.event for station in self.stations]
+        events += [self.owned.event] if self.owned is not None else []
+        return next((one.at_ns for one in events if one.id == event), 0)
+
+    def _reach(
+        self,
+        spec: Spec,
+        after: Station | None,
+        station: Station,
+        request: api.CreateContainerRequest,
+    ) -> Spec:
+        """What happened to `spec` on the way from `after` to `station`."""
+        if request.container == self.expected:
+            return spec
+        shown = self._with_hidden(oci.spec_of(request.container))
+        if after is None and self.owned is None:
+            return shown
+        between = self.chain.between(after, station)
+        for change in changes_of_chain(spec, shown):
+            self.found.steps.append(self._unseen(change, between, station.event))
+        self.expected = request.container
+        return shown
+
+    def _unseen(self, change: Change, between: Owner, event: Event) -> Step:
+        """A change that two snapshots show, by one of those `between` them."""
+        made = step(self.id, change, between, Evidence.PROBES, event)
+        if self.owned is None or change.kind == "moved":
+            # Which of several moved is a way of telling it: nobody owns a move.
+            return made
+        names = tuple(
+            name for name in self.owned.owners_of(self.id, change.path) if may_be(between, name)
+        )
+        if not names:
+            return made
+        # The last owner of the field is among those who can have done it; the field has no other
+        # change after this one, or `_compare` will find out.
+        return replace(made, owner=one_of(*names), evidence=(*made.evidence, Evidence.VALIDATOR))
+
+    def _reply(self, spec: Spec, station: Station, request: api.CreateContainerRequest) -> Spec:
+        """What the plugin behind `station` asked for."""
+        event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
+        if event.status_code not in (0, 4, 14):
+            self.found.fail(f"{station.plugin} answered: {event.status_message or 'an error'}")
+            return spec
+        reply = cast("api.CreateContainerResponse | None", reply_of(station))
+        if reply is None or says_nothing(reply):
+            return spec
+        version = version_of(station)
+        turn = merging.Creation(request, version=version)
+        remarks = oci.remarks(reply.adjust, spec) if reply.HasField("adjust") else ()
+        try:
+            turn.apply(reply, station.plugin)
+        except AdjustmentRefused as error:
+            self._refused(spec, reply.adjust, owner, evidence, event, error.problem)
+            return spec
+        self.expected = turn.request.container
+        shown = oci.spec_of(turn.request.container)
+        for path in self.hidden.take(turn.adjustment, shown):
+            self.found.asked.append(
+                Asked(
+                    self.id,
+                    owner,
+                    path,
+                    None,
+                    BY_CHANCE,
+                    evidence,
+                    event.id,
+                    RequestFate.UNKNOWN,
+                )
+            )
+        self.before_reply[station.plugin] = spec
+        after = self._with_hidden(shown)
+        changes = changes_of_chain(spec, after)
+        notes = _notes(remarks, changes)
+        notes |= self._take_dropped(turn.dropped, reply, spec, owner, evidence, event)
+        for change in changes:
+            note = notes.get(change.path, "")
+            self.found.steps.append(step(self.id, change, owner, evidence, event, note))
+        for one in remarks:
+            # What is resolved or not comes to something; its step has a note.
+            if one.kind not in ("resolved", "unresolved"):
+                self.found.remark(self.id, owner, evidence, event, one)
+        self.found.updates += [
+            Wanted(owner, evidence, event, each, merged=True) for each in reply.update
+        ]
+        self.found.asked += told.evictions(owner, evidence, event, reply.evict, manner_of(station))
+        return after
+
+    def _take_dropped(
+        self,
+        dropped: Iterable[Dropped],
+        reply: api.CreateContainerResponse,
+        spec: Spec,
+        owner: Owner,
+        evidence: Evidence,
+        event: Event,
+    ) -> dict[str, str]:
+        """Keep what merging drops of an adjustment; returns notes for steps, by path.
+
+        The removal of a member reaches the runtime only as the loss of what an earlier plugin had
+        set. So where the value is the runtime's own it stays, and elsewhere it is gone.
+        """
+        notes: dict[str, str] = {}
+        wanted = oci.adjust(spec, reply.adjust)
+        for gone in dropped:
+            if gone.container_id != self.id or gone.path == EVICTION:
+                continue
+            if gone.reason == NOT_PASSED_ON:
+                if not self._sees_all:
+                    notes[gone.path] = UNLESS_ITS_OWN
+                    continue
+                if oci.value_at(self.base, gone.path) is oci.ABSENT:
+                    continue
+            value: Json = value_at(wanted, gone.path)
+            if value is None and oci.value_at(spec, gone.path) is oci.ABSENT:
+                value = gone.value
+            elif value is None:
+                value = f"-{oci.split(gone.path)[-1]}"
+            self.found.ask(Asked(self.id, owner, gone.path, value, gone.reason, evidence, event.id))
+        return notes
+
+    def _refused(
+        self,
+        spec: Spec,
+        adjustment: api.ContainerAdjustment,
+        owner: Owner,
+        evidence: Evidence,
+        event: Event,
+        failure: str,
+    ) -> None:
+        self.found.fail(failure)
+        for change in changes_of_chain(spec, oci.adjust(spec, adjustment)):
+            self.found.asked.append(
+                Asked(self.id, owner, change.path, change.after, failure, evidence, event.id)
+            )
+
+    def _conflicts(self, spec: Spec, stations: tuple[Station, ...]) -> Spec:
+        """Take back what a plugin asked for at which the runtime gave up."""
+        culprit, failure = _refusal(stations)
+        if not failure or self.found.failure:
+            return spec
+        self.found.fail(failure)
+        by_it = plugin(culprit)
+        refused = [one for one in self.found.steps if one.owner == by_it]
+        self.found.steps = [one for one in self.found.steps if one.owner != by_it]
+        for one in refused:
+            change = one.change
+            self.found.asked.append(
+                Asked(
+                    self.id,
+                    one.owner,
+                    change.path,
+                    change.after,
+                    failure,
+                    one.evidence[0],
+                    one.event,
+                )
+            )
+        return self.before_reply.get(culprit, spec)
+
+    def _end(self, spec: Spec, base: Spec, last: Station | None, owned: Owned) -> Spec | None:
+        """What happened after the last station, by what validators are told; None where that
+        cannot be made out.
+        """
+        request = owned.request
+        turn = merging.Creation(
+            api.CreateContainerRequest(pod=request.pod, container=request.container),
+            version=self._version(),
+        )
+        merged = api.CreateContainerResponse(adjust=request.adjust)
+        try:
+            turn.apply(merged, "")
+        except AdjustmentRefused as error:
+            self.found.note(f"what validators were told cannot be made out: {error.problem}")
+            return None
+        shown = oci.spec_of(turn.request.container)
+        self.hidden = Hidden(base)
+        self.hidden.take(request.adjust, shown)
+        final = self._with_hidden(shown)
+        rest = self.chain.between(last, None)
+        newest = newest_steps(self.found.steps)
+        for change in changes_of_chain(spec, final):
+            if change.kind == "moved":
+                # The merged adjustment does not keep the order in which plugins did things.
+                continue
+            removal = is_back(change, base, newest)
+            if removal is not None:
+                self._kept(change, removal, owned)
+                continue
+            self.found.steps.append(self._by_owner(change, rest, last, owned))
+        seen = {(one.path, one.container) for one in self.found.asked}
+        for one in oci.remarks(request.adjust, base):
+            if (one.path, self.id) not in seen:
+                names = owned.owners_of(self.id, one.path)
+                owner = one_of(*names) if names else rest
+                self.found.remark(self.id, owner, Evidence.VALIDATOR, owned.event, one)
+        return final
+
+    def _kept(self, change: Change, removal: Step, owned: Owned) -> None:
+        """The runtime keeps a value of its own that a plugin removed."""
+        made = step(self.id, change, RUNTIME, Evidence.VALIDATOR, owned.event, NOT_PASSED_ON)
+        self.found.steps.append(made)
+        self.found.ask(not_passed_on(removal, owned.event))
+
+    def _by_owner(self, change: Change, rest: Owner, last: Station | None, owned: Owned) -> Step:
+        """A change that the merged adjustment shows and no snapshot did."""
+        names = owned.owners_of(self.id, change.path)
+        if names:
+            owner = one_of(*names)
+        elif is_hidden(change):
+            owner = self.chain.between(None, None)
+        elif change.path.startswith(UNOWNED) or _takes_mount(change):
+            owner = rest
+        else:
+            owner = UNKNOWN
+        made = step(self.id, change, owner, Evidence.VALIDATOR, owned.event)
+        unseen = is_hidden(change)
+        if last is None or unseen or not names:
+            return made
+        if rest.who is not Who.UNKNOWN and any(may_be(rest, name) for name in names):
+            return made
+        # Its owner was asked before a connection that did not see the change.
+        return replace(made, disputed=(Claim(Evidence.PROBES, rest, change.before),))
+
+    def _compare(self, final: Spec, owned: Owned) -> None:
+        """Where the newest owner of a path is not the one whom the runtime names."""
+        steps = self.found.steps
+        for number in standing(steps):
+            one = steps[number]
+            path = one.change.path
+            names = owned.owners_of(self.id, path)
+            if one.disputed or not names or one.owner.who is Who.RUNTIME:
+                continue
+            if any(may_be(one.owner, name) for name in names):
+                continue
+            later = [name for name in names if _is_later(name, one.owner)]
+            if later:
+                again = f"set again by {', '.join(later)}, to the same"
+                steps[number] = replace(
+                    one, note=again, evidence=(*one.evidence, Evidence.VALIDATOR)
+                )
+                continue
+            claim = Claim(Evidence.VALIDATOR, one_of(*names), value_at(final, path))
+            steps[number] = replace(one, disputed=(claim,))
+
+    def _with_hidden(self, spec: Spec) -> Spec:
+        return self.hidden.put_on(spec)
+
+    def _version(self) -> NriVersion | None:
+        return version_of(self.stations[0]) if self.stations else None
+
+
+def _refusal(stations: tuple[Station, ...]) -> tuple[str, str]:
+    """The plugin at whose reply the runtime gave up, and its words; "" where it did not."""
+    replies = [
+        (station, cast("api.CreateContainerResponse", reply))
+        for station in stations
+        if (reply := reply_of(station)) is not None and not says_nothing(reply)
+    ]
+    request = request_of(stations[0]) if replies else None
+    if request is None:
+        return "", ""
+    first = cast("api.CreateContainerRequest", request)
+    turn = merging.Creation(first, version=version_of(stations[0]))
+    for station, reply in replies:
+        try:
+            turn.apply(reply, station.plugin)
+        except AdjustmentRefused as error:
+            return station.plugin, error.problem
+    return "", ""
+
+
+def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
+    """What differs between two views of a container on its way through the chain.
+
+    Places of mounts are those that they are to have: a runtime sorts all of them when it applies
+    an adjustment with any, whatever the order in which plugins saw them.
+    """
+    if before.get("mounts") == after.get("mounts"):
+        return oci.changes(before, after)
+    return oci.changes(oci.sort_mounts(before), oci.sort_mounts(after))
+
+
+def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str, str]:
+    """What is to be noted of changes, by path.
+
+    What is said of a part that may be applied or not stands at what came as a whole.
+    """
+    paths = {change.path for change in changes}
+    notes: dict[str, str] = {}
+    for one in remarks:
+        path = one.path
+        while path and path not in paths and one.kind == "unresolved":
+            path = path.rpartition("/")[0]
+        notes.setdefault(path or one.path, one.reason)
+    return notes
+
+
+def not_passed_on(removal: Step, event: Event) -> Asked:
+    """What is to be said of a removal that did nothing, as `event` shows."""
+    path = removal.change.path
+    return Asked(
+        removal.container,
+        removal.owner,
+        path,
+        f"-{oci.split(path)[-1]}",
+        NOT_PASSED_ON,
+        removal.evidence[0],
+        event.id,
+    )
+
+
+def _never_applied(path: str) -> str:
+    """Why no adjustment of `path` reaches a container; "" where one does."""
+    if not path.startswith(_ONLY_THE_LIMIT) or path in (_SWAP, f"{_ONLY_THE_LIMIT}limit"):
+        return ""
+    return oci.ONLY_THE_LIMIT
+
+
+def _takes_mount(change: Change) -> bool:
+    """Whether it is the removal of a mount, of which nobody is the owner."""
+    return change.kind == "removed" and change.path.startswith("/mounts/")
+
+
+def _is_later(name: str, owner: Owner) -> bool:
+    """Whether the plugin `name` was called after all those that `owner` may be."""
+    highest = max(each[:2] for each in owner.plugins) if owner.plugins else owner.last
+    return bool(highest) and name[:2] >= highest
+
+
+def may_be(owner: Owner, name: str) -> bool:
+    """Whether `owner` leaves room for the plugin `name` (``NN-name``)."""
+    if owner.plugins:
+        return name in owner.plugins
+    if owner.who is Who.ONE_OF:
+        return owner.first <= name[:2] <= owner.last or name[:2] in owner.ties
+    return owner.who is Who.UNKNOWN

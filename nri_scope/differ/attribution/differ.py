@@ -1,0 +1,518 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Event after event in, what each round changed out; and every container's history meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Event, Gap, Session
+from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.request_subject import container_of
+from nri_scope.recording.creation_outcomes import UNKNOWN, CreationFate, Outcome
+from nri_scope.recording.display import duration
+
+from . import creation, updates
+from . import evidence as told
+from .chain import Chain
+from .containers import Containers
+from .findings import Findings, Wanted, evidence_of, manner_of, reply_of, request_of, version_of
+from .history import History
+from .model import Asked, Evidence, RoundDiff, Step
+from .owner import plugin
+from .rounds import (
+    ASIDE,
+    CONTAINER_STATUS,
+    CREATE,
+    ENDED,
+    SEEMS,
+    STOP,
+    SYNCHRONIZE,
+    UNDOING,
+    UNSOLICITED,
+    UPDATE,
+    VALIDATE,
+    Round,
+    Rounds,
+    Station,
+)
+from .spans import spans
+from .validator_owners import Owned
+
+TOLD_MAX = 16 << 20
+"""Bytes of what may wait for a round to be over."""
+UNDECIDED_MAX = 10_000
+"""Creations that are kept in mind until it is known what became of them."""
+NOT_KNOWN = "whether the container was created is not known"
+UPDATES_OF_FAILED = "the creation that it was asked for with failed"
+UPDATES_OF_OPEN = "what became of the creation that it was asked for with is not known"
+_TOLD_BYTES = 1 << 10
+"""For each event that waits."""
+
+
+class Differ:
+    """Finds what each round changed, as events are fed to it in the order of a recording.
+
+    ``histories`` has every container by its id; without ``keep`` those that were removed are
+    forgotten. Whatever comes in is somebody's untrusted input: what cannot be made out is left
+    out, and nothing raises.
+    """
+
+    def __init__(
+        self,
+        sessions: Iterable[Session] = (),
+        *,
+        keep: bool = True,
+        only: Iterable[str] | None = None,
+        gaps: Iterable[Gap] = (),
+        follows: Callable[[Event], bool] | None = None,
+        had_its_place: Callable[[Session, Event], bool] | None = None,
+        had_joined: Callable[[Session, Event], bool] | None = None,
+        outcome: Callable[[Event], Outcome] | None = None,
+        unheard: Callable[[str, Event], bool] | None = None,
+    ) -> None:
+        """``only``: ids of the containers that matter; of all others no more is looked at than
+        what their events did to these. ``gaps``, ``follows``, ``had_its_place`` and
+        ``had_joined``: see `Rounds`. ``outcome`` tells what became of a creation by what was
+        recorded later, see `Creations`; without it each counts as successful of which no event fed
+        tells otherwise. ``unheard`` tells which containers there are not, where not all events are
+        fed.
+        """
+        self._only = None if only is None else frozenset(only)
+        self._containers = Containers()
+        self._rounds = Rounds.of(sessions)
+        self._rounds.follows = follows
+        self._rounds.had_its_place = had_its_place
+        self._rounds.had_joined = had_joined
+        self.lose(gaps)
+        self._keep = keep
+        self._creation: Round | None = None
+        """A CreateContainer that is over, but for what validators are told of it."""
+        self._validated = ""
+        """The container that validators were told of last."""
+        self._removed: list[str] = []
+        """To be forgotten."""
+        self._told: list[Round] = []
+        """What came from beside the chain while a round was open."""
+        self._told_bytes = 0
+        self._outcome = outcome
+        self._unheard = unheard
+        self._undecided: dict[str, Round] = {}
+        """Creations of which nothing told yet what became of them, by container."""
+        self._synchronized_with: set[int] = set()
+        """Sessions that were told of all containers."""
+
+    @property
+    def histories(self) -> dict[str, History]:
+        """Every container that is known, by its id."""
+        return self._containers.histories
+
+    def begin(self, session: Session) -> None:
+        """A session that began meanwhile, or the newest state of one that is known."""
+        self._rounds.sessions[session.id] = session
+
+    def lose(self, gaps: Iterable[Gap]) -> None:
+        """The gaps that there are by now."""
+        self._rounds.gaps = tuple(gap for gap in gaps if not gap.is_left_out)
+
+    def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> list[RoundDiff]:
+        """Take the next event; returns the rounds that are over by that."""
+        self._containers.learn_name(event)
+        over = self._rounds.feed(event, request, reply)
+        if over is None:
+            return []
+        if over.first.method not in ASIDE:
+            found = self._take(over)
+            return found if self._creation is not None else [*found, *self._take_told()]
+        # It came while other things were on their way, and may be about what they lead to.
+        self._told.append(over)
+        self._told_bytes += _TOLD_BYTES + sum(map(len, (request, reply)))
+        if not self._rounds.goes_on(event):
+            return self.flush()
+        return [] if self._told_bytes <= TOLD_MAX else self._take_told()
+
+    def flush(self) -> list[RoundDiff]:
+        """The rounds that are still open, as far as they came."""
+        over = self._rounds.flush()
+        found = [] if over is None else self._take(over)
+        return [*found, *self._finish_creation(None), *self._take_told()]
+
+    def flush_over(self) -> list[RoundDiff]:
+        """The rounds of which nothing can come any more, if nothing has come by now."""
+        return [] if self._rounds.goes_on() else self.flush()
+
+    @property
+    def looked_at(self) -> int:
+        """How much there is besides messages to be looked through with each event, in elements."""
+        return self._rounds.looked_at
+
+    @property
+    def open(self) -> Round | None:
+        """The round that is not over, as far as it came; None where there is none."""
+        return self._rounds.open
+
+    def name_of(self, container_id: str) -> str:
+        """``ns/pod/container``; the beginning of its id where that was never told."""
+        return self._containers.name_of(container_id)
+
+    def know(self, container: api.Container, name: str = "") -> History:
+        """A container that is there already, as Synchronize told it."""
+        return self._containers.know(container, name)
+
+    def _take_told(self, before: int | None = None) -> list[RoundDiff]:
+        """What came from beside the chain meanwhile, or only before an event."""
+        waiting = [] if before is None else [one for one in self._told if one.first.id > before]
+        told = self._told[: len(self._told) - len(waiting)]
+        self._told = waiting
+        self._told_bytes = self._told_bytes if waiting else 0
+        return [diff for one in told if (diff := self._other(one)) is not None]
+
+    # -- rounds -----------------------------------------------------------------------------
+
+    def _take(self, one: Round) -> list[RoundDiff]:
+        while self._removed:
+            # Only now: until then somebody may have asked for its name.
+            self._containers.forget(self._removed.pop())
+        if one.name == CREATE:
+            found = [*self._finish_creation(None), *self._take_told(one.first.id)]
+            self._containers.settle(one)
+            self._creation = one
+            if one.over_by is not None and one.over_by.event != VALIDATE:
+                # Validators are asked at once, or not at all.
+                found += self._finish_creation(None)
+            return found
+        if one.name == VALIDATE:
+            return self._validate(one)
+        found = [*self._finish_creation(None), *self._take_told(one.first.id)]
+        self._containers.settle(one)
+        self._validated = ""
+        diff = self._other(one)
+        if diff is not None:
+            found.append(diff)
+        return found
+
+    def _validate(self, one: Round) -> list[RoundDiff]:
+        container = one.first.container_id
+        if self._creation is not None and self._creation.first.container_id == container:
+            self._validated = container
+            return self._finish_creation(one)
+        found = self._finish_creation(None)
+        # Validators are asked all at once, and one that was asked late makes a round of its own.
+        if container != self._validated:
+            self._validated = container
+            found += self._created(None, one)
+        return found
+
+    def _finish_creation(self, validation: Round | None) -> list[RoundDiff]:
+        one, self._creation = self._creation, None
+        return [] if one is None else self._created(one, validation)
+
+    def _created(self, one: Round | None, validation: Round | None) -> list[RoundDiff]:
+        whole = one or validation
+        assert whole is not None
+        owned = None if validation is None else _owned(validation)
+        stations = one.stations if one else ()
+        made = creation.creation(stations, owned)
+        if made is None:
+            unread = Findings()
+            unread.note("its request cannot be read, so nobody can tell what it changed")
+            return [self._plain(whole, unread)]
+        found = made.found
+        if validation is not None:
+            found.fail(told.rejection(validation))
+        outcome = self._outcome_of(whole)
+        if outcome.fate is CreationFate.CREATED:
+            # An unseen plugin in between made room for what looks like a conflict.
+            found.failure = ""
+        elif one is not None and not found.failure and validation is None:
+            found.fail(self._rounds.ended_early(one))
+        sure = outcome.fate is CreationFate.CREATED or self._outcome is None
+        wanted = [*found.updates]
+        if owned is not None and not found.failure:
+            wanted += told.updates_of_validation(owned, made.chain)
+        doubt = ""
+        if outcome.fate is CreationFate.FAILED:
+            doubt = "" if found.failure else UPDATES_OF_FAILED
+            found.failure = _confirmed(found.failure, outcome.words)
+        elif outcome.fate is CreationFate.OPEN and not found.failure:
+            doubt = UPDATES_OF_OPEN
+            found.open_ns = outcome.after_ns
+            found.doubt = f"{outcome.words}, {duration(outcome.after_ns)} later: {NOT_KNOWN}"
+        elif one is not None and not found.failure and validation is None:
+            self._note_left_open(one, found)
+        if self._only is not None and whole.first.container_id not in self._only:
+            # Of it no more matters than what came of it for others.
+            found.steps = []
+            found.asked = [each for each in found.asked if each.container in self._only]
+            self._beside(wanted, found, whole.stations[0], doubt=doubt)
+            return [self._diff(whole, found, made.chain, extra=validation if one else None)]
+        found.created = sure and not found.failure and not found.doubt
+        history = History(
+            made.container.id,
+            self.name_of(made.container.id),
+            made.base,
+            made.base_owner,
+            made.spec,
+            [one for one in found.steps if one.container == made.container.id],
+            created_event=whole.first.id,
+            created_until=(validation or whole).stations[-1].event.id,
+            created=sure,
+            failure=found.failure,
+            tail=made.tail,
+            doubt=found.doubt,
+            remarks=list(found.remarks),
+        )
+        self._containers.created(history, whole.first)
+        self._beside(wanted, found, whole.stations[0], doubt=doubt)
+        self._decide_later(whole, outcome)
+        if one is None:
+            found.note("its way through the chain was not seen")
+        return [self._diff(whole, found, made.chain, extra=validation if one else None)]
+
+    def _note_left_open(self, one: Round, found: Findings) -> None:
+        words = self._rounds.left_open(one)
+        if words and not found.failure:
+            found.note(words)
+
+    def _beside(
+        self,
+        wanted: Iterable[Wanted],
+        found: Findings,
+        station: Station,
+        failed: Iterable[str] = (),
+        doubt: str = "",
+    ) -> None:
+        """Do what plugins want of containers beside the one that an event is about."""
+        if self._only is not None:
+            wanted = [one for one in wanted if one.update.container_id in self._only]
+        event = station.event
+        self._containers.updates_stopped = manner_of(station).updates_stopped
+        self._containers.is_unheard = lambda container: self._is_unheard(container, event)
+        updates.beside(
+            wanted,
+            found,
+            self._containers,
+            manner_of(station),
+            version=version_of(station),
+            failed=failed,
+            doubt=doubt,
+        )
+
+    def _is_unheard(self, container: str, event: Event) -> bool:
+        """Whether every container that there is was told of, at first or when it was created, and
+        none that is meant.
+        """
+        if self._unheard is not None:
+            return self._unheard(container, event)
+        if self._only is not None or self._rounds.gaps:
+            return False
+        bit = NriEvent.CreateContainer.bit
+        sessions = (self._rounds.sessions.get(number) for number in self._synchronized_with)
+        told = any(one is not None and (not one.mask or one.mask & bit) for one in sessions)
+        return told and not self._containers.is_named(container)
+
+    # -- what became of creations -------------------------------------------------------------
+
+    def _outcome_of(self, one: Round) -> Outcome:
+        """What later events tell of it, or will have told once they are recorded."""
+        return UNKNOWN if self._outcome is None else self._outcome(one.first)
+
+    def _decide_later(self, one: Round, outcome: Outcome) -> None:
+        container = one.first.container_id
+        self._undecided.pop(container, None)
+        if outcome.fate is CreationFate.UNKNOWN and self._outcome is not None:
+            self._undecided[container] = one
+            if len(self._undecided) > UNDECIDED_MAX:
+                del self._undecided[next(iter(self._undecided))]
+
+    def _decide(self, one: Round, found: Findings) -> None:
+        """What became of a creation that was still under way, now that its container ends."""
+        if one.name in UNDOING:
+            candidates = [one.first.container_id]
+        elif one.name in ("StopPodSandbox", "RemovePodSandbox"):
+            pod = one.first.pod_id
+            candidates = [key for key, each in self._undecided.items() if each.first.pod_id == pod]
+        else:
+            return
+        for container in candidates:
+            creating = self._undecided.pop(container, None)
+            outcome = UNKNOWN if creating is None else self._outcome_of(creating)
+            history = self.histories.get(container)
+            if creating is None or outcome.fate is not CreationFate.FAILED or history is None:
+                continue
+            words = outcome.words
+            if not history.failure:
+                found.note(
+                    f"the creation of {self.name_of(container)} (event {creating.first.id}) "
+                    f"failed: {words}"
+                )
+            history.failure = _confirmed(history.failure, words)
+
+    def _other(self, one: Round) -> RoundDiff | None:
+        match one.name:
+            case "RegisterPlugin" | "Configure" | "Shutdown":
+                return None
+            case _ if one.first.method == CONTAINER_STATUS:
+                return self._status(one)
+            case _ if one.name == UNSOLICITED:
+                return self._out_of_turn(one)
+            case _ if one.name == SYNCHRONIZE:
+                return self._synchronized(one)
+        found = Findings()
+        self._decide(one, found)
+        if self._only is None or one.first.container_id in self._only:
+            self._look_at(one, found)
+        if one.name == UPDATE:
+            history = self._containers.history(one.first.container_id)
+            seen, spec = updates.updating(
+                one, Chain.of(one.stations), history.spec, failure=self._rounds.ended_early(one)
+            )
+            tail = Chain.of(one.stations).between(one.stations[-1], None, or_runtime=True)
+            self._containers.updated(history, seen.steps, spec, tail)
+            _join(found, seen)
+            self._note_left_open(one, found)
+            self._beside(seen.updates, found, one.stations[0])
+            found.asked += told.evictions_of_replies(one.stations)
+        elif one.name == STOP:
+            self._containers.stopped(one.first.container_id)
+            found.fail(updates.stop_refusal(one.stations))
+            wanted = told.updates_of_replies(one.stations)
+            self._beside(wanted, found, one.stations[0])
+        elif one.stopped_at is not None:
+            at = one.stopped_at
+            found.fail(f"{at.plugin} answered: {at.event.status_message or 'an error'}")
+        if one.name == "RemoveContainer":
+            self._containers.removed(one.first.container_id)
+            if not self._keep:
+                self._removed.append(one.first.container_id)
+        return self._plain(one, found)
+
+    def _look_at(self, one: Round, found: Findings) -> None:
+        """Whether an event shows its container otherwise than is known."""
+        station = one.stations[0]
+        request = request_of(station)
+        container = None if request is None else container_of(station.event.method, request)
+        if container is not None:
+            self._compare(container, station, found)
+
+    def _compare(self, container: api.Container, station: Station, found: Findings) -> None:
+        steps, asked = self._containers.compare(container, station.event, manner_of(station))
+        found.steps += steps
+        found.asked += asked
+
+    def _out_of_turn(self, one: Round) -> RoundDiff:
+        found = Findings()
+        station = one.stations[0]
+        request = cast("api.UpdateContainersRequest | None", request_of(station))
+        if request is not None:
+            reply = cast("api.UpdateContainersResponse | None", reply_of(station))
+            failed = [each.container_id for each in reply.failed] if reply is not None else []
+            owner, evidence = plugin(station.plugin), evidence_of(station)
+            wanted = [Wanted(owner, evidence, station.event, each) for each in request.update]
+            if reply is None:
+                found.fail(station.event.status_message or "the runtime answered with an error")
+            self._beside(wanted, found, station, failed)
+            found.asked += told.evictions(
+                owner, evidence, station.event, request.evict, manner_of(station)
+            )
+        return self._plain(one, found)
+
+    def _synchronized(self, one: Round) -> RoundDiff:
+        found = Findings()
+        station = one.stations[0]
+        request = cast("api.SynchronizeRequest | None", request_of(station))
+        if request is not None:
+            for pod in request.pods:
+                self._containers.learn_pod(pod)
+            for container in request.containers:
+                if self._only is not None and container.id not in self._only:
+                    continue
+                if container.id in self.histories:
+                    # Known from before: somebody may have changed it while nobody looked.
+                    self._compare(container, station, found)
+                else:
+                    self.know(container)
+            self._synchronized_with.add(station.session.id)
+        wanted = told.updates_of_replies(one.stations, merged=False)
+        self._beside(wanted, found, station)
+        return self._plain(one, found)
+
+    def _status(self, one: Round) -> RoundDiff | None:
+        """The CRI told what a container really became."""
+        station = one.stations[0]
+        status = told.container_status(station.reply)
+        steps: list[Step] | None = None
+        if status.spec is not None:
+            container = one.first.container_id
+            steps = self._containers.judge(container, status.spec, station.event)
+        if steps is None and not status.failure:
+            return None
+        history = self.histories.get(one.first.container_id)
+        if history is not None and status.failure:
+            history.remark(f"this spec was made and never run: {status.failure}")
+        return self._plain(one, Findings(steps=steps or [], failure=status.failure))
+
+    # -- results ----------------------------------------------------------------------------
+
+    def _plain(self, one: Round, found: Findings) -> RoundDiff:
+        return self._diff(one, found, Chain.of(one.stations))
+
+    def _diff(
+        self, one: Round, found: Findings, chain: Chain, *, extra: Round | None = None
+    ) -> RoundDiff:
+        first = one.first
+        if one.first.method not in (CONTAINER_STATUS, UNSOLICITED):
+            for step in found.steps:
+                if step.container != first.container_id and Evidence.EVENTS not in step.evidence:
+                    self._containers.touched(step.container)
+        asked: dict[str, list[Asked]] = {}
+        for each in found.asked:
+            asked.setdefault(each.container, []).append(each)
+        for container, requests in asked.items():
+            if container in self.histories:
+                self.histories[container].ask(requests)
+        missed = self._rounds.missed_by(one)
+        stations = (*one.stations, *(extra.stations if extra else ()))
+        return RoundDiff(
+            event=first.id,
+            events=tuple(station.event.id for station in stations),
+            name=CREATE if one.name == VALIDATE else one.name,
+            at_ns=first.at_ns,
+            container=first.container_id,
+            pod=first.pod_id,
+            seen_by=tuple(station.plugin for station in one.stations),
+            missed_by=tuple(session.plugin for session in missed),
+            chain=chain.plugins,
+            steps=tuple(found.steps),
+            asked=tuple(found.asked),
+            spans=spans(one, chain),
+            failure=found.failure,
+            doubt=found.doubt,
+            open_ns=found.open_ns,
+            created=found.created,
+            remarks=tuple(found.remarks),
+        )
+
+
+def _confirmed(failure: str, words: str) -> str:
+    """A failure that what followed shows, beside what was known of it in the chain."""
+    if failure.startswith(SEEMS):
+        failure = f"{ENDED}{failure.removeprefix(SEEMS)}"
+    return "; ".join(filter(None, (failure, words)))
+
+
+def _owned(validation: Round) -> Owned | None:
+    for station in validation.stations:
+        request = cast("api.ValidateContainerAdjustmentRequest | None", request_of(station))
+        if request is not None:
+            return Owned(station.event, request, version_of(station))
+    return None
+
+
+def _join(into: Findings, other: Findings) -> None:
+    into.steps += other.steps
+    into.asked += other.asked
+    into.fail(other.failure)
+    for remark in other.remarks:
+        into.note(remark)

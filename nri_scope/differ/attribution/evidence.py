@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What replies, validators and the CRI tell beside the container that an event is about."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol, cast
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Event
+from nri_scope.oci import Spec
+
+from .chain import Chain
+from .findings import Wanted, evidence_of, manner_of, reply_of
+from .model import EVICTION, Asked, Evidence, RequestFate
+from .owner import Owner, plugin
+from .rounds import Round, Station
+from .validator_owners import Owned
+
+EVICTIONS_MAX = 5_000
+"""Evictions in one message that are looked at: far more than a node has containers."""
+
+
+class _WithUpdates(Protocol):
+    @property
+    def update(self) -> Sequence[api.ContainerUpdate]: ...
+
+
+class _WithEvictions(Protocol):
+    @property
+    def evict(self) -> Sequence[api.ContainerEviction]: ...
+
+
+def updates_of_replies(stations: Iterable[Station], *, merged: bool = True) -> list[Wanted]:
+    """The updates that plugins asked for in replies that have nothing else.
+
+    `merged`: whether NRI merges them, as it does with all but those of Synchronize.
+    """
+    return [
+        Wanted(plugin(station.plugin), evidence_of(station), station.event, update, merged)
+        for station in stations
+        if (reply := reply_of(station)) is not None and hasattr(reply, "update")
+        for update in cast("_WithUpdates", reply).update
+    ]
+
+
+def updates_of_validation(owned: Owned, chain: Chain) -> list[Wanted]:
+    """The updates of other containers that validators were told of, merged."""
+    anybody = chain.between(None, None)
+    return [
+        Wanted(anybody, Evidence.VALIDATOR, owned.event, update, owned=owned)
+        for update in owned.request.update
+    ]
+
+
+def evictions(
+    owner: Owner,
+    evidence: Evidence,
+    event: Event,
+    wanted: Iterable[api.ContainerEviction],
+    manner: oci.Manner,
+) -> list[Asked]:
+    """The containers that a plugin asked the runtime to evict."""
+    ignored = manner.ignores_evictions
+    reason = "the runtime ignores evictions" if ignored else "evictions were not tried on it"
+    fate = RequestFate.NOT_APPLIED if ignored else RequestFate.UNKNOWN
+    return [
+        Asked(one.container_id, owner, EVICTION, one.reason, reason, evidence, event.id, fate)
+        for one in islice(wanted, EVICTIONS_MAX)
+    ]
+
+
+def evictions_of_replies(stations: Iterable[Station]) -> list[Asked]:
+    """The evictions that plugins asked for in their replies."""
+    return [
+        asked
+        for station in stations
+        if (reply := reply_of(station)) is not None and hasattr(reply, "evict")
+        for asked in evictions(
+            plugin(station.plugin),
+            evidence_of(station),
+            station.event,
+            cast("_WithEvictions", reply).evict,
+            manner_of(station),
+        )
+    ]
+
+
+def rejection(validation: Round) -> str:
+    """Why a validator refused; "" where none is known to have."""
+    for station in validation.stations:
+        reply = cast("api.ValidateContainerAdjustmentResponse | None", reply_of(station))
+        if reply is not None and reply.reject:
+            return f"{station.plugin} rejected it: {reply.reason or 'without a reason'}"
+        if station.event.status_code:
+            return f"{station.plugin} answered: {station.event.status_message or 'an error'}"
+    return ""
+
+
+class Status(NamedTuple):
+    """What the CRI's verbose answer tells of a container."""
+
+    spec: Spec | None
+    """The OCI spec that the runtime made; None where there is none."""
+    failure: str = ""
+    """That the container failed to start, with the runtime's words; "" where it did not."""
+
+
+_WORDS_MAX = 1_000
+
+
+def container_status(reply: bytes) -> Status:
+    """Read the CRI's verbose answer."""
+    try:
+        info = json.loads(reply, parse_constant=_finite, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return Status(None)
+    if not isinstance(info, dict):
+        return Status(None)
+    spec, status = info.get("runtimeSpec"), info.get("status")
+    return Status(spec if isinstance(spec, dict) else None, _failure(status))
+
+
+def _failure(status: object) -> str:
+    if not isinstance(status, dict) or status.get("state") != "CONTAINER_EXITED":
+        return ""
+    reason, code, message = (status.get(key) for key in ("reason", "exitCode", "message"))
+    told = [reason[:_WORDS_MAX]] if isinstance(reason, str) and reason else []
+    told += [f"exit code {code}"] if isinstance(code, int) else []
+    words = f": {message[:_WORDS_MAX]}" if isinstance(message, str) and message else ""
+    return f"the container failed to start and never ran ({', '.join(told)}){words}"
+
+
+def real_spec(reply: bytes) -> Spec | None:
+    """The OCI spec in the CRI's verbose answer; None where there is none."""
+    return container_status(reply).spec
+
+
+def _finite(text: str) -> float:
+    """A number that JSON has. Raises ValueError for NaN, Infinity and what is as large."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"no number: {text}")
+    return number

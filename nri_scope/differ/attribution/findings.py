@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is found of one round while it is looked through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Event, Role
+from nri_scope.nri.methods import METHODS
+from nri_scope.nri.request_subject import UNKNOWN
+from nri_scope.nri.versions import NriVersion
+from nri_scope.oci import Change, Json, Spec
+
+from .model import Asked, Evidence, RequestFate, Step
+from .owner import Owner, one_of
+from .rounds import Station
+from .validator_owners import Owned
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An update of a container, with who asked for it."""
+
+    owner: Owner
+    evidence: Evidence
+    event: Event
+    update: api.ContainerUpdate
+    merged: bool = False
+    """Whether it was in a reply to an event, which NRI merges: that drops pids and device rules."""
+    owned: Owned | None = None
+    """The runtime's own account of who asked for which part of it."""
+
+    def owner_of(self, path: str) -> Owner:
+        """Who asked for what is at `path`."""
+        names = () if self.owned is None else self.owned.owners_of(self.update.container_id, path)
+        return one_of(*names) if names else self.owner
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is found of one round while it is looked through."""
+
+    steps: list[Step] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    updates: list[Wanted] = field(default_factory=list)
+    """Of other containers, to be done unless the round failed."""
+    failure: str = ""
+    doubt: str = ""
+    open_ns: int = 0
+    created: bool = False
+    """See `RoundDiff`."""
+    _told: dict[tuple[str, str], list[Json]] = field(default_factory=dict)
+    """The values that were asked for, by container and path."""
+
+    def note(self, remark: str) -> None:
+        """Say it once."""
+        if remark not in self.remarks:
+            self.remarks.append(remark)
+
+    def fail(self, failure: str) -> None:
+        """Keep the first failure: what came of it is told by others."""
+        self.failure = self.failure or failure
+
+    def ask(self, one: Asked) -> None:
+        """Keep a request, unless another source told it already."""
+        values = self._told.setdefault((one.container, one.path), [])
+        if one.value not in values:
+            values.append(one.value)
+            self.asked.append(one)
+
+    def remark(
+        self, container: str, owner: Owner, evidence: Evidence, event: Event, one: oci.Remark
+    ) -> None:
+        """Keep a request of which the runtime makes nothing, or not what it says."""
+        fate = _FATES[one.kind]
+        self.ask(Asked(container, owner, one.path, one.value, one.reason, evidence, event.id, fate))
+
+
+_FATES: dict[oci.RemarkKind, RequestFate] = {
+    "dropped": RequestFate.NOT_APPLIED,
+    "refused": RequestFate.NOT_APPLIED,
+    "resolved": RequestFate.RESOLVED,
+    "unresolved": RequestFate.UNKNOWN,
+}
+
+
+def step(
+    container: str, change: Change, owner: Owner, evidence: Evidence, event: Event, note: str = ""
+) -> Step:
+    """A step that one source shows."""
+    return Step(container, change, owner, (evidence,), event.id, event.at_ns, note=note)
+
+
+def evidence_of(station: Station) -> Evidence:
+    """How we know the reply of a station."""
+    return Evidence.REPLAY if station.session.role == Role.REPLAY else Evidence.TAP
+
+
+def request_of(station: Station) -> Message | None:
+    """The decoded request; None where it is no such message."""
+    known = METHODS.get(station.event.method)
+    if known is None or station.event.mark:
+        return None
+    return _decode(known.request, station.request)
+
+
+def reply_of(station: Station) -> Message | None:
+    """The decoded reply, as far as the runtime took it; None where it did not, or is no message."""
+    known = METHODS.get(station.event.method)
+    # An error drops the payload, and an answer after the deadline is not waited for. A method of
+    # another service may have the same name.
+    if known is None or station.event.status_code or station.event.mark == UNKNOWN:
+        return None
+    return _decode(known.reply, station.reply)
+
+
+def _decode(kind: type[Message], content: bytes) -> Message | None:
+    try:
+        return kind.FromString(content)
+    except DecodeError:
+        return None
+
+
+def manner_of(station: Station) -> oci.Manner:
+    """What the runtime of a connection does where runtimes differ."""
+    return oci.manner_of(station.session.runtime_name)
+
+
+def version_of(station: Station) -> NriVersion | None:
+    """The NRI version that the runtime speaks; None where that is not known."""
+    return NriVersion.parse(station.session.nri_version)
+
+
+def value_at(spec: Spec, path: str) -> Json:
+    """What is at `path`; None where there is nothing."""
+    value = oci.value_at(spec, path)
+    return None if value is oci.ABSENT else value
+
+
+def standing(steps: Sequence[Step]) -> list[int]:
+    """The positions of steps that no later one changed again, wholly or in part; moves aside."""
+    found: list[int] = []
+    changed: set[str] = set()
+    above: set[str] = set()
+    for number in range(len(steps) - 1, -1, -1):
+        change = steps[number].change
+        if change.kind == "moved":
+            continue
+        higher = list(_prefixes(change.path))
+        if change.path not in above and changed.isdisjoint(higher):
+            found.append(number)
+        changed.add(change.path)
+        above.update(higher)
+    return found
+
+
+def _prefixes(path: str) -> Iterator[str]:
+    """The path itself, and all that it is a part of."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]

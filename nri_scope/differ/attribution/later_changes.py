@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What later events show of a container that nothing seen before explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, get_args
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Event
+from nri_scope.nri.merging import NOT_PASSED_ON
+from nri_scope.oci import ABSENT, Change, Spec
+
+from .creation import changes_of_chain, not_passed_on
+from .hidden_changes import is_back, is_hidden, newest_steps
+from .history import History
+from .model import Asked, Evidence, RequestFate, Step
+from .owner import RUNTIME, Owner, Who
+
+_State = Literal[
+    "labels",
+    "state",
+    "pid",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "exit_code",
+    "status_reason",
+    "status_message",
+]
+_STATE: tuple[_State, ...] = get_args(_State)
+"""Fields that change by themselves, and that no plugin can set."""
+
+_MAY_BE_LEFT_OUT = (
+    ("hooks",),
+    ("cdiDevices",),
+    ("process", "rlimits"),
+    ("process", "ioPriority"),
+    ("process", "scheduler"),
+    ("linux", "intelRdt"),
+    ("linux", "memoryPolicy"),
+    ("linux", "netDevices"),
+    ("linux", "seccomp"),
+    ("linux", "sysctl"),
+    ("linux", "resources", "blockIO"),
+    ("linux", "resources", "pids"),
+    ("linux", "resources", "devices"),
+    ("linux", "resources", "hugepageLimits"),
+    ("linux", "resources", "unified"),
+    ("nri",),
+)
+"""What some runtimes do not show of a container that exists, or of one being created: that it is
+not shown says nothing (containerd before 2.3 shows no rlimits, no runtime a CDI device)."""
+
+
+ANYBODY = Owner(Who.ONE_OF, first="00", last="99", or_runtime=True)
+NOT_SEEN = "nobody was seen asking for it: out of turn, or beside another event"
+NOT_SHOWN = "what plugins do here is shown to no connection of the chain"
+
+_REMOVALS_NOT_PASSED_ON = ("/process/env/", "/linux/devices/")
+"""Where NRI drops the removal of what no plugin had set."""
+_OF_CDI = (
+    "/process/env/",
+    "/linux/devices/",
+    "/linux/resources/devices/",
+    "/linux/netDevices/",
+    "/linux/intelRdt",
+    "/mounts/",
+    "/hooks/",
+)
+"""What a CDI device can bring along (CDI's containerEdits)."""
+_UPDATES_TOLD = (
+    "/linux/resources/cpu/",
+    "/linux/resources/memory/limit",
+    "/linux/resources/memory/swap",
+    "/linux/resources/unified/",
+)
+"""What CRI-O's later events show of an update; of unified ones with cgroup v2, and without there is
+no container that has any."""
+_Device: TypeAlias = tuple[str, str, str]
+_Devices: TypeAlias = "dict[_Device, list[tuple[Owner, str]]]"
+_RULES, _DEVICES = "/linux/resources/devices/", "/linux/devices/"
+_LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
+_UPDATABLE = (
+    "/linux/resources/cpu/",
+    "/linux/resources/memory/",
+    "/linux/resources/hugepageLimits/",
+    "/linux/resources/unified/",
+)
+"""What updates reach, which plugins can ask for beside any event, and out of turn."""
+
+
+def may_be_left_out(path: str) -> bool:
+    """Whether some runtime does not show this of a container that exists, plugin's or not."""
+    parts = path.split("/")[1:]
+    return any(tuple(parts[: len(left_out)]) == left_out for left_out in _MAY_BE_LEFT_OUT)
+
+
+def fingerprint(container: api.Container) -> bytes:
+    """Equal for two views of one container that differ in nothing a plugin could have changed."""
+    plain = api.Container()
+    plain.CopyFrom(container)
+    for name in _STATE:
+        plain.ClearField(name)
+    return plain.SerializeToString(deterministic=True)
+
+
+def is_told(container: api.Container) -> bool:
+    """Whether a message tells the container at all; some hold no more than an id."""
+    return bool(container.args or container.env or container.mounts or container.HasField("linux"))
+
+
+def never_ran(container: api.Container) -> bool:
+    """Whether a container has neither a state nor ever had a process: so containerd shows one whose
+    creation it undoes, and so some runtimes show all.
+    """
+    has_state = container.state != api.ContainerState.CONTAINER_UNKNOWN
+    times = container.pid or container.created_at or container.started_at
+    return not (has_state or times)
+
+
+@dataclass(slots=True)
+class Drift:
+    """What an event shows of a container, beside what is known of it."""
+
+    steps: list[Step] = field(default_factory=list)
+    spec: Spec = field(default_factory=dict)
+    """The container as it is known now."""
+    asked: list[Asked] = field(default_factory=list)
+    """Requests of which this event shows that nothing came of them."""
+    applied: list[Asked] = field(default_factory=list)
+    """Requests, taken for something else until now, of which it shows that they were applied."""
+
+
+def drift(
+    history: History,
+    container: api.Container,
+    tail: Owner | None,
+    event: Event,
+    manner: oci.Manner,
+) -> Drift:
+    """What leads from what is known of a container to how `event` shows it.
+
+    `tail` is who may have had the last word in the event before; None where that was all seen.
+    """
+    shown = dict(oci.spec_of(container))
+    for path in _MAY_BE_LEFT_OUT:
+        _carry_over(history.spec, shown, path)
+    found = changes_of_chain(history.spec, shown)
+    newest = newest_steps(history.steps) if found else {}
+    untold = [one for one in found if _is_no_news(one, history, newest, manner)]
+    if untold:
+        shown = dict(oci.apply(shown, [_inverse(one) for one in reversed(untold)]))
+        found = changes_of_chain(history.spec, shown)
+    if shown.get("mounts") != history.spec.get("mounts"):
+        shown = oci.sort_mounts(shown)
+    drifted = Drift(spec=shown)
+    has_rules = any(change.path.startswith(_RULES) for change in found)
+    devices = _devices(history) if has_rules else {}
+    for change in found:
+        made = Step(history.id, change, ANYBODY, (Evidence.EVENTS,), event.id, event.at_ns)
+        asked = _asked_for(change, history.asked)
+        removal = is_back(change, history.base, newest)
+        if asked is not None:
+            drifted.applied.append(asked)
+            why = f"asked for in event {asked.event}; this event shows that it was applied"
+            evidence = (asked.evidence, Evidence.EVENTS)
+            made = replace(made, owner=asked.owner, evidence=evidence, note=why)
+        elif removal is not None and change.path.startswith(_REMOVALS_NOT_PASSED_ON):
+            drifted.asked.append(not_passed_on(removal, event))
+            made = replace(made, owner=RUNTIME, note=NOT_PASSED_ON)
+        else:
+            ruled = _for_device(devices, change) if change.path.startswith(_RULES) else None
+            by, why = ruled or _by(tail, change, shown, found)
+            why = why or _of_cdi(history, change, tail)
+            made = replace(made, owner=by, note=why)
+        drifted.steps.append(made)
+    return drifted
+
+
+def _is_no_news(
+    change: Change, history: History, newest: Mapping[str, Step], manner: oci.Manner
+) -> bool:
+    """Whether this runtime shows a value that it had once, whatever became of it."""
+    path = change.path
+    if path.startswith("/annotations/") and manner.repeats_requested_annotations:
+        first = oci.value_at(history.base, path)
+        return first is not ABSENT and oci.same(first, change.after)
+    if manner.tells_all_updates or path.startswith(_UPDATES_TOLD):
+        return False
+    step = newest.get(path)
+    if step is None or step.event <= history.created_until:
+        return False
+    return step.change.before == change.after and step.change.after == change.before
+
+
+def _inverse(change: Change) -> Change:
+    kinds: dict[oci.Kind, oci.Kind] = {"added": "removed", "removed": "added"}
+    return Change(
+        change.path, change.after, change.before, kinds.get(change.kind, change.kind), None
+    )
+
+
+def _asked_for(change: Change, asked: Iterable[Asked]) -> Asked | None:
+    """The newest request, not known to have been carried out, that is just this change."""
+    found: Asked | None = None
+    for one in asked:
+        if one.path != change.path or one.fate is RequestFate.RESOLVED:
+            continue
+        if change.kind == "removed":
+            is_it = one.value == f"-{oci.split(change.path)[-1]}"
+        else:
+            is_it = one.value is not None and oci.same(one.value, change.after)
+        if is_it:
+            found = one
+    return found
+
+
+def _of_cdi(history: History, change: Change, tail: Owner | None) -> str:
+    """What may have brought along something that came with the creation; "" for nothing."""
+    names = [
+        str(one.value)
+        for one in history.asked
+        if one.fate is RequestFate.RESOLVED and one.path.startswith("/cdiDevices/")
+    ]
+    if not names or tail is None or change.kind != "added" or not change.path.startswith(_OF_CDI):
+        return ""
+    return f"it may come with the CDI device {', '.join(dict.fromkeys(names))}"
+
+
+def _by(
+    tail: Owner | None, change: Change, now: Spec, beside: Iterable[Change]
+) -> tuple[Owner, str]:
+    """Who may have made a change that nobody saw being made."""
+    if tail is None:
+        return ANYBODY, NOT_SEEN
+    if is_hidden(change) and tail.who is not Who.RUNTIME:
+        return ANYBODY, NOT_SHOWN
+    if change.path == _SWAP and all(other.path != _LIMIT for other in beside):
+        # The runtime has it follow the limit.
+        follows = change.after is not None and oci.value_at(now, _LIMIT) == change.after
+        return (tail, "") if follows else (ANYBODY, NOT_SEEN)
+    # Between two events about one container there may be others, and what plugins ask for beside
+    # these, or when they connect, none of our connections is shown.
+    return (ANYBODY, NOT_SEEN) if change.path.startswith(_UPDATABLE) else (tail, "")
+
+
+def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:
+    """Who had a device added for which the runtime then adds a rule to the cgroup's list.
+
+    Every runtime does, by upstream's generator: one rule follows from each device, in their order.
+    """
+    rule = change.after
+    if change.kind != "added" or not isinstance(rule, dict):
+        return None
+    mine = devices.get(_device(rule))
+    if not mine:
+        return None
+    owner, path = mine.pop(0)
+    return owner, f"the runtime's rule for the device {path}"
+
+
+def _devices(history: History) -> _Devices:
+    """The devices that steps set, in order, by what a rule for one has of it."""
+    newest: dict[str, Owner] = {}
+    for step in history.steps:
+        if step.change.path.startswith(_DEVICES) and step.change.kind in ("added", "changed"):
+            # A device that was replaced is told by its fields.
+            place = "/".join(step.change.path.split("/")[:4])
+            newest.pop(place, None)
+            newest[place] = step.owner
+    linux = history.spec.get("linux")
+    members = linux.get("devices") if isinstance(linux, dict) else None
+    # Not each by its path, which would go through all of them for each.
+    there = {
+        oci.pointer("/linux/devices", str(device.get("path"))): device
+        for device in (members if isinstance(members, list) else ())
+        if isinstance(device, dict)
+    }
+    found: _Devices = {}
+    for place, owner in newest.items():
+        device = there.get(place)
+        if device is not None:
+            found.setdefault(_device(device), []).append((owner, str(device.get("path"))))
+    return found
+
+
+def _device(device: Spec) -> _Device:
+    # Whatever these are in a hostile recording.
+    return repr(device.get("type")), repr(device.get("major")), repr(device.get("minor"))
+
+
+def _carry_over(known: Spec, shown: Spec, path: tuple[str, ...]) -> None:
+    """Keep what is known at `path` where nothing at all is shown there."""
+    old: oci.Json = known
+    for key in path:
+        if not isinstance(old, dict) or key not in old:
+            return
+        old = old[key]
+    new: Spec = shown
+    for key in path[:-1]:
+        below = new.get(key)
+        if below is not None and not isinstance(below, dict):
+            return
+        new[key] = new = dict(below or {})
+    new.setdefault(path[-1], old)

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which connections were there at a moment.
+
+A clock may be set while one of them is open, and then its events and those of the next one tell
+times that cannot be compared: a session keeps the clock that it began with. So the order of events
+and the monotonic clock decide, as far as they can.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from nri_scope.events import Event, Gap, Session
+
+ASIDE = frozenset({"UpdateContainers", "ContainerStatus", "Shutdown"})
+"""Between the runtime and one connection, at any time."""
+INTRODUCTION = frozenset({"RegisterPlugin", "Configure"})
+_SYNCHRONIZE = "Synchronize"
+SET_UP = INTRODUCTION | {_SYNCHRONIZE}
+"""Before a connection is part of any chain. Runtimes do this while they ask others about events:
+who is synchronized meanwhile is asked from the next chain on (containerd/nri, pkg/adaptation)."""
+_FOR_EVER = float("inf")
+
+
+def offset(event: Event) -> int:
+    """Nanoseconds between the two clocks of its session."""
+    return event.at_ns - event.mono_ns
+
+
+def began_before(session: Session, own: Event, other: Event) -> bool:
+    """Whether a session had begun when `other` came; `own` is one of its events."""
+    return session.started_ns - offset(own) <= other.mono_ns
+
+
+def outlived(session: Session, own: Event, other: Event) -> bool:
+    """Whether a session was not over yet when `other` came, as far as is known."""
+    return session.ended_ns is None or session.ended_ns - offset(own) >= other.mono_ns
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What is known of a session by its events."""
+
+    newest: Event
+    set_up: bool
+    """Whether its set-up was seen, and so its beginning."""
+    joined: int = 0
+    """The event from which on it may have been asked; 0: none yet."""
+    asked: int = 0
+    """The first event of a chain that it was asked about; 0: none yet."""
+    over: int = 0
+    """The event before which it was found to be over first; 0: it was not."""
+
+
+@dataclass(slots=True)
+class Presence:
+    """Keeps in mind who was heard from."""
+
+    _heard: dict[int, _Heard] = field(default_factory=dict)
+    """Of sessions that may not be over."""
+    _over: set[int] = field(default_factory=set)
+    _starts: list[tuple[int, int]] = field(default_factory=list)
+    """When those began that were not heard from, with their numbers; ascending."""
+    _starts_of: tuple[int, int] = (0, 0)
+
+    def hear(self, event: Event) -> None:
+        """The newest event of its session."""
+        heard = self._heard.get(event.session)
+        if heard is None:
+            heard = self._heard[event.session] = _Heard(event, event.method in SET_UP)
+            self._over.discard(event.session)
+        heard.newest, heard.over = event, 0
+        if event.method == _SYNCHRONIZE and not heard.asked:
+            heard.joined = event.id
+        elif event.method not in INTRODUCTION:
+            heard.joined = heard.joined or event.id
+            if event.method not in ASIDE:
+                heard.asked = heard.asked or event.id
+
+    @property
+    def count(self) -> int:
+        """How many sessions may be there."""
+        return len(self._heard) + len(self._starts)
+
+    def during(
+        self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]
+    ) -> Iterator[Session]:
+        """The sessions that were there before `first` came and are after `last`, both of which
+        are among the newest events.
+        """
+        over: list[int] = []
+        for number in list(self._heard):
+            heard = self._heard[number]
+            session = sessions.get(number)
+            if session is None:
+                continue
+            # By either clock: after a restart of the machine the monotonic one begins anew.
+            if _end_of(session, gaps) <= last.at_ns or not outlived(session, heard.newest, last):
+                # A creation may be asked about once more when validators were told of it.
+                if 0 < heard.over < first.id:
+                    over.append(number)
+                heard.over = heard.over or first.id
+            elif 0 < heard.joined < first.id or (
+                # Not all events need be fed: it may have been there, and not heard from.
+                not heard.set_up
+                and session.started_ns < first.at_ns
+                and began_before(session, heard.newest, first)
+            ):
+                yield session
+        for number in over:
+            del self._heard[number]
+            self._over.add(number)
+        yield from self._unheard(sessions, first, last, gaps)
+
+    def outlasts(self, session: Session, event: Event, gaps: Iterable[Gap]) -> bool:
+        """Whether a session that was there is not over when `event` comes, as far as is known."""
+        heard = self._heard.get(session.id)
+        return _end_of(session, gaps) > event.at_ns and (
+            heard is None or outlived(session, heard.newest, event)
+        )
+
+    def had_its_place(self, session: Session, event: Event) -> bool:
+        """Whether a session that was there is certain to have had its place when `event` came.
+
+        Who was synchronized waits for it behind events that wait as well; being asked shows it.
+        """
+        heard = self._heard.get(session.id)
+        return heard is None or not heard.set_up or 0 < heard.asked < event.id
+
+    def _unheard(
+        self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]
+    ) -> Iterator[Session]:
+        """Of what was not fed, all there is to go by is the wall clock."""
+        if self._starts_of != (id(sessions), len(sessions)):
+            self._starts_of = id(sessions), len(sessions)
+            self._starts = sorted((one.started_ns, one.id) for one in sessions.values())
+        there = self._starts[: bisect_left(self._starts, (first.at_ns, -1))]
+        heard = 0
+        for _, number in there:
+            session = sessions.get(number)
+            if session is None or number in self._heard or number in self._over:
+                heard += 1
+            elif _end_of(session, gaps) > last.at_ns:
+                yield session
+        if heard > 16:
+            self._starts = [
+                one for one in self._starts if not (one[1] in self._heard or one[1] in self._over)
+            ]
+
+
+def _end_of(session: Session, gaps: Iterable[Gap]) -> float:
+    """When it ended, by the wall clock."""
+    if session.ended_ns is not None:
+        return session.ended_ns
+    if not session.end_reason:
+        return _FOR_EVER
+    # Its recorder was killed, which was noticed when another one went on with the file.
+    return min(
+        (
+            gap.from_ns
+            for gap in gaps
+            if gap.reason == session.end_reason and gap.from_ns >= session.started_ns
+        ),
+        default=session.started_ns,
+    )

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of all rounds those that are about one thing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nri_scope.events import Container, Event, Pod
+from nri_scope.recording import lookup
+from nri_scope.recording.reader import Recording
+
+from .model import RoundDiff
+
+
+class Choice:
+    """What is about one thing. All else is evidence still: of what was before, of who was there."""
+
+    def __init__(self, recording: Recording, thing: lookup.Found) -> None:
+        self._event = thing.id if isinstance(thing, Event) else 0
+        self._pod = thing.id if isinstance(thing, Pod) else ""
+        self._containers: set[str] = set()
+        if isinstance(thing, Container):
+            self._containers = {thing.id}
+        elif isinstance(thing, Pod):
+            self._containers = {one.id for one in lookup.containers_of(recording, thing)}
+
+    def part_of(self, diff: RoundDiff) -> RoundDiff | None:
+        """The round, or its side effects where it is about another container; None for neither."""
+        if self._event:
+            return diff if self._event in diff.events else None
+        if diff.container in self._containers or (self._pod and diff.pod == self._pod):
+            return diff
+        steps = tuple(step for step in diff.steps if step.container in self._containers)
+        asked = tuple(one for one in diff.asked if one.container in self._containers)
+        if not steps and not asked:
+            return None
+        return replace(diff, steps=steps, asked=asked)

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events put together again: one event on its way through the chain, as all connections saw it.
+
+Runtimes dispatch under one lock, in index order, so all that belongs to one round comes before
+the next begins (containerd/nri, pkg/adaptation). Where anything speaks against it, there are two
+rounds: less is known then, and nothing wrong.
+
+Time ends no round: each plugin that is not seen may take up its whole deadline, and there may be
+any number of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from nri_scope.events import Event, Gap, Role, Session
+from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.versions import runtime_title
+
+from .presence import ASIDE as _TOLD_AT_ANY_TIME
+from .presence import SET_UP, Presence, began_before, outlived
+
+CREATE = "CreateContainer"
+UPDATE = "UpdateContainer"
+STOP = "StopContainer"
+VALIDATE = "ValidateContainerAdjustment"
+SYNCHRONIZE = "Synchronize"
+UNSOLICITED = "UpdateContainers"
+CONTAINER_STATUS = "ContainerStatus"
+UNDOING = frozenset({STOP, "RemoveContainer"})
+"""What containerd also tells of a container whose creation it undoes."""
+
+_BITS = {event.name: event.bit for event in NriEvent}
+SEEMS = "the chain seems to have ended"
+ENDED = "the chain ended"
+"""The same, where what followed shows that the event came to nothing."""
+ROUND_MAX = 256 << 20
+"""Bytes of one round's messages: sixteen probes at a runtime's largest come to a quarter of it."""
+MISSED_MAX = 100
+"""Connections that are told as having missed one event, with every event."""
+
+ASIDE = SET_UP | _TOLD_AT_ANY_TIME
+"""Between the runtime and one connection; no chain. Also while a chain is being asked."""
+_CREATED = frozenset({"PostCreateContainer", "StartContainer", "PostStartContainer"})
+GONE = (4, 14)
+"""Codes of an exchange that ended with the connection: the plugin was late, or it was closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """One connection's part in a round."""
+
+    event: Event
+    session: Session
+    request: bytes = b""
+    """Of the event; b"" where only times matter."""
+    reply: bytes = b""
+
+    @property
+    def index(self) -> str:
+        """Two digits."""
+        return self.session.plugin_index
+
+    @property
+    def plugin(self) -> str:
+        """``NN-name``."""
+        return self.session.plugin
+
+    @property
+    def is_passive(self) -> bool:
+        """Whether this connection is ours and changes nothing, rather than a plugin's."""
+        return self.session.role in (Role.LOGGER, Role.PROBE)
+
+    @property
+    def answered_ns(self) -> int:
+        """When it had answered, on the clock of `Event.mono_ns`."""
+        return self.event.mono_ns + self.event.took_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One event on its way through the chain; at least one station."""
+
+    stations: tuple[Station, ...]
+    """In the order in which the runtime asked them."""
+    over_by: Event | None = None
+    """What the runtime asked about next, which shows that this chain had come to its end. None:
+    nothing more was seen, or nothing more could come."""
+
+    @property
+    def first(self) -> Event:
+        """What the first connection got."""
+        return self.stations[0].event
+
+    @property
+    def name(self) -> str:
+        """Of the event, such as ``CreateContainer``."""
+        return self.first.event
+
+    @property
+    def stopped_at(self) -> Station | None:
+        """The station whose error ended the chain; None where none did.
+
+        Only an ordinary error does; one that was late or went away is left out by the runtime.
+        """
+        last = self.stations[-1]
+        return last if last.event.status_code not in (0, *GONE) else None
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Puts events together as they come, in the order in which they were recorded."""
+
+    sessions: dict[int, Session] = field(default_factory=dict)
+    """By number. May be replaced by newer states of the same sessions at any time."""
+    gaps: tuple[Gap, ...] = ()
+    """In which a recording lost events. Those of what a part leaves out are none of them: the
+    rounds that it has are whole."""
+    follows: Callable[[Event], bool] | None = None
+    """Whether the event before it in its session was recorded. None: told by what is fed, which
+    then has to be everything that there is."""
+    had_its_place: Callable[[Session, Event], bool] | None = None
+    """As `Presence.had_its_place`, where not everything is fed."""
+    had_joined: Callable[[Session, Event], bool] | None = None
+    """Whether a session that had begun was synchronized when an event came, where not everything
+    is fed. None: told by what is fed."""
+    _open: list[Station] = field(default_factory=list)
+    _bytes: int = 0
+    _newest: dict[int, int] = field(default_factory=dict)
+    """The place in its session of the newest event of each."""
+    _presence: Presence = field(default_factory=Presence)
+
+    @classmethod
+    def of(cls, sessions: Iterable[Session]) -> Rounds:
+        """For a recording that has these sessions."""
+        return cls({session.id: session for session in sessions})
+
+    def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> Round | None:
+        """Take the next event; returns the round that is over by that.
+
+        Events of sessions that are not known belong to nothing and are left out. One from beside
+        the chain is a round of its own and over at once: it leaves open the one that is.
+        """
+        session = self.sessions.get(event.session)
+        if session is None:
+            return None
+        self._presence.hear(event)
+        if self._open and request == self._open[-1].request:
+            # So it is for all connections between two that change something.
+            request = self._open[-1].request
+        station = Station(event, session, request, reply)
+        if event.method in ASIDE:
+            self._newest[event.session] = event.seq
+            return Round((station,))
+        over = None if self._open and self._belongs(station) else self._end(event)
+        self._open.append(station)
+        self._bytes += len(request) + len(reply)
+        self._newest[event.session] = event.seq
+        return over
+
+    def flush(self) -> Round | None:
+        """The round that is open, as far as it came."""
+        return self._end(None)
+
+    @property
+    def looked_at(self) -> int:
+        """See `Differ.looked_at`."""
+        return 4 * self._presence.count + len(self.gaps) // 8
+
+    @property
+    def open(self) -> Round | None:
+        """The one that is not over, as far as it came."""
+        return Round(tuple(self._open)) if self._open else None
+
+    def goes_on(self, now: Event | None = None) -> bool:
+        """Whether something of the open round may yet come, after `now`.
+
+        None: after all that there is, and those that have ended by now will see nothing more.
+        """
+        one = self.open
+        return one is not None and self._may_go_on(one, now)
+
+    def missed_by(self, one: Round) -> tuple[Session, ...]:
+        """Connections that were there all the time, had subscribed to it, and did not see it.
+
+        In call order, and the last `MISSED_MAX` of them. Those behind an error did not see it
+        because the chain ended.
+        """
+        missing = list(self._missing(one))
+        missing.sort(key=lambda session: (session.plugin_index, session.id))
+        # The last ones tell whether the chain came to its end.
+        return tuple(missing[-MISSED_MAX:])
+
+    def awaits_validation(self, one: Round, now: Event | None = None) -> bool:
+        """Whether validators may yet be told of a creation; `now` as for `goes_on`."""
+        return one.name == CREATE and any(
+            self._may_be_asked(session, now) for session in self._subscribed(one, VALIDATE)
+        )
+
+    def _end(self, by: Event | None) -> Round | None:
+        if not self._open:
+            return None
+        over = Round(tuple(self._open), by)
+        self._open.clear()
+        self._bytes = 0
+        return over
+
+    def _missing(self, one: Round) -> Iterator[Session]:
+        """As `missed_by`, all of them in any order."""
+        if one.first.method in ASIDE:
+            return
+        seen = {station.session.id for station in one.stations}
+        for session in self._subscribed(one, one.name):
+            if session.id not in seen:
+                yield session
+
+    def _may_go_on(self, one: Round, now: Event | None) -> bool:
+        return self.awaits_validation(one, now) or any(
+            self._may_be_asked(session, now) for session in self._missing(one)
+        )
+
+    def _may_be_asked(self, session: Session, now: Event | None) -> bool:
+        if now is None:
+            return session.ended_ns is None and not session.end_reason
+        return self._presence.outlasts(session, now, self.gaps)
+
+    def _subscribed(self, one: Round, event: str) -> Iterator[Session]:
+        """Connections that were there all the time, and had subscribed to an event."""
+        bit = _BITS.get(event, 0)
+        runtime, last = one.stations[0].session.runtime_name, one.stations[-1].event
+        for session in self._presence.during(self.sessions, one.first, last, self.gaps):
+            if (
+                session.role != Role.CRI
+                and session.runtime_name == runtime
+                and bit
+                and (session.mask == 0 or session.mask & bit)
+                and (self.had_joined is None or self.had_joined(session, one.first))
+            ):
+                yield session
+
+    def ended_early(self, one: Round) -> str:
+        """Words on a chain that did not get to its end; "" where nothing shows that.
+
+        A plugin's error and a conflict end a chain, and no plugin behind it sees them. What shows
+        it is that the runtime went on to something else, past connections that were there.
+        """
+        by = self._shown_by(one)
+        if by is None or self._went_on(one, by) or self._runtime(by) != self._runtime(one.first):
+            return ""
+        if runtime_title(self._runtime(by)) == "iSulad":
+            # It asks in any order, and all of them whatever one answers.
+            return ""
+        waiting = [
+            session
+            for session in self._behind(one)
+            if self._presence.outlasts(session, by, self.gaps)
+            and (self.had_its_place or self._presence.had_its_place)(session, one.first)
+        ]
+        theirs = {None, *(session.id for session in waiting)}
+        if not waiting or any(
+            gap.from_ns <= by.at_ns and one.first.at_ns <= gap.to_ns
+            for gap in self.gaps
+            if gap.session in theirs
+        ):
+            return ""
+        return f"{SEEMS} after {one.stations[-1].plugin}: {waiting[0].plugin} was not asked"
+
+    def left_open(self, one: Round) -> str:
+        """Words on a chain of which nothing shows whether it got to its end; "" for others."""
+        by = self._shown_by(one)
+        if not self._behind(one) or (by and self._went_on(one, by)) or self.ended_early(one):
+            return ""
+        return (
+            f"nothing was seen after {one.stations[-1].plugin}, "
+            "nor anything that tells whether the chain went on"
+        )
+
+    def _shown_by(self, one: Round) -> Event | None:
+        """The event that shows its end; None where no connection could have seen more.
+
+        So it does not matter whether that was known when they left, or is told afterwards.
+        """
+        by = one.over_by
+        return by if by is not None and self._may_go_on(one, by) else None
+
+    def _went_on(self, one: Round, by: Event) -> bool:
+        """Whether the next event says that the chain did not end where it was seen last."""
+        first = one.first
+        if by.pod_id != first.pod_id or by.container_id != first.container_id:
+            return False
+        if by.event == first.event:
+            # One round that we do not take for one.
+            return any(by.session == session.id for session in self._behind(one))
+        return by.event == f"Post{one.name}" or (one.name == CREATE and by.event in _CREATED)
+
+    def _behind(self, one: Round) -> list[Session]:
+        """Connections that come after the last one that saw it, and did not."""
+        last = one.stations[-1].index
+        return [session for session in self.missed_by(one) if session.plugin_index > last]
+
+    def _runtime(self, event: Event) -> str:
+        session = self.sessions.get(event.session)
+        return "" if session is None else session.runtime_name
+
+    def _belongs(self, new: Station) -> bool:
+        first, last = self._open[0], self._open[-1]
+        event, before = new.event, first.event
+        return (
+            _is_same(event, before)
+            # Answered once already: the runtime asks anew, as CRI-O does where it tries again.
+            and all(station.session.id != event.session for station in self._open)
+            # Indices ascend within one chain. Validators are asked all at once.
+            and (last.index <= new.index or event.event == VALIDATE)
+            and self._bytes <= ROUND_MAX
+            # Who joined since then was not part of that chain.
+            and began_before(new.session, event, before)
+            and new.session.runtime_name == first.session.runtime_name
+            and self._is_no_new_attempt(new)
+            and (last.event.mono_ns <= event.mono_ns or event.event == VALIDATE)
+            # Of two updates in a row, one connection's first and another's second are no round.
+            and (event.event != UPDATE or self._is_same_update(before, new))
+        )
+
+    def _is_no_new_attempt(self, new: Station) -> bool:
+        """Whether a runtime that tries again would not have begun by asking somebody else.
+
+        Where some have gone meanwhile it may ask the others only, but those in their order. No
+        container is created twice: who tries again does so under another id.
+        """
+        if new.event.event == CREATE and new.event.container_id:
+            return True
+        there = [one for one in self._open if self._was_there(one, new.event)]
+        # One that was disconnected for not answering is gone by this very round.
+        answered = [one for one in self._open if one.event.status_code not in GONE or one in there]
+        return len(there) == len(answered) or any(one.index < new.index for one in there)
+
+    def _is_same_update(self, first: Event, new: Station) -> bool:
+        """Whether no loss can have put one connection's first update beside another's second."""
+        event = new.event
+        if self.follows is not None:
+            follows = self.follows(event)
+        else:
+            follows = self._newest.get(event.session, event.seq - 1) == event.seq - 1
+        lossy = {
+            gap.session
+            for gap in self.gaps
+            if gap.from_ns <= event.at_ns and first.at_ns <= gap.to_ns
+        }
+        if not follows or None in lossy or event.session in lossy:
+            return False
+        sound = [one for one in self._open if one.session.id not in lossy]
+        # A second update would have come to whom the runtime asks before, and been recorded there.
+        return len(sound) == len(self._open) or any(
+            one.index < new.index and self._was_there(one, event) for one in sound
+        )
+
+    def _was_there(self, station: Station, event: Event) -> bool:
+        # What is known of the session by now, not by then.
+        session = self.sessions.get(station.session.id, station.session)
+        return outlived(session, station.event, event)
+
+
+def _is_same(one: Event, other: Event) -> bool:
+    """Whether both tell the same of the same thing."""
+    return (
+        one.event == other.event
+        and one.container_id == other.container_id
+        and one.pod_id == other.pod_id
+    )

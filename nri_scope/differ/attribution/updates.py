@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Updates: one UpdateContainer on its way through the chain, and those of other containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Protocol, cast
+
+from nri_scope import oci
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import AdjustmentRefused
+from nri_scope.events import Event
+from nri_scope.nri import merging
+from nri_scope.nri.merging import Dropped
+from nri_scope.nri.versions import NriVersion
+from nri_scope.oci import Json, Spec
+
+from .chain import LOWEST, Chain
+from .findings import (
+    Findings,
+    Wanted,
+    evidence_of,
+    manner_of,
+    reply_of,
+    request_of,
+    step,
+    version_of,
+)
+from .history import History
+from .model import EVICTION, Asked, Evidence, RequestFate, Step
+from .owner import ASKED_BEFORE_ALL, Owner, Who, plugin
+from .rounds import GONE, Round, Station
+
+UPDATES_MAX = 5_000
+"""Updates of other containers that are looked at in one round: far more than a node has."""
+_LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
+_FAILED = "the runtime says that it failed"
+
+
+def updating(one: Round, chain: Chain, before: Spec, *, failure: str = "") -> tuple[Findings, Spec]:
+    """Look through one UpdateContainer of a container whose spec was `before`.
+
+    Returns what was found and the spec that the update leads to. `failure` says why nothing came
+    of it, as far as others know.
+    """
+    return _Updating(one, chain, before).look(_refusal(one.stations) or failure)
+
+
+class _Updating:
+    def __init__(self, one: Round, chain: Chain, before: Spec) -> None:
+        self.round = one
+        self.chain = chain
+        self.before = before
+        self.found = Findings()
+        self.id = one.first.container_id
+        self.path = manner_of(one.stations[0]).own_updates
+
+    def look(self, failure: str) -> tuple[Findings, Spec]:
+        spec, after = self.before, None
+        known: set[oci.Remark] = set()
+        for station in self.round.stations:
+            request = cast("api.UpdateContainerRequest | None", request_of(station))
+            if request is None:
+                continue
+            owner, evidence = self._who(after, station)
+            shown = oci.update(self.before, request.linux_resources, self.path)
+            for change in oci.changes(spec, shown):
+                made = step(self.id, change, owner, evidence, station.event)
+                self.found.steps.append(made)
+            remarks = oci.remarks(request.linux_resources, path=self.path)
+            if after is not None:
+                for remark in remarks:
+                    if _key(remark) not in known:
+                        self.found.remark(self.id, owner, evidence, station.event, remark)
+            known |= {_key(remark) for remark in remarks}
+            spec = self._reply(shown, station, request, known)
+            after = station
+            if self.found.failure:
+                break
+        self.found.fail(failure)
+        if self.found.failure:
+            self._undo()
+            return self.found, self.before
+        return self.found, spec
+
+    def _who(self, after: Station | None, station: Station) -> tuple[Owner, Evidence]:
+        if after is not None:
+            return self.chain.between(after, station), Evidence.PROBES
+        if station.index == LOWEST:
+            return ASKED_BEFORE_ALL, Evidence.REQUEST
+        before = self.chain.between(None, station)
+        owner = Owner(Who.REQUEST, first=before.first, last=before.last, ties=before.ties)
+        return owner, Evidence.REQUEST
+
+    def _reply(
+        self,
+        spec: Spec,
+        station: Station,
+        request: api.UpdateContainerRequest,
+        known: set[oci.Remark],
+    ) -> Spec:
+        event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
+        if event.status_code not in (0, 4, 14):
+            self.found.fail(f"{station.plugin} answered: {event.status_message or 'an error'}")
+            return spec
+        reply = cast("api.UpdateContainerResponse | None", reply_of(station))
+        if reply is None or not reply.ByteSize():
+            return spec
+        turn = merging.Updating(request, version=version_of(station))
+        try:
+            turn.apply(reply, station.plugin)
+        except AdjustmentRefused as error:
+            self.found.fail(error.problem)
+            return spec
+        after = oci.update(self.before, turn.resources, self.path)
+        for change in oci.changes(spec, after):
+            self.found.steps.append(step(self.id, change, owner, evidence, event))
+        told: set[str] = set()
+        for each in reply.update:
+            if each.container_id != self.id:
+                self.found.updates.append(Wanted(owner, evidence, event, each, merged=True))
+                continue
+            for remark in oci.remarks(each, path=self.path):
+                self.found.remark(self.id, owner, evidence, event, remark)
+                known.add(_key(remark))
+                told.add(remark.path)
+        self.found.asked += (
+            _asked(gone, owner, evidence, event)
+            for gone in turn.dropped
+            if gone.container_id == self.id and gone.path not in (*told, EVICTION)
+        )
+        return after
+
+    def _undo(self) -> None:
+        """The runtime gave up: nothing of it was done."""
+        self.found.asked += _not_done(self.found.steps, self.found.failure)
+        self.found.steps = []
+
+
+def _refusal(stations: Iterable[Station]) -> str:
+    """Why the runtime gave up, by the replies that are known; "" where nothing says so."""
+    turn: merging.Updating | None = None
+    for station in stations:
+        if turn is None:
+            request = cast("api.UpdateContainerRequest | None", request_of(station))
+            if request is None:
+                return ""
+            turn = merging.Updating(request, version=version_of(station))
+        reply = cast("api.UpdateContainerResponse | None", reply_of(station))
+        if reply is None or not reply.ByteSize():
+            continue
+        try:
+            turn.apply(reply, station.plugin)
+        except AdjustmentRefused as error:
+            return error.problem
+    return ""
+
+
+def stop_refusal(stations: Iterable[Station]) -> str:
+    """Why the runtime did nothing of what plugins asked for beside a StopContainer: one answered
+    with an error, or two asked for the same. "" where nothing says so.
+    """
+    turn: merging.Stopping | None = None
+    for station in stations:
+        if station.event.status_code not in (0, *GONE):
+            return f"{station.plugin} answered: {station.event.status_message or 'an error'}"
+        request = cast("api.StopContainerRequest | None", request_of(station))
+        reply = cast("api.StopContainerResponse | None", reply_of(station))
+        if request is None or reply is None or not reply.ByteSize():
+            continue
+        turn = turn or merging.Stopping(request, version=version_of(station))
+        try:
+            turn.apply(reply, station.plugin)
+        except AdjustmentRefused as error:
+            return error.problem
+    return ""
+
+
+def _key(remark: oci.Remark) -> oci.Remark:
+    # Lists in a value cannot be members of a set.
+    return remark._replace(value=str(remark.value))
+
+
+class Targets(Protocol):
+    """Finds the containers that plugins want to be updated."""
+
+    def target(self, container_id: str) -> History | None:
+        """The container's history; None where nothing tells of such a container."""
+        ...
+
+    def absence(self, container_id: str) -> tuple[RequestFate, str]:
+        """What becomes of a request for a container that nothing tells of, and why."""
+        ...
+
+
+def beside(
+    wanted: Iterable[Wanted],
+    found: Findings,
+    targets: Targets,
+    manner: oci.Manner,
+    *,
+    version: NriVersion | None,
+    failed: Iterable[str] = (),
+    doubt: str = "",
+) -> None:
+    """Take in updates that plugins asked for beside what an event is about, or unsolicited.
+
+    They become steps of these containers, in `found` and in the histories, unless the round failed
+    or the runtime says so of a container (`failed`: ids). With `doubt`, which says why, it is not
+    known whether they were carried out.
+    """
+    not_done = frozenset(failed)
+    updates = iter(wanted)
+    for one in islice(updates, UPDATES_MAX):
+        target = one.update.container_id
+        if not target:
+            continue
+        history = targets.target(target)
+        if history is None:
+            fate, reason = targets.absence(target)
+            if target in not_done:
+                fate, reason = RequestFate.NOT_APPLIED, _FAILED
+            found.ask(Asked(target, one.owner, "", None, reason, one.evidence, one.event.id, fate))
+            continue
+        kept, dropped = _merged(one, version)
+        path = manner.other_updates
+        after = oci.update(history.spec, kept, path)
+        steps = [
+            step(target, change, one.owner_of(change.path), one.evidence, one.event)
+            for change in oci.changes(history.spec, after)
+        ]
+        failure = found.failure or (_FAILED if target in not_done else "")
+        if failure or doubt:
+            fate = RequestFate.UNKNOWN if doubt else RequestFate.NOT_APPLIED
+            for asked in _not_done(steps, doubt or failure, fate):
+                found.ask(asked)
+            continue
+        for gone in dropped:
+            found.ask(_asked(gone, one.owner, one.evidence, one.event))
+        for remark in oci.remarks(kept, path=path):
+            found.remark(target, one.owner_of(remark.path), one.evidence, one.event, remark)
+        found.steps += steps
+        history.add(steps, after)
+    left_out = sum(1 for _ in updates)
+    if left_out:
+        found.note(f"{left_out:,} more updates of other containers are left out")
+
+
+def _merged(one: Wanted, version: NriVersion | None) -> tuple[api.ContainerUpdate, list[Dropped]]:
+    """What NRI hands to the runtime of an update, and what it drops."""
+    if not one.merged:
+        kept, dropped = merging.unsolicited([one.update], str(one.owner), version=version)
+        return kept[0], dropped
+    turn = merging.Stopping(api.StopContainerRequest(), version=version)
+    turn.apply(api.StopContainerResponse(update=[one.update]), str(one.owner))
+    return turn.updates[0], turn.dropped
+
+
+def _asked(gone: Dropped, owner: Owner, evidence: Evidence, event: Event) -> Asked:
+    """A request that merging drops."""
+    number = gone.value.removeprefix("-").isdecimal() and gone.value.isascii()
+    value: Json = int(gone.value) if number else gone.value
+    return Asked(gone.container_id, owner, gone.path, value, gone.reason, evidence, event.id)
+
+
+def _not_done(
+    steps: Sequence[Step], reason: str, fate: RequestFate = RequestFate.NOT_APPLIED
+) -> list[Asked]:
+    """Changes that were asked for, and did not come or are not known to have come."""
+    limits = [one.change.after for one in steps if one.change.path == _LIMIT]
+    # That the swap limit follows the memory limit is the runtime's doing, and no request.
+    steps = [one for one in steps if one.change.path != _SWAP or one.change.after not in limits]
+    return [
+        Asked(
+            one.container,
+            one.owner,
+            one.change.path,
+            one.change.after,
+            reason,
+            one.evidence[0],
+            one.event,
+            fate,
+        )
+        for one in steps
+    ]

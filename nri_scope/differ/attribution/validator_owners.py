@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the runtime tells validators: the last owner of each field, and everyone in the chain."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Event
+from nri_scope.nri.changes import path_of_field, pointer
+from nri_scope.nri.versions import V0_10, V0_12, NriVersion
+
+_COUNT = re.compile(r"#\d+$")
+_LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The owners in one ValidateContainerAdjustment."""
+
+    event: Event
+    """Which event told it."""
+    request: api.ValidateContainerAdjustmentRequest
+    version: NriVersion | None
+    _by_container: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """Everyone who was asked, ``NN-name``, in call order."""
+        return tuple(f"{each.index}-{each.name}" for each in self.request.plugins)
+
+    def owners_of(self, container: str, path: str) -> tuple[str, ...]:
+        """The last owner of what is at `path`, or of what it is a part of; () for nobody.
+
+        Several for hooks, as these are added to.
+        """
+        paths = self._paths(container)
+        wanted = path
+        while wanted:
+            # The second member with one key has that key's owner.
+            owners = paths.get(wanted) or paths.get(_COUNT.sub("", wanted))
+            if owners is not None:
+                return owners
+            wanted = wanted.rpartition("/")[0]
+        # The runtime has the swap limit follow the memory limit.
+        return paths.get(_LIMIT, ()) if path == _SWAP else ()
+
+    def _paths(self, container: str) -> dict[str, tuple[str, ...]]:
+        known = self._by_container.get(container)
+        if known is None:
+            known = _paths(self.request.owners.owners.get(container))
+            if self.version is None or V0_10 <= self.version < V0_12:
+                # These keep only the last owner of hooks, to which plugins add in turn.
+                known.pop("/hooks", None)
+            self._by_container[container] = known
+        return known
+
+
+def _paths(owners: api.FieldOwners | None) -> dict[str, tuple[str, ...]]:
+    if owners is None:
+        return {}
+    found = {path_of_field(number): _names(owner) for number, owner in owners.simple.items()}
+    for number, compound in owners.compound.items():
+        base = path_of_field(number)
+        for key, owner in compound.owners.items():
+            # A variable's name with a "=" in it reads like another variable later on.
+            name = key.partition("=")[0] if number == api.Env else key
+            path = pointer(base, name)
+            found[path] = tuple(dict.fromkeys((*found.get(path, ()), *_names(owner))))
+    return found
+
+
+def _names(text: str) -> tuple[str, ...]:
+    # Hooks have all their owners, with commas between; who removed a thing has a dash in front.
+    return tuple(dict.fromkeys(name.removeprefix("-") for name in text.split(",") if name))

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which lines are shown, and what is folded away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Literal, NamedTuple, TypeAlias
+
+from ..attribution.owner import Owner
+from .owned_lines import Line
+
+View: TypeAlias = Literal["usual", "full", "changed"]
+
+
+class Fold(NamedTuple):
+    """Lines that are not shown."""
+
+    owner: Owner
+    hidden: int
+    indent: int
+
+
+Row: TypeAlias = "Line | Fold"
+
+
+def view(lines: Sequence[Line], kind: View) -> list[Row]:
+    """``full``: all; ``changed``: what is otherwise than the runtime alone would have it, with what
+    that is a part of; ``usual``: the same, with a word for what lies between.
+    """
+    if kind == "full":
+        return list(lines)
+    shown = _shown(lines)
+    rows: list[Row] = []
+    for is_shown, run in groupby(enumerate(lines), lambda item: item[0] in shown):
+        some = [line for _, line in run]
+        if is_shown:
+            rows += some
+        elif kind == "usual":
+            rows += some if len(some) == 1 else _folds(some)
+    return rows
+
+
+def _shown(lines: Sequence[Line]) -> set[int]:
+    parents: dict[str, int] = {}
+    for at, line in enumerate(lines):
+        if line.heading:
+            parents.setdefault(line.path, at)
+        if line.dash and not line.member:
+            # A member has no line of its own, but its first one tells which it is.
+            parents.setdefault(line.path.rpartition("/")[0], at)
+    shown: set[int] = set()
+    for at, line in enumerate(lines):
+        if not line.changed:
+            continue
+        shown.add(at)
+        path = line.path
+        while path := path.rpartition("/")[0]:
+            if path in parents:
+                shown.add(parents[path])
+    return shown
+
+
+def _folds(lines: Sequence[Line]) -> Iterator[Fold]:
+    counts: dict[Owner, int] = {}
+    for line in lines:
+        if line.there and line.owner is not None and not line.heading:
+            counts[line.owner] = counts.get(line.owner, 0) + 1
+    indent = min(line.indent for line in lines)
+    return (Fold(owner, count, indent) for owner, count in counts.items())

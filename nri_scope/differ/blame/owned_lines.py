@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each line of a container's spec, with its owner; and what is not there any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from nri_scope.oci import ABSENT, Json, Spec, apply, same, value_at
+
+from ..attribution.chain import HIGHEST
+from ..attribution.history import History
+from ..attribution.later_changes import may_be_left_out
+from ..attribution.model import Applied, Evidence, Step
+from ..attribution.owner import RUNTIME, UNKNOWN, Owner, Who
+from .remarks import Remarks
+from .spec_lines import Node, put_back, tree
+from .steps_by_path import Newest
+
+MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
+UNMET = "!"
+"""Marks what was asked for, and is not in the spec that was really used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line."""
+
+    path: str
+    label: str
+    """Its key; of a member of an array, what stands for it in a path."""
+    value: Json
+    """As changes tell it: ``bar`` of an environment variable."""
+    written: Json
+    """As a spec has it: ``FOO=bar``."""
+    indent: int
+    """In columns."""
+    dash: bool
+    """Whether a member of an array begins here."""
+    member: bool
+    """Whether it is one, and so has no key."""
+    heading: bool
+    """Whether it has no value, but lines below it that have."""
+    there: bool
+    """False for what is gone, or was asked for and never came."""
+    owner: Owner | None
+    """Who put it there; of what is gone, who took it away. None for headings that nobody added
+    as a whole: they are there because of what is below them."""
+    evidence: tuple[Evidence, ...]
+    step: Step | None
+    """The step that made it so; None for what the container began with."""
+    mark: str
+    """One of ``+-~>!``; a blank for what no plugin changed."""
+    mover: Step | None = None
+    """Who gave it another place, where that is all that happened to it."""
+    remarks: tuple[str, ...] = ()
+    """What else to know, such as what was there before."""
+
+    @property
+    def before(self) -> Json:
+        """What was there before the step, where the step is about this very line."""
+        at_it = self.step is not None and self.step.change.path == self.path
+        return self.step.change.before if self.step is not None and at_it else None
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is otherwise than the runtime alone would have it."""
+        return self.mark != " "
+
+
+def document(history: History) -> Spec:
+    """The newest spec that is known: the real one where the CRI told it, with later changes."""
+    if history.real is None:
+        return history.spec
+    spec = history.real
+    later = (step for step in history.steps if step.event > history.real_event)
+    # What one source shows is told together; what the next one does is done to that.
+    for _, steps in groupby(later, key=lambda step: (step.event, step.evidence, step.owner)):
+        spec = apply(spec, [step.change for step in steps])
+    return spec
+
+
+def lines(history: History) -> list[Line]:
+    """All lines of the newest spec, in its order, and those that are gone where they were.
+
+    Every line that has a value has an owner.
+    """
+    return list(_Lines(history).all())
+
+
+class _Lines:
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._newest = Newest(history.steps)
+        self._remarks = Remarks(self._newest)
+        self._known = tree(history.spec)
+        # With the CRI's word: what of the real spec NRI shows too.
+        self._nodes = self._known if history.real is None else tree(document(history))
+        put_back(self._nodes, self._gone())
+
+    def _gone(self) -> list[tuple[str, Json]]:
+        """What was removed, or never came, with what it was."""
+        found: list[tuple[str, Json]] = []
+        spec = document(self._history)
+        for step in self._newest.steps():
+            change = step.change
+            # What is a part of one line, as an array's only member is, has no line of its own.
+            if change.path in self._nodes or value_at(spec, change.path) is not ABSENT:
+                continue
+            if change.kind == "removed":
+                found.append((change.path, change.before))
+            elif self._history.real is not None:
+                found.append((change.path, change.after))
+        return found
+
+    def all(self) -> Iterator[Line]:
+        root = self._nodes[""]
+        waiting: list[tuple[Node, int, bool, tuple[Line, ...]]] = [
+            (node, 0, False, ()) for node in reversed(root.below)
+        ]
+        while waiting:
+            node, indent, dash, above = waiting.pop()
+            line = self._line(node, indent, dash=dash or node.member)
+            if above:
+                line = _joined(above[0], line)
+            heads_member = node.member and not node.is_leaf
+            if not heads_member:
+                yield line
+            # The lines of a member begin behind its dash, the first of them beside it.
+            inner = indent + 2
+            for at, below in reversed(list(enumerate(node.below))):
+                first = heads_member and not at
+                waiting.append((below, inner, first, (line,) if first else ()))
+
+    def _line(self, node: Node, indent: int, *, dash: bool) -> Line:
+        owner, evidence, step = self._owner(node)
+        heading = not node.is_leaf or (not node.there and not _is_own(step, node))
+        moved = self._newest.move(node.path)
+        mark = self._mark(node, step)
+        return Line(
+            path=node.path,
+            label=node.label,
+            value=node.value,
+            written=node.written,
+            indent=indent,
+            dash=dash,
+            member=node.member,
+            heading=heading,
+            there=node.there,
+            owner=None if heading and step is None else owner,
+            evidence=() if heading and step is None else evidence,
+            step=step,
+            mark=">" if moved and mark == " " else mark,
+            mover=moved if mark == " " else None,
+            remarks=self._remarks.of(node, step, moved),
+        )
+
+    def _owner(self, node: Node) -> tuple[Owner, tuple[Evidence, ...], Step | None]:
+        step = self._newest.at(node.path)
+        history = self._history
+        if history.real is None or not node.there:
+            return _of(step, history.base_owner)
+        known = self._known.get(node.path)
+        if known is not None and (not node.is_leaf or same(known.value, node.value)):
+            applied = step is None or step.applied is not Applied.NO
+            return _of(step, history.base_owner) if applied else (RUNTIME, (Evidence.CRI,), None)
+        if step is not None and step.applied is Applied.DIFFERENTLY:
+            return _of(step, history.base_owner)
+        if step is not None and known is not None and step.applied is Applied.YES:
+            return _of(step, history.base_owner)
+        return self._unseen(node.path), (Evidence.CRI,), None
+
+    def _unseen(self, path: str) -> Owner:
+        """Who made what only the CRI shows."""
+        history = self._history
+        if not may_be_left_out(path):
+            return RUNTIME
+        if not history.created_event:
+            return UNKNOWN
+        # Nobody but we and the runtime comes after an index of 99, but for its namesakes.
+        return RUNTIME if history.tail.first == HIGHEST else history.tail
+
+    def _mark(self, node: Node, step: Step | None) -> str:
+        if step is None:
+            asked = self._newest.exactly(node.path)
+            return UNMET if asked is not None and asked.applied is Applied.NO else " "
+        if not node.there and step.change.kind != "removed":
+            return UNMET if step.applied is Applied.NO else MARKS[step.change.kind]
+        if step.owner.who is Who.RUNTIME and not self._newest.by_plugins(step.change.path):
+            return " "
+        if step.change.kind == "removed" and node.there:
+            # Something else came in its place.
+            return MARKS["changed"]
+        return MARKS[step.change.kind]
+
+
+def _is_own(step: Step | None, node: Node) -> bool:
+    return step is not None and step.change.path == node.path
+
+
+def _of(step: Step | None, base: Owner) -> tuple[Owner, tuple[Evidence, ...], Step | None]:
+    return (base, (), None) if step is None else (step.owner, step.evidence, step)
+
+
+def _joined(member: Line, first: Line) -> Line:
+    """The first line of a member, with what is to be said of the member as a whole."""
+    remarks = tuple(dict.fromkeys((*member.remarks, *first.remarks)))
+    line = replace(first, indent=member.indent, dash=True, remarks=remarks)
+    if first.mark == " " and member.mark in (">", UNMET):
+        line = replace(line, mark=member.mark, mover=member.mover)
+    return line

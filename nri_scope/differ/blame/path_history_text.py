@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The history of a path as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nri_scope.oci import Json
+from nri_scope.recording.display import clock, day
+from nri_scope.text.escape import columns, safe
+
+from ..attribution.history import History
+from ..attribution.model import Step
+from ..render import wording
+from ..render.layout import BOLD, DIM, broken
+from ..render.values import place
+from .gutter import Gutter
+from .owned_lines import MARKS
+from .path_history import Past
+from .text import COLOURS, LEAST, Paper
+from .yaml_value import fill
+
+_NOTHING = "(nothing seen to change it)"
+
+
+def past_body(history: History, pasts: Sequence[Past], paper: Paper) -> tuple[list[str], list[str]]:
+    """Values in order, each with time, event and owner; and the legend."""
+    steps = [step for past in pasts for step in past.steps]
+    gutter = Gutter(
+        [
+            (history.base_owner, ()),
+            *((step.owner, step.evidence) for step in steps),
+        ],
+        paper.width,
+    )
+    number = max((len(str(step.event)) for step in steps), default=1)
+    lines: list[str] = []
+    days = Days()
+    if steps:
+        lines += days.turn(steps[0])
+    for past in pasts:
+        if past is not pasts[0]:
+            lines.append("")
+        lines.append(paper.layout.paint(BOLD, safe(past.path)))
+        lines += _past(history, past, _Columns(number, gutter, paper), days)
+    return lines, gutter.legend()
+
+
+class Days:
+    """Says the day where it is another one than that of the step before."""
+
+    def __init__(self) -> None:
+        self._day = ""
+
+    def turn(self, step: Step) -> Iterator[str]:
+        """A line, or none."""
+        today = day(step.at_ns)
+        if today != self._day:
+            self._day = today
+            yield f"── {today[:10]}, times at UTC{today[11:]}"
+
+
+class _Columns:
+    """Time, event and gutter at the left of a value."""
+
+    def __init__(self, number: int, gutter: Gutter, paper: Paper) -> None:
+        self._number = number
+        self._gutter = gutter
+        self._paper = paper
+        self._left = len("00:00:00.000") + 2 + number + 2
+
+    def write(
+        self, step: Step | None, history: History, value: Json, remark: str, word: str = ""
+    ) -> Iterator[str]:
+        paint = self._paper.layout.paint
+        if step is None:
+            left = " " * self._left
+            cell = self._gutter.cell(history.base_owner, (), " ")
+            mark = " "
+        else:
+            mark = MARKS[step.change.kind]
+            left = f"{clock(step.at_ns)}  {step.event:>{self._number}}  "
+            cell = self._gutter.cell(step.owner, step.evidence, mark)
+        width = self._paper.width
+        room = None if width is None else max(LEAST, width - self._left - self._gutter.width)
+        said = [word] if word else fill("", value, room, 2)
+        margin = " " * self._left + self._gutter.cell(None, (), " ")
+        remark = safe(remark)
+        if remark and (room is None or columns(said[-1]) + columns(remark) + 4 <= room):
+            said[-1] += f"  # {remark}"
+            remark = ""
+        for at, text in enumerate(said):
+            yield f"{margin if at else left + cell}{paint(COLOURS[mark], text)}"
+        if remark and room is not None:
+            for text in broken(remark, room - 4, room - 4):
+                yield f"{margin}{paint(DIM, f'  # {text}')}"
+
+
+def _past(history: History, past: Past, write: _Columns, days: Days) -> Iterator[str]:
+    if past.began_there:
+        remark = "" if past.steps else _NOTHING[1:-1]
+        yield from write.write(None, history, past.began, remark)
+    for step in past.steps:
+        yield from days.turn(step)
+        yield from write.write(
+            step, history, step.change.after, "; ".join(_remarks(step)), _word(step)
+        )
+    if not past.began_there and not past.steps:
+        yield _NOTHING
+
+
+def _word(step: Step) -> str:
+    """What is said in the place of a value; "" for nothing."""
+    change = step.change
+    match change.kind:
+        case "removed":
+            return "(removed)"
+        case "moved":
+            return f"(from the {place(change.before)} place to the {place(change.after)})"
+    return ""
+
+
+def _remarks(step: Step) -> Iterator[str]:
+    if trouble := wording.fate(step):
+        yield trouble
+    elif step.applied is not None:
+        yield str(step.applied)
+    yield from (wording.claim(claim, step) for claim in step.disputed)
+    if step.note:
+        yield step.note

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two recordings side by side: the containers in them, and what became of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nri_scope.events import Pod
+from nri_scope.oci import ABSENT, Change, Spec, changes, value_at
+from nri_scope.recording.reader import Recording
+
+from .attribution.history import History
+from .attribution.model import Evidence, Step
+from .attribution.owner import Owner
+from .generated_values import Generated
+from .recorded import histories
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Why a path is in one of the recordings as it is."""
+
+    present: bool
+    """Whether there is a value."""
+    owner: Owner
+    """Who made it what it is, or removed it; where no plugin did, what the container began with."""
+    evidence: tuple[Evidence, ...]
+    step: Step | None
+    """The newest step that touched the path, what it is a part of, or its parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One path that differs."""
+
+    change: Change
+    """From `a` to `b`. What is made up anew for each container stands as `Generated` has it."""
+    a: Side
+    b: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A container by the name that it is compared by."""
+
+    name: str
+    """``ns/pod/container``, with ``#2`` behind it for the second one of that name, and so on."""
+    history: History
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A container that is in both recordings, with another outcome."""
+
+    name: str
+    a: History
+    b: History
+    differences: tuple[Difference, ...]
+    """() where the creation failed in one of them, or for different reasons: see ``failure`` of
+    `a` and `b`."""
+    real: bool
+    """Whether these are about the specs that the runtimes really used, as both CRIs told them;
+    else about what is known of them through NRI."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What differs between two recordings."""
+
+    only_a: tuple[Named, ...]
+    only_b: tuple[Named, ...]
+    differ: tuple[Pair, ...]
+    same: tuple[str, ...]
+    """Names of the containers with the same outcome."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything does."""
+        return bool(self.only_a or self.only_b or self.differ)
+
+
+def compare_recordings(a: Recording, b: Recording) -> Comparison:
+    """Compare two recordings. Raises RecordingError."""
+    return compare(histories(a), histories(b), pods_a=pods(a), pods_b=pods(b))
+
+
+def pods(recording: Recording) -> dict[str, Pod]:
+    """The pod of each container in a recording, by the container's id. Raises RecordingError."""
+    return {one.id: one.pod for one in recording.containers() if one.pod is not None}
+
+
+def compare(
+    a: Mapping[str, History],
+    b: Mapping[str, History],
+    *,
+    pods_a: Mapping[str, Pod] | None = None,
+    pods_b: Mapping[str, Pod] | None = None,
+) -> Comparison:
+    """Compare histories of containers, given by their ids in the order of their appearance.
+
+    Containers are matched by namespace, pod and name, and those of one name in that order. Ids,
+    process ids, times and random names are of no importance; `pods_a` and `pods_b`, by container
+    id, tell what to take for the pod's. Without these its annotations do as far as they go.
+    """
+    of_a, of_b = _named(a), _named(b)
+    different: list[Pair] = []
+    same: list[str] = []
+    for name, one in of_a.items():
+        other = of_b.get(name)
+        if other is None:
+            continue
+        pair = _pair(name, one, other, (pods_a or {}).get(one.id), (pods_b or {}).get(other.id))
+        if pair is None:
+            same.append(name)
+        else:
+            different.append(pair)
+    return Comparison(
+        only_a=tuple(Named(name, one) for name, one in of_a.items() if name not in of_b),
+        only_b=tuple(Named(name, one) for name, one in of_b.items() if name not in of_a),
+        differ=tuple(different),
+        same=tuple(same),
+    )
+
+
+def _named(found: Mapping[str, History]) -> dict[str, History]:
+    named: dict[str, History] = {}
+    counts: dict[str, int] = {}
+    for history in found.values():
+        name = history.name or history.id
+        label = name
+        # A recording may hold anything, a container called "app#2" too.
+        while label in named:
+            counts[name] = counts.get(name, 1) + 1
+            label = f"{name}#{counts[name]}"
+        named[label] = history
+    return named
+
+
+def _pair(name: str, a: History, b: History, pod_a: Pod | None, pod_b: Pod | None) -> Pair | None:
+    """None where the outcome is the same."""
+    made_a, made_b = Generated.of(a, pod_a), Generated.of(b, pod_b)
+    if (a.failure or b.failure) and made_a.text(a.failure) != made_b.text(b.failure):
+        return Pair(name, a, b, (), real=False)
+    real = a.real is not None and b.real is not None
+    one = made_a.spec((a.real or {}) if real else a.spec)
+    other = made_b.spec((b.real or {}) if real else b.spec)
+    differences = tuple(
+        Difference(change, _side(a, made_a, one, change), _side(b, made_b, other, change))
+        for change in changes(one, other)
+    )
+    return Pair(name, a, b, differences, real) if differences else None
+
+
+def _side(history: History, made: Generated, spec: Spec, change: Change) -> Side:
+    present = value_at(spec, change.path) is not ABSENT
+    path = made.original(change.path)
+    steps = [
+        step
+        for step in history.of(path)
+        if (step.change.kind == "moved") is (change.kind == "moved")
+    ]
+    if steps:
+        return Side(present, steps[-1].owner, steps[-1].evidence, steps[-1])
+    return Side(present, *history.owner_of(path))

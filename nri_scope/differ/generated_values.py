@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is made up anew for each container: ids, process ids, random names and times.
+
+In its place stands what it is (``<container id>``), so that two containers made of the same can be
+compared, field by field and with nothing left out.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nri_scope.events import Pod
+from nri_scope.oci import Json, Spec, value_at
+
+from .attribution.history import History
+
+MIN_ID = 6
+"""Characters. Runtimes' ids have 64 and uids 36; a shorter one could be any word."""
+
+_SANDBOX_ID = "io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.SandboxID"
+_POD_UID = "io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid"
+"""Annotations that containerd, CRI-O and the kubelet tell them by."""
+
+_TIMES = frozenset({"io.kubernetes.cri-o.Created", "kubernetes.io/config.seen"})
+_ADDRESS = "io.kubernetes.cri-o.IP."
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_PATTERNS = (
+    # Namespaces of the pod: containerd names them by a process, CRI-O and CNI by a random name.
+    (re.compile(r"^/proc/\d+/ns/"), "/proc/<pid>/ns/"),
+    (re.compile(rf"((?:ipc|net|pid|user|uts)ns/(?:cni-)?){_UUID}$"), r"\1<uuid>"),
+    # A container's own layer, in CRI-O's storage.
+    (re.compile(r"(/overlay/)[0-9a-f]{64}(/merged)"), r"\1<layer>\2"),
+    # The kubelet: a container's termination log, a projected volume for the API server's token.
+    (re.compile(r"(/containers/[^/]+/)[0-9a-f]{8}$"), r"\1<file>"),
+    (re.compile(r"(/kube-api-access-)[a-z0-9]{5}(?=/|$)"), r"\1<name>"),
+)
+
+
+class Generated:
+    """What was made up for one container."""
+
+    def __init__(self, container_id: str, pod_id: str = "", pod_uid: str = "") -> None:
+        names = {
+            container_id: "<container id>",
+            pod_id: "<pod id>",
+            pod_uid: "<pod uid>",
+            # As systemd's slices have it.
+            pod_uid.replace("-", "_"): "<pod uid>",
+        }
+        self._names = {text: name for text, name in names.items() if len(text) >= MIN_ID}
+        longest_first = sorted(self._names, key=len, reverse=True)
+        # Not within a longer word; kubelets write "pod" in front of a uid.
+        self._ids = re.compile(
+            rf"(?:(?<![0-9A-Za-z])|(?<=pod))(?:{'|'.join(map(re.escape, longest_first))})"
+            r"(?![0-9A-Za-z])"
+            if self._names
+            else r"(?!)"
+        )
+
+    @classmethod
+    def of(cls, history: History, pod: Pod | None = None) -> Generated:
+        """For the container of `history`, in `pod`; without one as far as its annotations say."""
+        if pod is not None:
+            return cls(history.id, pod.id, pod.uid)
+        specs = [history.spec, history.real or {}]
+        return cls(history.id, _annotation(specs, _SANDBOX_ID), _annotation(specs, _POD_UID))
+
+    def text(self, text: str) -> str:
+        """`text` without what was made up."""
+        if len(text) < MIN_ID:
+            return text
+        text = self._ids.sub(self._name, text)
+        if "/" in text:
+            for pattern, replacement in _PATTERNS:
+                text = pattern.sub(replacement, text)
+        return text
+
+    def spec(self, spec: Spec) -> Spec:
+        """`spec` without what was made up, in values and in keys."""
+        new: Spec = {}
+        # In place of recursion: what a runtime told may be nested deeper than Python's stack.
+        work: list[tuple[Json, Json]] = [(spec, new)]
+        while work:
+            source, target = work.pop()
+            if isinstance(source, dict) and isinstance(target, dict):
+                for key, value in source.items():
+                    target[self._ids.sub(self._name, key)] = self._copy(value, work)
+            elif isinstance(source, list) and isinstance(target, list):
+                target.extend(self._copy(value, work) for value in source)
+        annotations = new.get("annotations")
+        if isinstance(annotations, dict):
+            for key in annotations:
+                if key in _TIMES:
+                    annotations[key] = "<time>"
+                elif key.startswith(_ADDRESS):
+                    annotations[key] = "<pod address>"
+        return new
+
+    def original(self, path: str) -> str:
+        """The path in the container's own spec that `path` became by `spec`."""
+        for text, name in self._names.items():
+            path = path.replace(name, text)
+        return path
+
+    def _name(self, match: re.Match[str]) -> str:
+        return self._names[match[0]]
+
+    def _copy(self, value: Json, work: list[tuple[Json, Json]]) -> Json:
+        if isinstance(value, str):
+            return self.text(value)
+        if not isinstance(value, dict | list):
+            return value
+        new: Json = {} if isinstance(value, dict) else []
+        work.append((value, new))
+        return new
+
+
+def _annotation(specs: list[Spec], keys: tuple[str, ...]) -> str:
+    for spec in specs:
+        annotations = value_at(spec, "/annotations")
+        if isinstance(annotations, dict):
+            for key in keys:
+                value = annotations.get(key)
+                if isinstance(value, str):
+                    return value
+    return ""

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which containers the CRI is to be asked about, once something happened to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nri_scope.events import Event
+
+from ..attribution.model import RoundDiff
+from ..attribution.rounds import CONTAINER_STATUS, CREATE
+
+_DONE = frozenset({"PostCreateContainer", "PostStartContainer", "PostUpdateContainer"})
+"""After these the runtime has done to the container what the event before was about."""
+_STARTS_OR_ENDS = frozenset(
+    {"StartContainer", "PostStartContainer", "StopContainer", "RemoveContainer"}
+)
+_AGAIN = (1.0, 5.0)
+"""Seconds after its creation when a container that does not run yet is asked about again."""
+
+
+def worth_asking(event: Event | None, rounds: Iterable[RoundDiff]) -> set[str]:
+    """The ids of containers whose spec is another one now, as far as these say so."""
+    wanted: set[str] = set()
+    if event is not None and event.event in _DONE:
+        wanted.add(event.container_id)
+    for one in rounds:
+        if one.name == CONTAINER_STATUS:
+            continue
+        wanted.update(step.container for step in one.steps)
+        if one.name == CREATE:
+            # It is not there yet; what follows its creation says when it is.
+            wanted.discard(one.container)
+    wanted.discard("")
+    return wanted
+
+
+class Starting:
+    """Containers that were created and do not run yet: of a start that fails no event may tell.
+
+    containerd prepares the process before it tells plugins of the start. Where that is what fails,
+    no more is heard of the container until it is removed.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[float, int]] = {}
+        self._under_way: set[str] = set()
+
+    def failed(self, event: Event | None, now: float) -> str:
+        """Take an event at this time in seconds; return the id of a container that ended instead
+        of having started, "" for none.
+        """
+        if event is None or not (container := event.container_id):
+            return ""
+        if event.event == "PostCreateContainer":
+            self._since[container] = now, 0
+        elif event.event in _STARTS_OR_ENDS:
+            self._since.pop(container, None)
+            was_under_way = container in self._under_way
+            self._under_way.discard(container)
+            if event.event == "StartContainer":
+                self._under_way.add(container)
+            return container if was_under_way and event.event == "StopContainer" else ""
+        return ""
+
+    def due(self, now: float) -> set[str]:
+        """The ids of those to be asked about again, as nothing came of them for a while."""
+        found = set()
+        for container, (since, count) in list(self._since.items()):
+            if now - since >= _AGAIN[count]:
+                found.add(container)
+                if count + 1 < len(_AGAIN):
+                    self._since[container] = since, count + 1
+                else:
+                    del self._since[container]
+        return found
+
+    def rest(self) -> set[str]:
+        """The ids of all that do not run yet, at the end of it all."""
+        return {*self._since, *self._under_way}
+
+
+def is_gone(event: Event | None) -> str:
+    """The id of a container about which there is nothing to ask any more; "" for none."""
+    return event.container_id if event is not None and event.event == "RemoveContainer" else ""

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording read by the differ while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import monotonic_ns
+from typing import NamedTuple
+
+from nri_scope.events import Event, Session
+from nri_scope.recording import lookup
+from nri_scope.recording.creation_outcomes import Creations
+from nri_scope.recording.display import duration
+from nri_scope.recording.log_rows import Log
+from nri_scope.recording.reader import Recording
+
+from ..attribution.differ import Differ
+from ..attribution.model import RoundDiff
+from .read_position import Place
+
+QUIET_NS = 10 * 10**9
+"""After so long without an event there are words on a round that is not over: five plugins that
+each take up the usual deadline are rare."""
+
+
+class Seen(NamedTuple):
+    """An event as it was read, and what is over by it."""
+
+    event: Event | None
+    """None: nothing came, and nothing more can come of these rounds."""
+    request: bytes
+    rounds: tuple[RoundDiff, ...]
+
+
+class Follower:
+    """Feeds a `Differ` with what is new in a recording, again and again.
+
+    For one thread. Everything raises RecordingError where the file is at fault.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        after: Place,
+        *,
+        monotonic_ns: Callable[[], int] = monotonic_ns,
+    ) -> None:
+        """``monotonic_ns`` is the clock of the recording host."""
+        self.differ = Differ(keep=False, outcome=Creations(recording).outcome)
+        self._recording = recording
+        self._news = Log(recording)
+        self._monotonic_ns = monotonic_ns
+        self._after = after
+        self._sessions: dict[int, Session] = {}
+        self._said = 0
+        """The first event of the round of which `waits` told."""
+
+    def read(self) -> Iterator[Seen]:
+        """What came since the last time, and rounds of which nothing more can come."""
+        if not self._news.has_news():
+            return
+        yield from self._read_new()
+        if lookup.event_range(self._recording)[1] <= self._after.event:
+            # The sessions that we know of are as new as the events.
+            over = tuple(self.differ.flush_over())
+            if over:
+                yield Seen(None, b"", over)
+
+    def waits(self) -> str:
+        """Words on a round of which nothing came for long; "" for none, and when said once.
+
+        However long that is, it may go on: how many plugins are behind is not known.
+        """
+        one = self.differ.open
+        if one is None or one.first.id == self._said:
+            return ""
+        quiet_ns = self._monotonic_ns() - one.stations[-1].event.mono_ns
+        if quiet_ns < QUIET_NS:
+            return ""
+        self._said = one.first.id
+        name = self.differ.name_of(one.first.container_id or one.first.pod_id)
+        seen = ", ".join(station.plugin for station in one.stations)
+        return (
+            f"{one.name} of {name}: seen by {seen}, and for {duration(quiet_ns)} by no other; "
+            "it is shown when something tells how it ended"
+        )
+
+    def finish(self) -> Iterator[Seen]:
+        """What is left of a recording that is complete."""
+        yield from self._read_new()
+        over = tuple(self.differ.flush())
+        if over:
+            yield Seen(None, b"", over)
+
+    def _read_new(self) -> Iterator[Seen]:
+        # In this order: what is newer than the sessions we know of is for the next time.
+        newest = lookup.event_range(self._recording)[1]
+        for session in self._recording.sessions():
+            if session.id > self._after.session and self._sessions.get(session.id) != session:
+                self._sessions[session.id] = session
+                self.differ.begin(session)
+        self.differ.lose(self._recording.gaps())
+        for event, request, reply in self._recording.exchanges(after_id=self._after.event):
+            if event.id > newest:
+                break
+            self._after = self._after._replace(event=event.id)
+            yield Seen(event, request, tuple(self.differ.feed(event, request, reply)))

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far a recording has come."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nri_scope.recording import lookup
+from nri_scope.recording.reader import Recording
+
+
+class Place(NamedTuple):
+    """How far a recording has come."""
+
+    event: int
+    """The newest one; 0: none."""
+    session: int
+    """Likewise."""
+
+    @classmethod
+    def end_of(cls, recording: Recording) -> Place:
+        """What is in it by now; of a file that is continued, it is none of ours to show."""
+        sessions = (session.id for session in recording.sessions())
+        return cls(lookup.event_range(recording)[1], max(sessions, default=0))

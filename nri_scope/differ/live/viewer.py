@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follow a recording while another process makes it: read, compare, ask the CRI and show."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from nri_scope.recording.reader import Recording
+
+from ..attribution.differ import Differ
+from .chain import ChainWatch
+from .channel import Asked, ChainSeen, Closed, FinishAsking, Message, Opened, ToRecorder
+from .cri_queue import Starting, is_gone, worth_asking
+from .growing_recording import Follower, Seen
+from .read_position import Place
+
+if TYPE_CHECKING:
+    from .cri_thread import CriThread
+
+POLL_SECONDS = 0.02
+"""Between two looks at the recording, which cost microseconds where nothing came."""
+
+
+class Audience(Protocol):
+    """Who is shown what is over."""
+
+    @property
+    def nobody_reads(self) -> bool:
+        """Whether there is nobody left: that ends it all."""
+        ...
+
+    def show(self, differ: Differ, seen: Seen) -> None:
+        """An event that was read, and what is over by it."""
+        ...
+
+
+class Watcher:
+    """Follows one recording from `Opened` to `Closed`."""
+
+    def __init__(
+        self,
+        tell: Callable[[ToRecorder], None],
+        audience: Audience,
+        say: Callable[[str], None],
+        *,
+        own_name: str,
+    ) -> None:
+        self._tell = tell
+        self._audience = audience
+        self._say = say
+        self._chain = ChainWatch(own_name)
+        self._cri: CriThread | None = None
+        self._starting = Starting()
+        self._opened: Opened | None = None
+        self._finish_asking = False
+        self._asking_finished = False
+        self._closed: Closed | None = None
+
+    @property
+    def needless(self) -> bool:
+        """Whether the file is to be removed."""
+        return self._closed is not None and self._closed.needless
+
+    def hear(self, message: Message) -> None:
+        """Take what the recorder tells, in any thread."""
+        match message:
+            case Opened():
+                self._opened = message
+            case FinishAsking():
+                self._finish_asking = True
+            case Closed():
+                self._closed = message
+            case _:
+                pass
+
+    def ask(self, cri: Path) -> None:
+        """Ask the CRI there, too. Raises ConnectError, RpcError: there is no CRI."""
+        from .cri_thread import CriThread
+
+        self._cri = CriThread(cri, self._tell)
+
+    def watch(self, path: Path, recorder_ended: Callable[[], bool]) -> bool:
+        """Show what is recorded to ``path``, until that is complete or nobody reads it.
+
+        Returns whether there was a recording. Raises RecordingError.
+        """
+        while self._opened is None:
+            if recorder_ended():
+                return False
+            time.sleep(POLL_SECONDS)
+        with Recording.open(path) as recording:
+            self._follow(Follower(recording, Place(*self._opened)), recorder_ended)
+        return True
+
+    def _follow(self, follower: Follower, recorder_ended: Callable[[], bool]) -> None:
+        while not (self._closed or recorder_ended() or self._audience.nobody_reads):
+            for seen in follower.read():
+                self._take(follower, seen)
+            words = follower.waits()
+            if words:
+                self._say(words)
+            if self._finish_asking and not self._asking_finished:
+                # Only now: what came until the probes left has been read.
+                self._asking_finished = True
+                if self._cri is not None:
+                    self._cri.want(self._starting.rest())
+                    self._cri.finish()
+                else:
+                    self._tell(Asked(0, 0))
+            if self._cri is not None and not self._asking_finished:
+                self._cri.want(self._starting.due(time.monotonic()))
+            time.sleep(POLL_SECONDS)
+        for seen in follower.finish():
+            self._take(follower, seen)
+
+    def _take(self, follower: Follower, seen: Seen) -> None:
+        # Reading and showing take long; whoever waits for this processor may be the runtime.
+        os.sched_yield()
+        if seen.event is not None:
+            chain = self._chain.look(seen.event, seen.request)
+            if chain is not None:
+                self._tell(ChainSeen(chain))
+        if self._cri is not None and not self._asking_finished:
+            wanted = worth_asking(seen.event, seen.rounds)
+            failed = self._starting.failed(seen.event, time.monotonic())
+            self._cri.want({*wanted, failed} - {""})
+            gone = is_gone(seen.event)
+            if gone:
+                self._cri.forget(gone)
+        self._audience.show(follower.differ, seen)
+        os.sched_yield()

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The differ over a recording: all of it, or what is about one container, pod or event."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cache
+from sys import maxsize
+
+from google.protobuf.message import DecodeError
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
+from nri_scope.events import Container, Event, Role, Session
+from nri_scope.recording import lookup
+from nri_scope.recording.creation_outcomes import Creations
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.untold_containers import unheard_in
+
+from .attribution.differ import Differ
+from .attribution.history import History
+from .attribution.model import Evidence, RoundDiff, Step
+from .attribution.presence import INTRODUCTION, SET_UP
+from .attribution.round_selection import Choice
+from .attribution.rounds import ASIDE, CONTAINER_STATUS, CREATE, UPDATE
+
+_NEAR = 500
+"""Events among which one of every connection is found as a rule."""
+
+
+def rounds(
+    recording: Recording, thing: lookup.Found | None = None, *, differ: Differ | None = None
+) -> Iterator[RoundDiff]:
+    """What each round of a recording changed, in order.
+
+    Of a container or pod: its own rounds, and of others the side effects on it. Of an event: the
+    round that it belongs to. Where the CRI told what became of the changes, they say so. Raises
+    RecordingError.
+    """
+    differ = differ or differ_of(recording)
+    found = rounds_of(recording, differ)
+    if thing is None:
+        yield from found
+        return
+    choice = Choice(recording, thing)
+    for whole in found:
+        part = choice.part_of(whole)
+        if part is not None:
+            yield part
+
+
+def rounds_of(
+    recording: Recording,
+    differ: Differ,
+    among: Sequence[int] | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> Iterator[RoundDiff]:
+    """Feed events of a recording to a differ; return their rounds, with what became of changes
+    where the CRI told it.
+
+    ``check`` is called for each event, and may raise. Raises RecordingError.
+    """
+    found = _fed(differ, recording, among, check)
+    if any(session.role == Role.CRI for session in recording.sessions()):
+        # What the CRI tells comes after the changes that it is about.
+        return _with_outcome(list(found), differ)
+    return found
+
+
+def differ_of(recording: Recording, *, keep: bool = True) -> Differ:
+    """A differ for all events of a recording. Raises RecordingError."""
+    return Differ(
+        recording.sessions(),
+        keep=keep,
+        gaps=recording.gaps(),
+        follows=lookup.follows_in(recording),
+        outcome=Creations(recording).outcome,
+        unheard=unheard_in(recording),
+    )
+
+
+def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Differ:
+    """A differ for the events that matter for some containers. Raises RecordingError."""
+    return Differ(
+        recording.sessions(),
+        only=[one.id for one in containers],
+        gaps=recording.gaps(),
+        # Among the events of a few containers none follows another.
+        follows=lambda event: lookup.follows(recording, event),
+        had_its_place=lambda session, event: _had_its_place(recording, session, event),
+        had_joined=_had_joined(recording),
+        outcome=Creations(recording).outcome,
+        unheard=unheard_in(recording),
+    )
+
+
+def _had_its_place(recording: Recording, session: Session, event: Event) -> bool:
+    """As `Presence.had_its_place`, by all that was recorded."""
+    return lookup.has_event_before(
+        recording, session.id, event.id, sorted(ASIDE), others=True
+    ) or not lookup.has_event_before(recording, session.id, event.id, sorted(SET_UP))
+
+
+def _had_joined(recording: Recording) -> Callable[[Session, Event], bool]:
+    """For `Rounds.had_joined`, by all that was recorded."""
+    introduction = sorted(INTRODUCTION)
+    since: dict[int, int] = {}
+
+    @cache
+    def firsts() -> dict[int, int]:
+        """The first event from which on each session may be asked."""
+        told = lookup.first_events(recording, introduction, others=True)
+        later = lookup.first_events(recording, sorted(SET_UP), others=True)
+        begun = lookup.first_events(recording, sorted(SET_UP))
+        # Where the beginning was not recorded, it may have been there before.
+        return {
+            session: told.get(session, maxsize) if first < later.get(session, maxsize) else 0
+            for session, first in begun.items()
+        }
+
+    def had_joined(session: Session, event: Event) -> bool:
+        if session.id not in since or since[session.id] > event.id:
+            # Most are asked about all that happens; to look for others takes the whole recording.
+            if not lookup.has_event_before(
+                recording, session.id, event.id, introduction, others=True, within=_NEAR
+            ):
+                return firsts().get(session.id, 0) < event.id
+            since[session.id] = event.id
+        return True
+
+    return had_joined
+
+
+def blame(recording: Recording, container: Container) -> History:
+    """One container's history.
+
+    Raises RecordingError, and UsageError where nothing of it is known.
+    """
+    differ = differ_of_some(recording, [container])
+    numbers = events_of_some(recording, [container], differ)
+    for _ in _fed(differ, recording, numbers):
+        pass
+    history = differ.histories.get(container.id)
+    if history is None:
+        raise UsageError(
+            f"{recording.path} does not show what {lookup.container_name(container)} is made of",
+            "no event or Synchronize in it tells more than its id",
+        )
+    return history
+
+
+def histories(recording: Recording) -> dict[str, History]:
+    """Every container's history, by its id. Raises RecordingError."""
+    differ = differ_of(recording)
+    with _rarely_collected():
+        for _ in _fed(differ, recording):
+            pass
+    return differ.histories
+
+
+@contextmanager
+def _rarely_collected() -> Iterator[None]:
+    """What is made here stays: to look through all of it for cycles again and again takes time."""
+    before = gc.get_threshold()
+    gc.set_threshold(500_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _fed(
+    differ: Differ,
+    recording: Recording,
+    among: Sequence[int] | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> Iterator[RoundDiff]:
+    allowance = recording.allowance()
+    for event, request, reply in recording.exchanges(among=among, allowance=allowance):
+        check()
+        yield from differ.feed(event, request, reply)
+        allowance.spend(differ.looked_at)
+    yield from differ.flush()
+
+
+def events_of_some(
+    recording: Recording, containers: Iterable[Container], differ: Differ
+) -> Sequence[int] | None:
+    """Return the numbers of the events that matter for the histories of some containers; None for
+    all. The differ gets to know those that Synchronize told of before anything else did.
+    """
+    found: set[int] = set()
+    for container in containers:
+        numbers = lookup.events_for(recording, container)
+        if numbers is None:
+            # An old recording: any reply may have updated it.
+            return None
+        # What the runtime asked about next, of whatever it was, shows that a creation's or
+        # update's chain had come to its end.
+        later = lookup.next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
+        own = {*numbers, *later}
+        told = lookup.existed(recording, container)
+        if told is not None and told.event <= min(own, default=told.event):
+            with suppress(DecodeError):
+                known = api.Container.FromString(told.content)
+                differ.know(known, lookup.container_name(container))
+        found |= own
+    return sorted(found)
+
+
+def _with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> Iterator[RoundDiff]:
+    """The rounds with what became of their changes, in place of when that was asked."""
+    judged = {
+        _key(step): step
+        for history in differ.histories.values()
+        for step in history.steps
+        if step.applied is not None
+    }
+    for one in whole:
+        if one.name != CONTAINER_STATUS:
+            steps = tuple(judged.get(_key(step), step) for step in one.steps)
+            yield replace(one, steps=steps)
+
+
+def _key(step: Step) -> tuple[str, str, int, tuple[Evidence, ...]]:
+    # One event may show two: what happened before it, and what its own reply did.
+    return step.container, step.change.path, step.event, step.evidence

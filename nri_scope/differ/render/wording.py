@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said of steps and rounds, in words that text and Markdown share. Nothing is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from nri_scope.oci import Change, Json, split
+from nri_scope.recording.display import duration
+from nri_scope.recording.records import deadline_ms
+
+from ..attribution.model import (
+    EVICTION,
+    Applied,
+    Asked,
+    Claim,
+    Evidence,
+    NameOf,
+    RequestFate,
+    RoundDiff,
+    Span,
+    Step,
+)
+from ..attribution.owner import Owner, Who
+from .values import clipped, shown
+
+_VALUE_MAX = 200
+"""Characters of a value within a sentence."""
+
+
+class Weight(Enum):
+    """How much it matters."""
+
+    TROUBLE = 0
+    DOUBT = 1
+    REMARK = 2
+
+
+GLYPHS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
+WHOLE = "(the whole spec)"
+"""In the place of an empty path."""
+
+_NO_PLUGIN = "outside plugins"
+"""Where time passes between two connections that have no plugin between them."""
+
+_PLURAL = (Evidence.PROBES, Evidence.EVENTS)
+
+
+def owner(who: Owner) -> str:
+    """Who it was."""
+    match who.who:
+        case Who.RUNTIME:
+            return "the runtime"
+        case Who.REQUEST:
+            return "a CRI request, or the runtime" if who.or_runtime else "a CRI request"
+    return str(who)
+
+
+def by(who: Owner) -> str:
+    """Who it was, behind a change."""
+    return "owner unknown" if who.who is Who.UNKNOWN else f"by {owner(who)}"
+
+
+def sources(evidence: Iterable[Evidence]) -> str:
+    """How it is known."""
+    return ", ".join(evidence)
+
+
+def details(step: Step) -> list[tuple[Weight, str]]:
+    """What is to be said of a step below it."""
+    found: list[tuple[Weight, str]] = []
+    if trouble := fate(step):
+        found.append((Weight.TROUBLE, f"! {trouble}"))
+    found += ((Weight.DOUBT, f"! {claim(other, step)}") for other in step.disputed)
+    if step.note:
+        found.append((Weight.REMARK, f"note: {step.note}"))
+    return found
+
+
+def fate(step: Step) -> str:
+    """What became of it where that is not what was asked for; "" where nobody knows otherwise."""
+    match step.applied:
+        case Applied.NO:
+            return f"NOT APPLIED: {_not_applied(step.change)}"
+        case Applied.DIFFERENTLY:
+            actual = _value(step.change.path, step.actual)
+            return f"APPLIED DIFFERENTLY: the runtime's spec has {actual}"
+    return ""
+
+
+def _value(path: str, value: Json) -> str:
+    return clipped(shown(path, value), _VALUE_MAX)
+
+
+def _not_applied(change: Change) -> str:
+    match change.kind:
+        case "added":
+            return "the runtime's spec does not have it"
+        case "removed":
+            return "the runtime's spec still has it"
+        case "moved":
+            return "the runtime's spec has another order"
+    return "the runtime's spec does not have this value"
+
+
+def claim(other: Claim, step: Step) -> str:
+    """What another source says instead."""
+    parts: list[str] = []
+    if other.owner != step.owner and other.owner.who is not Who.UNKNOWN:
+        parts.append(by(other.owner))
+    if step.change.kind != "moved" and (other.value != step.change.after or not parts):
+        there = other.value is not None
+        parts.append(_value(step.change.path, other.value) if there else "no such thing")
+    say = "say" if other.evidence in _PLURAL else "says"
+    return f"but {other.evidence} {say}: {', '.join(parts) or 'otherwise'}"
+
+
+FATES = {
+    RequestFate.NOT_APPLIED: "requested but not applied",
+    RequestFate.RESOLVED: "resolved by the runtime",
+    RequestFate.UNKNOWN: "not known whether applied",
+}
+
+
+def asked(one: Asked, diff: RoundDiff, name_of: NameOf) -> str:
+    """A request of a round, what became of it, and why."""
+    of = name_of(one.container) if one.container not in ("", diff.container) else ""
+    return f"{FATES[one.fate]}: {request(one, of)}"
+
+
+def request(one: Asked, of: str = "") -> str:
+    """Who asked for what, and why that was not simply carried out.
+
+    `of` names the container where that is not the one that is being talked about.
+    """
+    return f"{owner(one.owner)} asked {_wish(one, of)}: {one.reason}"
+
+
+def _wish(one: Asked, of: str) -> str:
+    if one.path == EVICTION:
+        why = f" ({_value('', one.value)})" if one.value else ""
+        return f"to evict {of or 'the container'}{why}"
+    if not one.path:
+        return f"for an update of {of or 'the container'}"
+    return f"{_wished(one)}{f' on {of}' if of else ''}"
+
+
+def _wished(one: Asked) -> str:
+    if one.path and one.value == f"-{split(one.path)[-1]}":
+        # As the protocol has it: a minus before the key.
+        return f"to remove {one.path}"
+    what = f" {one.path}" if one.path else ""
+    value = f" = {_value(one.path, one.value)}" if one.value is not None else ""
+    return f"for{what}{value}"
+
+
+def unnoted(requests: Iterable[Asked], steps: Iterable[Step]) -> list[Asked]:
+    """Those of which no step says the same in its note."""
+    noted = {(step.container, step.change.path, step.note) for step in steps if step.note}
+    return [one for one in requests if (one.container, one.path, one.reason) not in noted]
+
+
+_BESIDE = ("ContainerStatus",)
+"""What no plugin is asked."""
+_TITLES = {
+    "UpdateContainers": "UpdateContainers, asked out of turn",
+    "ContainerStatus": "ContainerStatus, told over CRI",
+}
+
+
+def title(diff: RoundDiff) -> str:
+    """What happened."""
+    return _TITLES.get(diff.name, diff.name)
+
+
+def by_container(steps: Iterable[Step]) -> list[tuple[str, list[Step]]]:
+    """Steps of each container, by its id, in the order in which they come up."""
+    found: dict[str, list[Step]] = {}
+    for step in steps:
+        found.setdefault(step.container, []).append(step)
+    return list(found.items())
+
+
+def subject(diff: RoundDiff, name_of: NameOf) -> str:
+    """Whom a round is about; "" for nobody."""
+    if diff.container:
+        return name_of(diff.container)
+    return f"pod {name_of(diff.pod)}" if diff.pod else ""
+
+
+def slow(span: Span) -> bool:
+    """Whether it took more than half of what one plugin has."""
+    return span.deadline_ns > 0 and 2 * span.ns > span.deadline_ns
+
+
+def over(span: Span) -> bool:
+    """Whether it took longer than the runtime waits for one plugin."""
+    return 0 < span.deadline_ns < span.ns
+
+
+def slow_span(one: Span) -> str:
+    """Who took how long of what one plugin has; all that are between two connections together."""
+    plugins = one.owner.plugins
+    who = _all(plugins) if plugins else f"plugins at {one.owner.index}"
+    if not plugins and not one.owner.index:
+        who = "the runtime"
+    if one.after and one.before:
+        who = f"{who} (between {one.after} and {one.before})"
+    together = " together" if len(plugins) > 1 else ""
+    took, limit = f"{who} took {duration(one.ns)}{together}", deadline(one.deadline_ns)
+    if not over(one):
+        return f"{took}, over half of the deadline of {limit}"
+    if len(plugins) == 1:
+        return f"{took}, its whole deadline of {limit}: the runtime did not wait for its answer"
+    return f"{took}, longer than the {limit} that each plugin has"
+
+
+def deadline(ns: int) -> str:
+    """To the nearest millisecond: runtimes send a hair less than they were told."""
+    return duration((deadline_ms(ns) or 0) * 1_000_000)
+
+
+def times(spans: Sequence[Span]) -> str:
+    """Who took how long, the longest first; "" where nothing is known of that."""
+    took: dict[str, int] = {}
+    for one in spans:
+        where = _whereabouts(one.owner)
+        took[where] = took.get(where, 0) + max(one.ns, 0)
+    longest = sorted(took.items(), key=lambda item: (item[0] == _NO_PLUGIN, -item[1]))
+    deadlines = {deadline(one.deadline_ns) for one in spans if one.deadline_ns}
+    each = f"; each plugin has {deadlines.pop()}" if len(deadlines) == 1 else ""
+    return f"{', '.join(f'{duration(ns)} {where}' for where, ns in longest)}{each}"
+
+
+def _whereabouts(who: Owner) -> str:
+    if who.plugins:
+        return f"in {_all(who.plugins)}"
+    return f"in {who.index}" if who.index else _NO_PLUGIN
+
+
+def _all(plugins: Sequence[str]) -> str:
+    *others, last = plugins
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def chain(diff: RoundDiff) -> list[tuple[str, tuple[str, ...]]]:
+    """Who was asked: what to call the list, and the plugins; nobody where the CRI told."""
+    if diff.name in _BESIDE:
+        return []
+    if diff.chain and set(diff.seen_by) <= set(diff.chain):
+        seen = set(diff.seen_by)
+        told = (name if name in seen else f"{name} (unseen)" for name in diff.chain)
+        return [("chain: ", tuple(told))]
+    found = [("seen by ", diff.seen_by), ("chain: ", diff.chain)]
+    return [(name, plugins) for name, plugins in found if plugins]
+
+
+def fresh(diff: RoundDiff, steps: Iterable[Step]) -> list[Step]:
+    """Those of `steps` that this round tells for the first time."""
+    return [step for step in steps if step.event in diff.events]
+
+
+def judged(diff: RoundDiff) -> list[Step]:
+    """Steps of earlier rounds, of which this one tells what became of them."""
+    return [step for step in diff.steps if step.event not in diff.events]
+
+
+def failed(steps: Iterable[Step]) -> list[Step]:
+    """Those that were not applied as they were asked for."""
+    return [step for step in steps if step.applied in (Applied.NO, Applied.DIFFERENTLY)]
+
+
+def verdict(steps: Sequence[Step], *, ran: bool = True) -> str:
+    """How many of the judged steps were applied; "" for no steps.
+
+    Where the container never `ran`, they are in its spec and that is all.
+    """
+    if not steps:
+        return ""
+    good = sum(step.applied is Applied.YES for step in steps)
+    if not ran:
+        return f"{good} of {len(steps)} earlier changes are in the spec, which was never run"
+    if good < len(steps):
+        return f"{good} of {len(steps)} earlier changes were applied"
+    return "the earlier change was applied" if good == 1 else f"all {good} earlier changes applied"
+
+
+def calm(diff: RoundDiff) -> bool:
+    """Whether nothing about it is worth a line of its own."""
+    return not (
+        fresh(diff, diff.steps)
+        or failed(judged(diff))
+        or diff.asked
+        or diff.failure
+        or diff.doubt
+        or any(map(slow, diff.spans))
+    )

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter language: one tree, as an SQL condition and as a predicate.
+
+In: the text of ``--where``, of the filter bar, of export and replay. Out: a `Filter`, which selects
+rows of a recording by SQL and events that are not in a file by a Python function, with equal
+results; errors name the position and the nearest word. This room never opens a recording.
+"""
+
+from __future__ import annotations
+
+from .compiled import Filter, parse
+from .fields import FIELDS, Field, Kind
+from .sql import register
+
+__all__ = ["FIELDS", "Field", "Filter", "Kind", "parse", "register"]

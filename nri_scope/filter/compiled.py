@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A filter, ready to use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nri_scope.events import Event
+
+from .parser import parse_tree
+from .predicate import Predicate, predicate
+from .sql import Value, condition
+from .tree import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Says which events to keep. Equal filters have equal trees, however they were written."""
+
+    text: str = field(compare=False)
+    """As it was typed; ``str()`` gives the canonical form."""
+    root: Node
+    _test: Predicate = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # One closure per node, made once: matches() runs for every event that is recorded.
+        object.__setattr__(self, "_test", predicate(self.root))
+
+    def matches(self, event: Event) -> bool:
+        """Whether ``event`` passes."""
+        return self._test(event)
+
+    def to_sql(self) -> tuple[str, list[Value]]:
+        """The same as a condition for WHERE over the reader's event view, and its parameters."""
+        return condition(self.root)
+
+    def __str__(self) -> str:
+        return str(self.root)
+
+
+def parse(text: str) -> Filter:
+    """The filter that ``text`` describes; the empty text lets every event through.
+
+    Raises FilterError, with the position of the problem, and nothing else.
+    """
+    return Filter(text, parse_tree(text))

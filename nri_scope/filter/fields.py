@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fields a filter can name: one table, for the parser, the help texts and the completion."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from nri_scope.events import CONTAINER_STATUS, Status
+from nri_scope.nri.methods import METHODS
+
+
+class Kind(Enum):
+    """How a field's values compare; the text is the word for it in help texts."""
+
+    NAME = "name"
+    """Exact, ``*`` stands for anything."""
+    WORD = "word"
+    """As a name, but upper and lower case are the same."""
+    STATUS = "status"
+    """One of the values of ``Status``."""
+    PLUGIN = "plugin"
+    """A name with or without its index: ``00-probe`` or ``probe``."""
+    ID = "id"
+    """The beginning of an id."""
+    PATH = "path"
+    """An OCI path or one above it."""
+    NUMBER = "number"
+    INDEX = "index"
+    DURATION = "duration"
+    SIZE = "size"
+
+
+NUMERIC = frozenset((Kind.NUMBER, Kind.INDEX, Kind.DURATION, Kind.SIZE))
+"""Kinds that compare with ``>`` and ``<`` and have no text to search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of the filter language."""
+
+    name: str
+    kind: Kind
+    columns: tuple[str, ...]
+    """Attributes of ``model.Event``, which are also columns of the reader's event view."""
+    doc: str
+    example: str
+    many: bool = False
+    """The column holds several values (a tuple; in the view a JSON array); any of them counts."""
+    also: tuple[str, ...] = ()
+    """Spellings that people will try, for the error that names the right one."""
+    known: tuple[str, ...] = ()
+    """Values that there are; others need a ``*``, as a later version may have more of them."""
+
+
+FIELDS: tuple[Field, ...] = (
+    Field(
+        "event",
+        Kind.WORD,
+        ("event",),
+        "what happened; upper or lower case",
+        "event:CreateContainer",
+        also=("method", "type", "rpc"),
+        known=(*METHODS, CONTAINER_STATUS),
+    ),
+    Field(
+        "plugin",
+        Kind.PLUGIN,
+        ("plugin",),
+        "plugin that received the event; with or without its index",
+        "plugin:00-nri-scope",
+        also=("plugin_name", "name"),
+    ),
+    Field(
+        "index",
+        Kind.INDEX,
+        ("plugin",),
+        "index of that plugin",
+        "index:>=50",
+        also=("idx", "plugin_index", "plugin_idx"),
+    ),
+    Field("pod", Kind.NAME, ("pod",), "name of the pod", "pod:web-*", also=("pod_name", "sandbox")),
+    Field(
+        "ns", Kind.NAME, ("namespace",), "namespace of the pod", "ns:kube-*", also=("namespace",)
+    ),
+    Field(
+        "container",
+        Kind.NAME,
+        ("container",),
+        "name of the container",
+        "container:app",
+        also=("container_name", "ctr"),
+    ),
+    Field(
+        "id",
+        Kind.ID,
+        ("container_id", "pod_id"),
+        "beginning of a pod's or a container's id",
+        "id:3f5a",
+        also=("container_id", "pod_id", "uid"),
+    ),
+    Field(
+        "runtime",
+        Kind.WORD,
+        ("runtime",),
+        "name of the runtime; upper or lower case",
+        "runtime:containerd",
+    ),
+    Field("session", Kind.NUMBER, ("session",), "number of the session", "session:2"),
+    Field(
+        "status",
+        Kind.STATUS,
+        ("status",),
+        "how the event was answered: " + ", ".join(Status),
+        "-status:ok",
+        also=("result", "error"),
+    ),
+    Field(
+        "took",
+        Kind.DURATION,
+        ("took_ns",),
+        "time to the answer; ns us ms s m h d, a bare number is us",
+        "took:>500us",
+        also=("took_us", "took_ns", "duration", "time", "latency"),
+    ),
+    Field(
+        "size",
+        Kind.SIZE,
+        ("size",),
+        "bytes of the request; k, M and G are powers of 1024",
+        "size:>4k",
+        also=("bytes", "length"),
+    ),
+    Field(
+        "changed",
+        Kind.PATH,
+        ("changed",),
+        "OCI path that plugins changed, or one above it",
+        "changed:/process/env",
+        many=True,
+        also=("changes", "path"),
+    ),
+    Field(
+        "owner",
+        Kind.PLUGIN,
+        ("owners",),
+        "plugin that made such a change; with or without its index",
+        "owner:cpu-policy",
+        many=True,
+        also=("owners",),
+    ),
+)
+"""In the order in which help texts show them."""
+
+WORD_COLUMNS = ("event", "pod", "namespace", "container", "plugin", "container_id", "pod_id")
+"""Where a bare word is searched for."""
+
+BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}
+
+_NEAR = 0.6
+"""Likeness, as difflib counts it, from which on a word may have been meant."""
+
+
+def nearest_field(name: str) -> Field | None:
+    """The field that somebody who wrote ``name`` most likely meant; None where none is near."""
+    spellings = {field.name: field for field in FIELDS}
+    for field in FIELDS:
+        for spelling in field.also:
+            spellings.setdefault(spelling, field)
+    return spellings.get(nearest(name, spellings))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Of ``known``, the word most like ``word``, upper or lower case; "" where none is near."""
+    by_lower = {each.lower(): each for each in known}
+    # Long words take quadratic time; nobody misspells 64 characters.
+    found = difflib.get_close_matches(word[:64].lower(), list(by_lower), n=1, cutoff=_NEAR)
+    return by_lower[found[0]] if found else ""

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter language's grammar, by recursive descent.
+
+::
+
+    filter  = [or]
+    or      = and ("OR" and)*
+    and     = not (["AND"] not)*
+    not     = ("NOT" | "-") not | "(" or ")" | term
+    term    = field ":" ["~" | ">" | ">=" | "<" | "<="] value | value
+    value   = quoted | characters other than white space and parentheses
+    quoted  = '"' … '"' | "'" … "'"        with \\" and \\\\ for the two characters
+
+The operators are written in capitals. Every refusal is a FilterError that says where.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+
+from nri_scope.errors import FilterError
+from nri_scope.events import Status
+
+from .fields import BY_NAME, NUMERIC, Field, Kind, nearest, nearest_field
+from .quantity import LARGEST, duration_unit, size_unit, split_quantity
+from .re2_patterns import regex
+from .text_comparison import fold
+from .tree import OPERATORS, And, Between, Is, Matches, Node, Not, Or, Word
+
+MAX_LENGTH = 4096
+"""Characters of a filter; bounds everything that is made from it."""
+MAX_DEPTH = 40
+"""Parentheses and negations inside each other: the parser recurses for each."""
+
+_SPACE = re.compile(r"\s*")
+_OPERATOR = re.compile(r"([A-Za-z]+)(?=[\s()]|$)")
+_FIELD = re.compile(r"""([^\s()"':]*):""")
+_COMPARISON = re.compile(r"~|>=|>|<=|<")
+_VALUE = re.compile(r"[^\s()]+")
+_STATE_CHANGE = re.compile(r"StateChange\(-?[0-9]+\)", re.IGNORECASE)
+
+
+class _Value(NamedTuple):
+    text: str
+    quoted: bool
+    at: int
+
+
+def parse_tree(text: str) -> Node:
+    """The tree of ``text``; the empty text is the filter that lets every event through.
+
+    Raises FilterError.
+    """
+    return _Parser(text).parse()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.depth = 0
+
+    def fail(self, at: int, problem: str, hint: str = "") -> FilterError:
+        return FilterError(self.text, at, problem, hint)
+
+    def parse(self) -> Node:
+        if len(self.text) > MAX_LENGTH:
+            raise self.fail(MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
+        for at, char in enumerate(self.text):
+            # Neither can be in a recording, and SQLite ends a text at the first and refuses
+            # the second.
+            if char == "\0" or "\ud800" <= char <= "\udfff":
+                raise self.fail(at, "a character that is not text")
+        if self.at_end():
+            return And(())
+        tree = self.either()
+        if not self.at_end():
+            raise self.fail(self.at, "this ) closes nothing", 'write ")" for the character')
+        return tree
+
+    def at_end(self) -> bool:
+        found = _SPACE.match(self.text, self.at)
+        if found:
+            self.at = found.end()
+        return self.at >= len(self.text)
+
+    def operator(self) -> str:
+        """The operator that stands here, or ""."""
+        found = None if self.at_end() else _OPERATOR.match(self.text, self.at)
+        if found is None or found[1].upper() not in OPERATORS:
+            return ""
+        if found[1] not in OPERATORS:
+            # As a word to search for it would give a filter that nobody wants.
+            raise self.fail(
+                self.at,
+                f'"{found[1]}" is neither an operator nor quoted',
+                f'write {found[1].upper()}, or "{found[1]}" in quotes to search for the word',
+            )
+        return found[1]
+
+    def either(self) -> Node:
+        items = [self.all_of()]
+        while self.operator() == "OR":
+            self.at += len("OR")
+            items.append(self.all_of())
+        return items[0] if len(items) == 1 else Or(tuple(items))
+
+    def all_of(self) -> Node:
+        items = [self.negatable()]
+        while not self.at_end() and self.text[self.at] != ")":
+            operator = self.operator()
+            if operator == "OR":
+                break
+            if operator == "AND":
+                self.at += len("AND")
+            items.append(self.negatable())
+        return items[0] if len(items) == 1 else And(tuple(items))
+
+    def negatable(self) -> Node:
+        if self.at_end() or self.text[self.at] == ")":
+            raise self.fail(self.at, "something to look for is missing here")
+        start = self.at
+        operator = self.operator()
+        if operator in ("AND", "OR"):
+            raise self.fail(start, f"something to look for is missing before {operator}")
+        if operator == "NOT":
+            self.at += len(operator)
+            return self.negated(start)
+        if self.text[start] == "-":
+            self.at += 1
+            if self.at >= len(self.text) or self.text[self.at].isspace():
+                raise self.fail(start, "a lone -", 'write it next to its term, or "-" in quotes')
+            return self.negated(start)
+        if self.text[start] == "(":
+            self.at += 1
+            return self.grouped(start)
+        return self.term()
+
+    def negated(self, start: int) -> Node:
+        self.descend(start)
+        item = self.negatable()
+        self.depth -= 1
+        return Not(item)
+
+    def grouped(self, start: int) -> Node:
+        self.descend(start)
+        tree = self.either()
+        if self.at_end():
+            raise self.fail(start, "this ( is never closed", 'write "(" for the character')
+        # either() stops only at the end or at a closing parenthesis.
+        self.at += 1
+        self.depth -= 1
+        return tree
+
+    def descend(self, at: int) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self.fail(at, f"more than {MAX_DEPTH} levels inside each other")
+
+    def term(self) -> Node:
+        start = self.at
+        found = _FIELD.match(self.text, start)
+        if found is None:
+            value = self.value("a value")
+            if not value.text.strip("*"):
+                raise self.fail(start, "matches every event", "leave it out")
+            return Word(value.text, wild="*" in value.text and not value.quoted)
+        self.at = found.end()
+        field = self.field(found[1], start)
+        comparison = _COMPARISON.match(self.text, self.at)
+        if comparison is None:
+            return self.is_value(field)
+        self.at = comparison.end()
+        if comparison[0] == "~":
+            return self.matches(field, comparison.start())
+        if field.kind not in NUMERIC:
+            raise self.fail(
+                comparison.start(),
+                f"{field.name} is not a number, {comparison[0]} cannot compare it",
+                "put the value in quotes if it begins like that",
+            )
+        return self.between(field, comparison[0])
+
+    def field(self, name: str, at: int) -> Field:
+        if name.lower() in BY_NAME:
+            return BY_NAME[name.lower()]
+        if not name:
+            raise self.fail(at, "a field's name is missing before this colon")
+        near = nearest_field(name)
+        raise self.fail(
+            at,
+            f'unknown field "{name[:40]}"{_nearest_is(near.name if near else "")}',
+            "fields are " + " ".join(BY_NAME),
+        )
+
+    def value(self, what: str) -> _Value:
+        start = self.at
+        if self.text.startswith(('"', "'"), start):
+            return _Value(self.quoted(), True, start)
+        found = _VALUE.match(self.text, start)
+        if found is None:
+            raise self.fail(min(start, len(self.text)), f"{what} is missing here")
+        self.at = found.end()
+        return _Value(found[0], False, start)
+
+    def quoted(self) -> str:
+        start = self.at
+        mark = self.text[start]
+        parts: list[str] = []
+        at = start + 1
+        while at < len(self.text) and self.text[at] != mark:
+            # Any other backslash is itself, so that regular expressions need no doubling.
+            if self.text[at] == "\\" and self.text[at + 1 : at + 2] in ("\\", mark):
+                at += 1
+            parts.append(self.text[at : at + 1])
+            at += 1
+        if at >= len(self.text):
+            raise self.fail(start, "this quote is never closed")
+        self.at = at + 1
+        if _VALUE.match(self.text, self.at):
+            raise self.fail(self.at, "a space is missing after the closing quote")
+        return "".join(parts)
+
+    def is_value(self, field: Field) -> Node:
+        if field.kind in NUMERIC:
+            return self.between(field, "")
+        value = self.state_change(field) or self.value(f"a value for {field.name}")
+        text = value.text
+        if field.kind is Kind.STATUS:
+            known = tuple(Status)
+            if text.lower() not in known:
+                raise self.fail(
+                    value.at,
+                    f'no status "{text[:40]}"{_nearest_is(nearest(text, known))}',
+                    "it is one of " + " ".join(known),
+                )
+            return Is(field, text.lower(), wild=False)
+        if not text and field.kind in (Kind.ID, Kind.PATH):
+            raise self.fail(value.at, f"an empty {field.name} matches every event", "leave it out")
+        wild = "*" in text and not value.quoted
+        if not wild:
+            self.check_known(field, value)
+        return Is(field, text, wild=wild)
+
+    def state_change(self, field: Field) -> _Value | None:
+        """An event's name that has parentheses; they would have another meaning."""
+        found = _STATE_CHANGE.match(self.text, self.at) if field.known else None
+        if found is None:
+            return None
+        start, self.at = self.at, found.end()
+        return _Value(found[0], True, start)
+
+    def check_known(self, field: Field, value: _Value) -> None:
+        text = value.text
+        known = {fold(each) for each in field.known}
+        # Events of a number that this version does not know are called so.
+        if not known or not text or fold(text) in known or _STATE_CHANGE.fullmatch(text):
+            return
+        raise self.fail(
+            value.at,
+            f'no {field.name} "{text[:40]}" is known{_nearest_is(nearest(text, field.known))}',
+            "a * in it finds others too",
+        )
+
+    def matches(self, field: Field, at: int) -> Node:
+        if field.kind in NUMERIC:
+            raise self.fail(
+                at,
+                f"{field.name} is a number, it has no regular expression",
+                f"compare it: {field.example}",
+            )
+        start = self.at
+        if self.text.startswith(('"', "'"), start):
+            # Where escapes were taken out, positions within the pattern are no longer exact.
+            start += 1
+            pattern = self.quoted()
+        else:
+            pattern = self.bare_pattern()
+        if not pattern:
+            raise self.fail(at + 1, "a regular expression is missing here")
+        try:
+            regex(pattern)
+        except FilterError as error:
+            raise self.fail(start + error.position, error.problem, error.hint) from None
+        return Matches(field, pattern)
+
+    def bare_pattern(self) -> str:
+        """A regular expression without quotes: its own parentheses belong to it."""
+        start = self.at
+        at = start
+        depth = 0
+        while at < len(self.text) and not self.text[at].isspace():
+            char = self.text[at]
+            if char == ")" and not depth:
+                break
+            depth += {"(": 1, ")": -1}.get(char, 0)
+            at += 2 if char == "\\" and not self.text[at + 1 : at + 2].isspace() else 1
+        self.at = min(at, len(self.text))
+        return self.text[start : self.at]
+
+    def between(self, field: Field, operator: str) -> Node:
+        value = self.value(f"a number for {field.name}")
+        parts = None if value.quoted else split_quantity(value.text)
+        unit = None if parts is None else _unit(field.kind, parts[2])
+        if parts is None or unit is None:
+            raise self.fail(
+                value.at,
+                f'"{value.text[:40]}" is not a {field.kind.value} that {field.name} can have',
+                f"write it like {field.example}",
+            )
+        number, precision = parts[0] * unit, parts[1] * unit
+        if number + precision > LARGEST:
+            raise self.fail(value.at, "this number is too large")
+        low: int | None = None
+        high: int | None = None
+        match operator:
+            case ">":
+                low = math.floor(number) + 1
+            case ">=":
+                low = math.ceil(number)
+            case "<":
+                high = math.ceil(number) - 1
+            case "<=":
+                high = math.floor(number)
+            case _:
+                # As precisely as it was written: took:3ms is everything that shows as 3 ms.
+                low = math.ceil(number)
+                high = max(low, math.ceil(number + precision) - 1)
+        return Between(field, operator + value.text, low, high)
+
+
+def _nearest_is(name: str) -> str:
+    return f', the nearest is "{name}"' if name else ""
+
+
+def _unit(kind: Kind, unit: str) -> int | None:
+    if kind is Kind.DURATION:
+        return duration_unit(unit or "us")
+    if kind is Kind.SIZE:
+        return size_unit(unit or "b")
+    return None if unit else 1

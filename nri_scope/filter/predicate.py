@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A filter as a Python function: for events that are not, or not yet, in a file."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from operator import attrgetter
+
+from nri_scope.events import Event
+
+from .fields import WORD_COLUMNS, Field, Kind
+from .re2_patterns import regex
+from .text_comparison import fold, glob_test
+from .tree import And, Between, Is, Matches, Node, Not, Or, Word
+
+Predicate = Callable[[Event], bool]
+_Test = Callable[[str], bool]
+
+INDEXED = re.compile(r"[0-9][0-9]-")
+"""How a plugin's ``NN-name`` begins."""
+
+_words: Callable[[Event], tuple[str, ...]] = attrgetter(*WORD_COLUMNS)
+
+
+def predicate(node: Node) -> Predicate:
+    """The function that says whether an event passes."""
+    match node:
+        case And(items):
+            all_tests = tuple(predicate(item) for item in items)
+            return lambda event: all(test(event) for test in all_tests)
+        case Or(items):
+            any_tests = tuple(predicate(item) for item in items)
+            return lambda event: any(test(event) for test in any_tests)
+        case Not(item):
+            inner = predicate(item)
+            return lambda event: not inner(event)
+        case Word(text, wild):
+            return _word(text, wild)
+        case Is(field, text, wild):
+            return _on_values(field, _is(field.kind, text, wild))
+        case Matches(field, pattern):
+            return _on_values(field, regex(pattern).search)
+        case Between(field, _, low, high):
+            return _between(field, low, high)
+
+
+def _on_values(field: Field, test: _Test) -> Predicate:
+    columns = field.columns
+    if field.many:
+        many: Callable[[Event], tuple[str, ...]] = attrgetter(columns[0])
+        return lambda event: any(test(value) for value in many(event))
+    if len(columns) == 1:
+        one: Callable[[Event], str] = attrgetter(columns[0])
+        return lambda event: test(one(event))
+    several: Callable[[Event], tuple[str, ...]] = attrgetter(*columns)
+    return lambda event: any(test(value) for value in several(event))
+
+
+def _word(text: str, wild: bool) -> Predicate:
+    wanted = fold(text)
+    if wild:
+        test = glob_test(f"*{wanted}*")
+        return lambda event: any(test(fold(value)) for value in _words(event))
+    return lambda event: any(wanted in fold(value) for value in _words(event))
+
+
+def _is(kind: Kind, text: str, wild: bool) -> _Test:
+    match kind:
+        case Kind.WORD:
+            folded = _whole(fold(text), wild)
+            return lambda value: folded(fold(value))
+        case Kind.PLUGIN:
+            named = _whole(text, wild)
+            return lambda value: (
+                named(value) or (INDEXED.match(value) is not None and named(value[3:]))
+            )
+        case Kind.ID:
+            return glob_test(f"{text}*") if wild else lambda value: value.startswith(text)
+        case Kind.PATH:
+            top = text.rstrip("/")
+            path = _whole(top, wild)
+            below = glob_test(f"{top}/*") if wild else None
+            beginning = f"{top}/"
+            return lambda value: (
+                path(value) or (below(value) if below else value.startswith(beginning))
+            )
+        case _:
+            return _whole(text, wild)
+
+
+def _whole(text: str, wild: bool) -> _Test:
+    return glob_test(text) if wild else text.__eq__
+
+
+def _between(field: Field, low: int | None, high: int | None) -> Predicate:
+    number: Callable[[Event], int]
+    number = _index if field.kind is Kind.INDEX else attrgetter(field.columns[0])
+    least = -sys.maxsize if low is None else low
+    most = sys.maxsize if high is None else high
+    return lambda event: least <= number(event) <= most
+
+
+def _index(event: Event) -> int:
+    plugin = event.plugin
+    return int(plugin[:2]) if INDEXED.match(plugin) else -1

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A filter as an SQL condition over the reader's event view.
+
+The view has a column for each attribute of ``model.Event``, never NULL, with texts as texts;
+``changed`` and ``owners`` are JSON arrays. Regular expressions need ``register``.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from .fields import WORD_COLUMNS, Field, Kind
+from .re2_patterns import regex
+from .text_comparison import fold, sql_exactly, sql_glob
+from .tree import And, Between, Is, Matches, Node, Not, Or, Word
+
+Value = str | int
+_Condition = tuple[str, list[Value]]
+
+_INDEXED = "[0-9][0-9]-"
+
+
+def register(connection: sqlite3.Connection) -> None:
+    """Give ``connection`` the REGEXP operator with the filters' regular expressions."""
+    connection.create_function("regexp", 2, _regexp, deterministic=True)
+
+
+def _regexp(pattern: object, text: object) -> bool | None:
+    if not isinstance(pattern, str) or not isinstance(text, str):
+        return None
+    return regex(pattern).search(text)
+
+
+def condition(node: Node) -> _Condition:
+    """An SQL expression that is 0 or 1, never NULL, with its parameters in order."""
+    match node:
+        case And(items):
+            return _joined([condition(item) for item in items], "AND") if items else ("1", [])
+        case Or(items):
+            return _joined([condition(item) for item in items], "OR")
+        case Not(item):
+            text, values = condition(item)
+            return f"NOT {text}", values
+        case Word(text, wild):
+            return _any_of(WORD_COLUMNS, lambda column: _word(column, text, wild))
+        case Is(field, text, wild):
+            return _on_values(field, lambda column: _is(field.kind, column, text, wild))
+        case Matches(field, pattern):
+            return _on_values(field, lambda column: (f"({column} REGEXP ?)", [pattern]))
+        case Between(field, _, low, high):
+            return _between(field, low, high)
+
+
+def _joined(parts: Sequence[_Condition], operator: str) -> _Condition:
+    # A balanced tree: SQLite refuses expressions deeper than 1000, and a AND b AND c is one
+    # level deeper for each.
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    left, left_values = _joined(parts[:half], operator)
+    right, right_values = _joined(parts[half:], operator)
+    return f"({left} {operator} {right})", left_values + right_values
+
+
+def _any_of(columns: Sequence[str], make: Callable[[str], _Condition]) -> _Condition:
+    return _joined([make(column) for column in columns], "OR")
+
+
+def _on_values(field: Field, make: Callable[[str], _Condition]) -> _Condition:
+    if not field.many:
+        return _any_of(field.columns, make)
+    text, values = make("item.value")
+    return f"EXISTS (SELECT 1 FROM json_each({field.columns[0]}) AS item WHERE {text})", values
+
+
+def _word(column: str, text: str, wild: bool) -> _Condition:
+    if wild:
+        return f"(lower({column}) GLOB ?)", [f"*{sql_glob(fold(text))}*"]
+    return f"(instr(lower({column}), ?) > 0)", [fold(text)]
+
+
+def _is(kind: Kind, column: str, text: str, wild: bool) -> _Condition:
+    match kind:
+        case Kind.WORD:
+            return _whole(f"lower({column})", fold(text), wild)
+        case Kind.PLUGIN if wild:
+            glob = sql_glob(text)
+            return f"({column} GLOB ? OR {column} GLOB ?)", [glob, _INDEXED + glob]
+        case Kind.PLUGIN:
+            # The concatenation compares the whole text: SQLite's GLOB stops at a NUL.
+            return (
+                f"({column} = ? OR ({column} GLOB ? AND {column} = substr({column}, 1, 3) || ?))",
+                [text, _INDEXED + sql_exactly(text) + "*", text],
+            )
+        case Kind.ID:
+            if wild:
+                return f"({column} GLOB ?)", [f"{sql_glob(text)}*"]
+            return f"(instr({column}, ?) = 1)", [text]
+        case Kind.PATH:
+            path = text.rstrip("/")
+            if wild:
+                glob = sql_glob(path)
+                return f"({column} GLOB ? OR {column} GLOB ?)", [glob, f"{glob}/*"]
+            return f"({column} = ? OR instr({column}, ?) = 1)", [path, f"{path}/"]
+        case _:
+            return _whole(column, text, wild)
+
+
+def _whole(column: str, text: str, wild: bool) -> _Condition:
+    if wild:
+        return f"({column} GLOB ?)", [sql_glob(text)]
+    return f"({column} = ?)", [text]
+
+
+def _between(field: Field, low: int | None, high: int | None) -> _Condition:
+    column = field.columns[0]
+    if field.kind is Kind.INDEX:
+        column = (
+            f"(CASE WHEN {column} GLOB '{_INDEXED}*' "
+            f"THEN CAST(substr({column}, 1, 2) AS INTEGER) ELSE -1 END)"
+        )
+    bounds: list[_Condition] = []
+    if low is not None:
+        bounds.append((f"({column} >= ?)", [low]))
+    if high is not None:
+        bounds.append((f"({column} <= ?)", [high]))
+    return _joined(bounds, "AND")

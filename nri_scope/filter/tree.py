@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A parsed filter: immutable nodes, and each one's canonical text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .fields import Field
+
+OPERATORS = ("AND", "OR", "NOT")
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./@+][A-Za-z0-9_./@+-]*")
+_PLAIN_REGEX = re.compile(r"[A-Za-z0-9_./@+*?^$-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of ``items``; with none of them, every event."""
+
+    items: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        return " ".join(
+            f"({item})" if isinstance(item, And | Or) else str(item) for item in self.items
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """At least one of ``items``."""
+
+    items: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        return " OR ".join(
+            f"({item})" if isinstance(item, Or) else str(item) for item in self.items
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Not ``item``."""
+
+    item: Node
+
+    def __str__(self) -> str:
+        return f"-({self.item})" if isinstance(self.item, And | Or) else f"-{self.item}"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A bare word: found within a name or an id. ``wild``: each ``*`` stands for anything."""
+
+    text: str
+    wild: bool
+
+    def __str__(self) -> str:
+        return self.text if self.wild else quote(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Is:
+    """``field:value``. ``wild``: each ``*`` in ``text`` stands for anything."""
+
+    field: Field
+    text: str
+    wild: bool
+
+    def __str__(self) -> str:
+        return f"{self.field.name}:{self.text if self.wild else quote(self.text)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """``field:~pattern``, found anywhere in the value."""
+
+    field: Field
+    pattern: str
+
+    def __str__(self) -> str:
+        plain = _PLAIN_REGEX.fullmatch(self.pattern)
+        return f"{self.field.name}:~{self.pattern if plain else _in_quotes(self.pattern)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """``field:>number`` and its like, as whole nanoseconds, bytes … with both ends included."""
+
+    field: Field
+    text: str
+    """Operator and number as they were written."""
+    low: int | None
+    high: int | None
+
+    def __str__(self) -> str:
+        return f"{self.field.name}:{self.text}"
+
+
+Node = And | Or | Not | Word | Is | Matches | Between
+
+
+def quote(text: str) -> str:
+    """``text`` as a value that stands for exactly itself, in quotes only where needed."""
+    plain = _PLAIN.fullmatch(text) and text.upper() not in OPERATORS
+    return text if plain else _in_quotes(text)
+
+
+def _in_quotes(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

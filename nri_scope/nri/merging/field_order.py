@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which fields there are at each level of an adjustment, in the order of upstream.
+
+The order decides which of several conflicts is reported.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+from nri_scope._gen.nri import api_pb2 as api
+
+from . import fields
+from .field_kinds import Appended, AppendedMap, Args, Group, Hooks, Step, Whole
+from .removable_fields import KeyedList, KeyedMap, Namespaces, Rdt, Sysctls
+
+
+def _name_of_variable(variable: str) -> str:
+    return variable.partition("=")[0]
+
+
+def _variable_of(entry: api.KeyValue) -> str:
+    return f"{entry.key}={entry.value}"
+
+
+FIRST: tuple[Step, ...] = (
+    KeyedMap("annotations", fields.ANNOTATIONS, ""),
+    KeyedList("mounts", fields.MOUNTS, attrgetter("destination"), attrgetter("destination")),
+    KeyedList("env", fields.ENV, attrgetter("key"), _name_of_variable, _variable_of),
+    Args(),
+    Hooks(),
+)
+"""Of an adjustment, merged before its Linux part."""
+
+_MEMORY_AND_CPU: tuple[Step, ...] = (
+    Group("memory", fields.MEMORY),
+    Group("cpu", fields.CPU),
+    Appended("hugepage_limits", fields.HUGEPAGE_LIMITS, attrgetter("page_size")),
+)
+_UNIFIED_AND_CLASSES: tuple[Step, ...] = (
+    AppendedMap("unified", fields.UNIFIED),
+    Whole("blockio_class", fields.BLOCKIO_CLASS),
+    Whole("rdt_class", fields.RDT_CLASS),
+)
+UPDATED_RESOURCES: tuple[Step, ...] = (*_MEMORY_AND_CPU, *_UNIFIED_AND_CLASSES)
+"""Of the resources in an update. Device rules and the limit of pids are not merged there."""
+ADJUSTED_RESOURCES: tuple[Step, ...] = (
+    *_MEMORY_AND_CPU,
+    Appended("devices", fields.DEVICE_RULES),
+    *_UNIFIED_AND_CLASSES,
+    Whole("pids", fields.PIDS_LIMIT),
+)
+"""Of the resources in an adjustment."""
+
+DEVICES = KeyedList("devices", fields.DEVICES, attrgetter("path"), attrgetter("path"))
+"""Of an adjustment's Linux part, merged before its resources."""
+LINUX: tuple[Step, ...] = (
+    Whole("cgroups_path", fields.CGROUPS_PATH),
+    Whole("oom_score_adj", fields.OOM_SCORE_ADJ),
+    Whole("io_priority", fields.IO_PRIORITY),
+    Whole("seccomp_policy", fields.SECCOMP_POLICY),
+    Namespaces(),
+    Sysctls("sysctl", fields.SYSCTL, ""),
+    KeyedMap("net_devices", fields.NET_DEVICES, api.LinuxNetDevice()),
+    Whole("scheduler", fields.SCHEDULER),
+    Rdt(),
+    Whole("memory_policy", fields.MEMORY_POLICY, hidden=True),
+)
+"""Of an adjustment's Linux part, merged after its resources."""
+
+LAST: tuple[Step, ...] = (
+    Appended("rlimits", fields.RLIMITS, attrgetter("type")),
+    Appended("CDI_devices", fields.CDI_DEVICES, attrgetter("name"), hidden=True),
+)
+"""Of an adjustment, merged after its Linux part."""

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One UpdateContainer or StopContainer on its way through the chain, and updates out of turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nri_scope._gen.nri import api_pb2 as api
+
+from ..versions import NriVersion
+from .fields import PIDS_LIMIT
+from .ownership import Ownership
+from .turn import Dropped, text_of
+from .updates import Updates, drop_evictions
+from .version_rules import rules_of
+
+
+class Updating:
+    """Merges the replies to one UpdateContainer, as a runtime on NRI `version` does (None: newest).
+
+    Ask every plugin with ``request`` as it then is, and ``apply`` its reply before asking the next.
+    """
+
+    def __init__(
+        self, request: api.UpdateContainerRequest, *, version: NriVersion | None = None
+    ) -> None:
+        self.request = api.UpdateContainerRequest()
+        """What the next plugin is to see: the resources as updated so far."""
+        self.request.CopyFrom(request)
+        self.request.linux_resources.memory.SetInParent()
+        self.request.linux_resources.cpu.SetInParent()
+        self.dropped: list[Dropped] = []
+        """What plugins asked for and the runtime drops."""
+        rules = rules_of(version)
+        self._ownership = Ownership(rules)
+        self._updates = Updates(rules, self._ownership, self.dropped, request=self.request)
+
+    @property
+    def resources(self) -> api.LinuxResources:
+        """What the container is to get: the resources asked for, with what plugins changed."""
+        return self.request.linux_resources
+
+    @property
+    def updates(self) -> list[api.ContainerUpdate]:
+        """Updates of other containers that plugins asked for, merged."""
+        return self._updates.others
+
+    @property
+    def owners(self) -> api.OwningPlugins:
+        """The last owner of each field. A copy."""
+        return self._ownership.message()
+
+    def apply(self, reply: api.UpdateContainerResponse, plugin: str) -> None:
+        """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused at a conflict."""
+        self._updates.merge(reply.update, plugin)
+        drop_evictions(reply.evict, plugin, self.dropped)
+
+    def response(self) -> api.UpdateContainerResponse:
+        """What upstream's adaptation hands to the runtime. A copy.
+
+        The last update is the container's own, and an empty message where no plugin asked for one.
+        """
+        own = self._updates.own
+        if own is None:
+            own = api.ContainerUpdate()
+        return api.UpdateContainerResponse(update=[*self.updates, own])
+
+
+class Stopping:
+    """Merges the replies to one StopContainer, as a runtime on NRI `version` does (None: newest).
+
+    Every plugin sees the same request.
+    """
+
+    def __init__(
+        self, request: api.StopContainerRequest, *, version: NriVersion | None = None
+    ) -> None:
+        self.request = request
+        """What every plugin is to see."""
+        self.dropped: list[Dropped] = []
+        """What plugins asked for and the runtime drops."""
+        rules = rules_of(version)
+        self._ownership = Ownership(rules)
+        self._updates = Updates(rules, self._ownership, self.dropped)
+
+    @property
+    def updates(self) -> list[api.ContainerUpdate]:
+        """Updates that plugins asked for, merged; even of the container that is stopped."""
+        return self._updates.others
+
+    @property
+    def owners(self) -> api.OwningPlugins:
+        """The last owner of each field. A copy."""
+        return self._ownership.message()
+
+    def apply(self, reply: api.StopContainerResponse, plugin: str) -> None:
+        """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused at a conflict."""
+        self._updates.merge(reply.update, plugin)
+
+    def response(self) -> api.StopContainerResponse:
+        """What upstream's adaptation hands to the runtime. A copy."""
+        return api.StopContainerResponse(update=self.updates)
+
+
+def unsolicited(
+    updates: Iterable[api.ContainerUpdate], plugin: str, *, version: NriVersion | None = None
+) -> tuple[list[api.ContainerUpdate], list[Dropped]]:
+    """What a runtime makes of an UpdateContainers request, or of the updates in a Synchronize
+    reply: it carries out one after the other, without merging and without owners.
+
+    Returns copies without what its NRI `version` does not have, and what that was.
+    """
+    rules = rules_of(version)
+    dropped: list[Dropped] = []
+    kept = []
+    for update in updates:
+        copy = api.ContainerUpdate()
+        copy.CopyFrom(update)
+        resources = copy.linux.resources
+        if PIDS_LIMIT in rules.unknown and resources.HasField("pids"):
+            reason = f"NRI {version} has no such field"
+            value = text_of(resources.pids.limit)
+            dropped.append(Dropped(plugin, copy.container_id, PIDS_LIMIT.path, value, reason))
+            resources.ClearField("pids")
+        kept.append(copy)
+    return kept, dropped

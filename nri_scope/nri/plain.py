@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NRI messages as plain values, for JSON and YAML: field names, as in the API, nothing left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from .element_limits import CUT, CUT_FIELD, MAX_IN_SYNCHRONIZE, bounded
+
+Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
+"""What JSON can say."""
+
+UNKNOWN = "unknown_fields"
+"""Key for what a message holds beyond the API we know: no field of the API is called so."""
+
+MALFORMED = "malformed"
+"""Key for the hexadecimal bytes of what is no message of its kind."""
+LEFT_OUT = "left_out"
+"""Key for what stands in a message in the place of all that is too much to be read."""
+RAW = "raw"
+"""Key for the hexadecimal bytes of what may well be a message, of a kind that we do not know."""
+
+_GROUP = 3
+_MAX_GROUPS = 20
+
+
+def plain(message: Message) -> dict[str, Plain]:
+    """The fields that are set, in the order of their numbers.
+
+    Enum values by name, or by number where they have none; bytes and unknown fields in
+    hexadecimal; numbers as numbers, whatever their size.
+    """
+    values: dict[str, Plain] = {}
+    for field, value in message.ListFields():
+        if _is_map(field):
+            of_value = _value_field(field)
+            entries = ((str(key), _one(of_value, value[key])) for key in value)
+            # The order of a map on the wire means nothing.
+            values[field.name] = dict(sorted(entries, key=lambda entry: entry[0]))
+        elif isinstance(value, str | bytes | int | float | Message):
+            values[field.name] = _one(field, value)
+        else:
+            values[field.name] = [_one(field, item) for item in value]
+    unknown = list(_unknown(UnknownFieldSet(message), 0))
+    cut: Plain = {"field": CUT_FIELD, "value": CUT.encode().hex()}
+    if cut in unknown:
+        unknown = [each for each in unknown if each != cut]
+        values[LEFT_OUT] = CUT
+    if unknown:
+        values[UNKNOWN] = unknown
+    return values
+
+
+def plain_bytes(kind: type[Message] | None, content: bytes) -> dict[str, Plain]:
+    """Return what bytes say as a message of this kind; None for a kind that is not known."""
+    if kind is None:
+        return {RAW: content.hex()} if content else {}
+    try:
+        return plain(kind.FromString(bounded(kind, content, MAX_IN_SYNCHRONIZE)))
+    except DecodeError:
+        return {MALFORMED: content.hex()}
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def _value_field(field: FieldDescriptor) -> FieldDescriptor:
+    assert field.message_type is not None
+    return field.message_type.fields_by_name["value"]
+
+
+def _one(field: FieldDescriptor, value: object) -> Plain:
+    if isinstance(value, Message):
+        return plain(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if field.enum_type is not None:
+        named = field.enum_type.values_by_number.get(cast("int", value))
+        return named.name if named else cast("int", value)
+    return cast("Plain", value)
+
+
+def _unknown(fields: UnknownFieldSet, depth: int) -> Iterator[Plain]:
+    for at in range(len(fields)):
+        field = fields[at]
+        data = field.data
+        if isinstance(data, bytes):
+            shown: Plain = data.hex()
+        elif field.wire_type == _GROUP:
+            shown = list(_unknown(data, depth + 1)) if depth < _MAX_GROUPS else "…"
+        else:
+            shown = int(data)
+        yield {"field": field.field_number, "value": shown}

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request is about: its event, pod and container, from the bytes that were on the wire."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, cast
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope._gen.nri import api_pb2 as api
+
+from .element_limits import MAX_RECORDED, bounded
+from .events import Event
+from .methods import METHODS, RUNTIME_SERVICE
+
+MALFORMED = "malformed"
+UNKNOWN = "unknown"
+OVERSIZED = "oversized"
+
+_EVENT_NAMES = {event.value: event.name for event in Event}
+_WITH_POD = frozenset(
+    name for name, m in METHODS.items() if "pod" in m.request.DESCRIPTOR.fields_by_name
+)
+_WITH_CONTAINER = frozenset(
+    name for name, m in METHODS.items() if "container" in m.request.DESCRIPTOR.fields_by_name
+)
+
+
+class _WithPod(Protocol):
+    @property
+    def pod(self) -> api.PodSandbox: ...
+
+
+class _WithContainer(Protocol):
+    @property
+    def container(self) -> api.Container: ...
+
+
+class Decoded(NamedTuple):
+    """A request as far as it could be understood."""
+
+    method: str
+    event: str
+    """As `event_name` gives it."""
+    message: Message | None
+    """None exactly where `mark` is set."""
+    pod: api.PodSandbox | None
+    """None where the request has none. It may be as little as an id (iSulad's StopContainer)."""
+    container: api.Container | None
+    mark: str
+    """"" for an ordinary request; `MALFORMED` where the bytes are no such message, `UNKNOWN` where
+    the method is none we know or belongs to another service, `OVERSIZED` where it has more elements
+    than would fit into memory: then `pod` and `container` have the first ones of theirs."""
+
+
+def decode_request(method: str, payload: bytes, service: str = "") -> Decoded:
+    """Decode one request of either service; never raises.
+
+    Unknown fields stay in the message. `service` is the ttRPC service that was named, "" the usual
+    one of the method.
+    """
+    known = METHODS.get(method)
+    if known is None or (service and service != known.service):
+        return Decoded(method, method, None, None, None, UNKNOWN)
+    content = bounded(known.request, payload, MAX_RECORDED)
+    try:
+        message = known.request.FromString(content)
+    except DecodeError:
+        return Decoded(method, method, None, None, None, MALFORMED)
+    pod = pod_of(method, message)
+    container = container_of(method, message)
+    name = event_name(method, message)
+    if content is not payload:
+        return Decoded(method, name, None, pod, container, OVERSIZED)
+    return Decoded(method, name, message, pod, container, "")
+
+
+def kind_of_request(method: str, mark: str) -> type[Message] | None:
+    """Return the class of a request's message; None where method or service are unknown.
+
+    `mark` as of `Decoded`: a method of another service may have the same name.
+    """
+    known = None if mark == UNKNOWN else METHODS.get(method)
+    return known.request if known else None
+
+
+def kind_of_reply(method: str, mark: str) -> type[Message] | None:
+    """Return the class of a reply's message, as `kind_of_request` does of the request's."""
+    known = None if mark == UNKNOWN else METHODS.get(method)
+    return known.reply if known else None
+
+
+def is_plugins_call(method: str, mark: str) -> bool:
+    """Whether it was the plugin that called the runtime (RegisterPlugin, UpdateContainers).
+
+    `mark` as of `Decoded`: a method of another service may have the same name.
+    """
+    known = METHODS.get(method)
+    return known is not None and known.service == RUNTIME_SERVICE and mark != UNKNOWN
+
+
+def pod_of(method: str, message: Message) -> api.PodSandbox | None:
+    """The pod a request is about; None where the method has none or the request leaves it out."""
+    if method in _WITH_POD and message.HasField("pod"):
+        return cast("_WithPod", message).pod
+    return None
+
+
+def container_of(method: str, message: Message) -> api.Container | None:
+    """The container a request is about; None where there is none."""
+    if method in _WITH_CONTAINER and message.HasField("container"):
+        return cast("_WithContainer", message).container
+    return None
+
+
+def event_name(method: str, message: Message | None) -> str:
+    """What happened: the event inside a StateChange, else the method's own name.
+
+    An event number that we do not know gives ``StateChange(99)``; a StateChange that could not be
+    decoded is just ``StateChange``.
+    """
+    if isinstance(message, api.StateChangeEvent):
+        number = int(message.event)
+        return _EVENT_NAMES.get(number) or f"StateChange({number})"
+    return method
+
+
+def decode_reply(method: str, payload: bytes) -> Message | None:
+    """Decode the reply to `method`; None for an unknown method or malformed bytes. Never raises.
+
+    Of one with too many elements it is the first ones (`elements.bounded`).
+    """
+    known = METHODS.get(method)
+    if known is None:
+        return None
+    try:
+        return known.reply.FromString(bounded(known.reply, payload))
+    except DecodeError:
+        return None

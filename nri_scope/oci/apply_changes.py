@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes applied to a spec: what `changes` told apart, put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .differences import Change
+from .lists import KEYED, OPEN, Keyed, items, members
+from .path_lookup import numbered, step
+from .paths import split
+from .spec import ABSENT, Absent, Json, Spec
+
+
+def apply(before: Spec, changes: Iterable[Change]) -> Spec:
+    """A new spec: `before` with `changes` applied; parts that stay the same are shared.
+
+    ``apply(x, changes(x, y))`` is y, but for orders that mean nothing: `changes` from the one to
+    the other finds none. Changes may also be some of these only, or of another spec: what is to go
+    or to move and is not there is passed over; what is to be set makes the objects and arrays that
+    it stands in, also where something else stands.
+    """
+    root = _Node(dict(before), "")
+    edits = list(changes)
+    emptied: list[_Node] = []
+    for change in edits:
+        if change.kind == "removed":
+            _remove(root, change.path, emptied)
+    placed: dict[int, tuple[_Node, list[tuple[int, str]]]] = {}
+    for change in edits:
+        if change.kind in ("added", "changed"):
+            _set(root, change.path, change.after)
+        if change.at is not None and change.kind in ("added", "moved"):
+            array, label = _parent(root, change.path)
+            if array is not None and label in array.below:
+                placed.setdefault(id(array), (array, []))[1].append((change.at, label))
+    for array, labels in placed.values():
+        array.below = _in_place(array.below, labels)
+    _drop_emptied(emptied)
+    _close(root)
+    return root.below
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """An object or array that is being edited: its own copy, an array's by its labels."""
+
+    below: dict[str, Json]
+    place: str | None
+    """Its path, None for one that is longer than any that has a meaning."""
+    parent: _Node | None = None
+    key: str = ""
+    is_array: bool = False
+    keyed: Keyed | None = None
+    """For an array with labels; None for one with positions."""
+    nodes: dict[str, _Node] = field(default_factory=dict)
+    """Those of its members that are being edited too; what `below` has of them is out of date."""
+
+    def node(self, key: str) -> _Node | None:
+        """The member under `key`; None if it is not there or has no members itself."""
+        if key in self.nodes:
+            return self.nodes[key]
+        value = self.below.get(key)
+        place = step(self.place, key)
+        if isinstance(value, dict):
+            new = _Node(dict(value), place, self, key)
+        elif isinstance(value, list):
+            keyed = None if place is None else KEYED.get(place)
+            found = members(value, keyed) if keyed else None
+            if found is None:
+                found, keyed = numbered(value), None
+            new = _Node(found, place, self, key, is_array=True, keyed=keyed)
+        else:
+            return None
+        self.nodes[key] = new
+        return new
+
+    def make(self, key: str) -> _Node:
+        """An empty object or keyed array under `key`, in the place of what is there."""
+        place = step(self.place, key)
+        keyed = None if place is None else KEYED.get(place)
+        new = _Node({}, place, self, key, is_array=keyed is not None, keyed=keyed)
+        self.nodes[key] = new
+        self.below[key] = None
+        return new
+
+    def put(self, key: str, value: Json | Absent) -> None:
+        """Set or remove what stands under `key`."""
+        self.nodes.pop(key, None)
+        if isinstance(value, Absent):
+            self.below.pop(key, None)
+        else:
+            self.below[key] = value
+
+    def value(self) -> Json:
+        """What it has become."""
+        if not self.is_array:
+            return self.below
+        return items(self.below, self.keyed) if self.keyed else [*self.below.values()]
+
+
+def _parent(root: _Node, path: str) -> tuple[_Node | None, str]:
+    """The object or array that `path` leads into, None if nowhere, and the last label."""
+    *names, label = split(path) or ("",)
+    node: _Node | None = root if path.startswith("/") else None
+    for name in names:
+        if node is None:
+            break
+        node = node.node(name)
+    return node, label
+
+
+def _remove(root: _Node, path: str, emptied: list[_Node]) -> None:
+    parent, label = _parent(root, path)
+    if parent is not None and label in parent.below:
+        parent.put(label, ABSENT)
+        emptied.append(parent)
+
+
+def _set(root: _Node, path: str, value: Json) -> None:
+    if not path.startswith("/"):
+        return
+    *names, label = split(path)
+    node = root
+    for name in names:
+        node = node.node(name) or node.make(name)
+    node.put(label, value)
+
+
+def _drop_emptied(emptied: list[_Node]) -> None:
+    """An object that is told by its fields, or a keyed array, is gone with the last of them."""
+    for node in emptied:
+        while (
+            (parent := node.parent) is not None
+            and not node.below
+            # Not where an empty one was put in its place.
+            and parent.nodes.get(node.key) is node
+            and node.place in (KEYED if node.is_array else OPEN)
+        ):
+            parent.put(node.key, ABSENT)
+            node = parent
+
+
+def _in_place(below: dict[str, Json], placed: list[tuple[int, str]]) -> dict[str, Json]:
+    """These members in their new order: `placed` ones at their positions, the others around."""
+    moving = {label for _, label in placed}
+    staying = [label for label in below if label not in moving]
+    order: list[str] = []
+    taken = 0
+    for position, label in sorted(placed):
+        wanted = taken + max(0, position - len(order))
+        order += staying[taken:wanted]
+        taken = min(wanted, len(staying))
+        order.append(label)
+    return {label: below[label] for label in order + staying[taken:]}
+
+
+def _close(root: _Node) -> None:
+    """Put all that was edited back into `below` of what it stands in."""
+    order = [root]
+    for node in order:
+        order.extend(node.nodes.values())
+    for node in reversed(order):
+        if node.parent is not None:
+            node.parent.below[node.key] = node.value()

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container update applied to a spec, as runtimes apply it."""
+
+from __future__ import annotations
+
+from nri_scope._gen.nri import api_pb2 as api
+
+from .resources import update_by_oci_runtime, update_resources
+from .runtime_rules import UpdatePath
+from .spec import Spec, section, settle
+from .unknown_fields import keep_unknown, unknown_fields
+
+
+def update(
+    spec: Spec,
+    change: api.LinuxResources | api.ContainerUpdate,
+    path: UpdatePath = UpdatePath.CRI,
+) -> Spec:
+    """A new spec: `spec` with the resources of `change` applied; the rest is shared.
+
+    `path` says which way the update takes; `remarks` lists what gets lost on it. By the CRI, the
+    swap limit follows the memory limit, unless `spec` has a memory limit alone, as on nodes that
+    cannot limit swap. containerd appends huge page limits, and the last one of a size counts; here
+    the one that counts is shown. By a way that is not known, only what each known way does is done.
+    """
+    new = dict(spec)
+    message = change.linux.resources if isinstance(change, api.ContainerUpdate) else change
+    if path is UpdatePath.OCI_RUNTIME:
+        update_by_oci_runtime(section(new, "linux"), message)
+    else:
+        update_resources(
+            section(new, "linux"),
+            message,
+            sets_swap=path is not UpdatePath.UNKNOWN,
+            of_cri=path is UpdatePath.CRI,
+        )
+    settle(new, "linux", spec)
+    keep_unknown(new, unknown_fields(change, "update"))
+    return new

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Content-addressed storing: each content once in a stretch, packed against what it resembles."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+from nri_scope.recording.blobs import MAX_DEPTH, Kind, Packer, StoredObject, digest
+from nri_scope.recording.cache import RecentlyUsed
+
+_KNOWN = 8_192
+"""Contents remembered by hash, about 200 bytes each. Older ones are stored again when they come
+back, which costs space and nothing else."""
+_BASES_BYTES = 3 << 20
+"""Contents remembered as dictionaries: the newest version of at least 700 containers."""
+_MODELS = 128
+# A model is replaced when packing against it saves less than a quarter of packing alone.
+_POOR = 0.75
+# What makes up a state, a pid, some times.
+_SMALL = 64
+
+
+class _Base(NamedTuple):
+    id: int
+    content: bytes
+    depth: int
+
+
+class ObjectStore:
+    """Decides for each content: known already, or stored anew and against which dictionary.
+
+    New rows collect in ``rows`` until `flush`. For one thread.
+    """
+
+    def __init__(self, next_id: int) -> None:
+        self.next_id = next_id
+        self.rows: list[StoredObject] = []
+        self.stored_bytes = 0
+        """Bytes of the rows ever made."""
+        self._packer = Packer()
+        self._known: RecentlyUsed[tuple[int, bytes], int] = RecentlyUsed(_KNOWN)
+        self._versions: RecentlyUsed[tuple[int, str], _Base] = RecentlyUsed(_BASES_BYTES)
+        self._models: RecentlyUsed[tuple[int, str], _Base] = RecentlyUsed(_MODELS)
+
+    def begin_stretch(self) -> None:
+        """Refer to nothing stored so far."""
+        self._known.clear()
+        self._versions.clear()
+        self._models.clear()
+
+    def put(self, kind: Kind, content: bytes, own: str, like: str) -> int:
+        """The id of the object that holds ``content``.
+
+        ``own`` names the thing this is a version of ("" for none), ``like`` the group whose
+        members resemble each other.
+        """
+        # Short content, of which there is a lot, is its own hash here.
+        short = len(content) <= _SMALL
+        content_hash = content if short else digest(content)
+        key = (int(kind), content_hash)
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        object_id = self.next_id
+        self.next_id += 1
+        base, data = self._pack(kind, content, own, like, object_id)
+        if short:
+            content_hash = digest(content)
+        self.rows.append(StoredObject(object_id, key[0], content_hash, len(content), base, data))
+        self.stored_bytes += len(data)
+        self._known.put(key, object_id)
+        return object_id
+
+    def flush(self, connection: sqlite3.Connection) -> None:
+        """Write what is new. Raises sqlite3.Error."""
+        if self.rows:
+            connection.executemany("INSERT INTO object VALUES (?, ?, ?, ?, ?, ?)", self.rows)
+            self.rows = []
+
+    def _pack(
+        self, kind: Kind, content: bytes, own: str, like: str, object_id: int
+    ) -> tuple[int | None, bytes]:
+        previous = self._versions.get((kind, own)) if own else None
+        model = None if previous else self._model(kind, like)
+        base = previous or model
+        packed = self._packer.against(content, base.content, base.id) if base else None
+        if packed is None or (model is not None and len(packed) > len(content) // 4):
+            # Perhaps the model is a bad one.
+            alone = self._packer.alone(content)
+            if packed is None or len(packed) > _POOR * len(alone):
+                base, packed = None, alone
+        depth = base.depth + 1 if base else 0
+        this = _Base(object_id, content, depth)
+        # All versions are packed against the first one, until one differs too much from it.
+        if own and depth < MAX_DEPTH and (previous is None or len(packed) > _SMALL):
+            self._versions.put((kind, own), this, len(content))
+        if depth == 0 and len(content) <= 1 << 16:
+            self._models.put((kind, like), this)
+            self._models.put((kind, ""), this)
+        return (base.id if base else None), packed
+
+    def _model(self, kind: Kind, like: str) -> _Base | None:
+        return self._models.get((kind, like)) or self._models.get((kind, ""))

@@ -1,0 +1,497 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing a recording: one batch is one transaction, which happened or did not."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from nri_scope.errors import RecordingError
+from nri_scope.events import KILLED, Captured, Event, SessionStart
+from nri_scope.recording.blobs import MAX_CONTENT
+from nri_scope.recording.row_limits import (
+    TOO_MANY_GAPS,
+    TOO_MANY_NOTES,
+    TOO_MANY_SESSIONS,
+    NoRoom,
+    Rooms,
+)
+from nri_scope.recording.schema_check import has_output
+from nri_scope.recording.sqlite_text import WORDS_MAX, int64, named, storable
+from nri_scope.recording.writable_file import PAGE, RecordingFile
+
+from .checkpoint import Checkpointer
+from .content_store import ObjectStore
+from .encode import Encoder, OpenSession
+from .inbox import Begin, End, Entry, Line, Missed, Remark
+from .ring import Ring, cut, oldest
+
+if TYPE_CHECKING:
+    from .sink import SourceRedaction
+
+DELETED = "the file was deleted or moved; what was recorded before is not in the new one"
+
+LATE = "recording ended before they could be written"
+
+# Events whose rows are handed to SQLite together.
+_FLUSH = 12
+# After so many events, some 150 µs of work, the thread steps aside for a moment. Python lets a
+# thread that waits for the interpreter in only when it is really free: SQLite, zstd and the hashes
+# give it up for so short that the thread that has to reply would not wake in time.
+_TURN = 6
+_PAUSE_SECONDS = 15e-6
+_ROW_BYTES = 90
+# Of write-ahead log before it is moved into the file.
+_LOG_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class Written:
+    """What one batch came to."""
+
+    recorded: int = 0
+    filtered: int = 0
+    lost: int = 0
+    late: int = 0
+    """Events for which there was no time left; they are in gaps."""
+    gaps: int = 0
+    events: list[tuple[Event, Captured]] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    """What went wrong without stopping the batch."""
+
+
+class Writing:
+    """An open recording, as the writer's thread sees it.
+
+    `write` and `tidy` raise sqlite3.Error or RecordingError when the file cannot be written; then
+    nothing of that batch was stored, and it can be tried again.
+    """
+
+    def __init__(
+        self,
+        file: RecordingFile,
+        ring: Ring,
+        keep: Callable[[Event], bool] | None = None,
+        *,
+        want_events: bool = False,
+        background: bool = False,
+        alone: bool = False,
+        redaction: SourceRedaction | None = None,
+    ) -> None:
+        """``redaction`` changes everything before it is written.
+
+        ``background`` says that another thread has more urgent things to do: this one steps
+        aside now and then, and lets a third one wait for the disk. ``alone``: only threads of other
+        processes have. Raises RecordingError.
+        """
+        self.path = file.path
+        self.is_too_late: Callable[[], bool] | None = None
+        """Asked before each event: once it says so, those that are left are told as a gap."""
+        self.removed = 0
+        """Events that the ring removed."""
+        self._ring = ring
+        self._keep = keep
+        self._want_events = want_events
+        self._redaction = redaction
+        self._file: RecordingFile | None = file
+        self._background = background
+        self._alone = alone
+        self._checkpointer: Checkpointer | None = None
+        self._encoder: Encoder | None = None
+        self._sessions: dict[int, OpenSession] = {}
+        self._starts: dict[int, SessionStart] = {}
+        self._preface: list[Entry] = []
+        self._rooms = Rooms(file.connection)
+        self._refused: set[int] = set()
+        """Open sessions for which there was no room."""
+        self._stretch_bytes = 0
+        self._stretch_began = 0.0
+        self._cutting: Iterator[int] | None = None
+        self._cut_off = 0
+        # There is nothing left to cut off until the next stretch begins.
+        self._uncuttable = False
+        self._killed_ns = 0
+        """When the last event came of a recorder that was killed; until the next session begins."""
+        try:
+            self._set_up(file)
+            (newest,) = file.connection.execute("SELECT max(id) FROM session").fetchone()
+        except sqlite3.Error as error:
+            self.close()
+            raise RecordingError(self.path, f"cannot record: {error}") from error
+        self.next_session: int = (newest or 0) + 1
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long nobody needs to look at the file while nothing comes; negative: for ever."""
+        seconds = self._ring.stretch_seconds
+        return -1.0 if seconds is None else seconds
+
+    def write(self, batch: list[Entry]) -> Written:
+        """Store the batch, all of it or nothing."""
+        before = self._file
+        connection = self._connection(batch)
+        sessions = {number: replace(session) for number, session in self._sessions.items()}
+        refused = set(self._refused)
+        starts = dict(self._starts)
+        killed_ns = self._killed_ns
+        written = Written()
+        if self._file is not before:
+            written.complaints.append(f"{self.path}: {DELETED}")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            encoder = self._begin(connection)
+            stored_before = encoder.objects.stored_bytes
+            for entry in self._preface:
+                self._apply(connection, encoder, entry, written)
+            for number, entry in enumerate(_in_time(batch, self.is_too_late, written), 1):
+                self._apply(connection, encoder, entry, written)
+                if encoder.waiting >= _FLUSH:
+                    encoder.flush()
+                if self._background:
+                    self._step_aside(number)
+            encoder.flush()
+            connection.execute("COMMIT")
+        except BaseException:
+            self._sessions, self._starts, self._killed_ns = sessions, starts, killed_ns
+            self._refused = refused
+            self._roll_back(connection)
+            raise
+        if self._checkpointer is not None:
+            self._checkpointer.committed()
+        self._preface = []
+        self._stretch_bytes += encoder.objects.stored_bytes - stored_before
+        self._stretch_bytes += written.recorded * _ROW_BYTES
+        return written
+
+    def _step_aside(self, number: int) -> None:
+        if self._alone:
+            # In Python 3.11 this keeps the interpreter's lock, so nobody here may need it.
+            os.sched_yield()
+        elif number % _TURN == 0 or self._redaction is not None:
+            time.sleep(_PAUSE_SECONDS)
+
+    def tidy(self) -> bool:
+        """Do one step of the ring's work; returns whether there is more to do."""
+        file = self._file
+        if file is None or (self._ring.max_size is None and self._ring.max_age is None):
+            return False
+        connection = file.connection
+        try:
+            if self._cutting is None:
+                return self._begin_cutting(connection)
+            removed = next(self._cutting, None)
+        except BaseException:
+            self._roll_back(connection)
+            raise
+        if removed is None:
+            self._cutting = None
+            self._rooms.recount()
+            # What remains is what Synchronize told, which stays however large it is.
+            some = connection.execute("SELECT 1 FROM event LIMIT 1").fetchone()
+            self._uncuttable = not self._cut_off and some is None
+            if self._checkpointer is not None:
+                self._checkpointer.soon()
+        else:
+            self.removed += removed
+            self._cut_off += removed
+            if self._checkpointer is not None:
+                self._checkpointer.committed()
+        return True
+
+    def close(self) -> None:
+        """Close the file. Never raises."""
+        # The last connection that closes tidies up; that has to be the writer's.
+        if self._checkpointer is not None:
+            self._checkpointer.close()
+        if self._file is not None:
+            self._file.close()
+        self._file = self._checkpointer = self._encoder = self._cutting = None
+
+    # -- the file ---------------------------------------------------------------------------
+
+    def _set_up(self, file: RecordingFile) -> None:
+        connection = file.connection
+        self._rooms = Rooms(connection)
+        wanted = min(_LOG_BYTES, self._ring.log_bytes // 2)
+        pages = 0 if self._background else wanted // PAGE
+        connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchall()
+        connection.execute(f"PRAGMA journal_size_limit = {wanted}").fetchall()
+        if self._background:
+            self._checkpointer = Checkpointer(file.path, wanted, self._ring.log_bytes)
+        # Nobody else records to this file, so who left these sessions open is no more.
+        (self._killed_ns,) = connection.execute(
+            "SELECT coalesce(max(coalesce((SELECT at_ns FROM event WHERE id >= first_event "
+            "AND event.session = session.id ORDER BY id DESC LIMIT 1), started_ns)), 0) "
+            "FROM session WHERE last_event IS NULL"
+        ).fetchone()
+        connection.execute(
+            "UPDATE session SET end_reason = ?, "
+            "last_event = (SELECT coalesce(max(id), 0) FROM event) WHERE last_event IS NULL",
+            (KILLED,),
+        )
+
+    def _connection(self, batch: list[Entry]) -> sqlite3.Connection:
+        file = self._file
+        if file is not None:
+            if not file.replaced:
+                return file.connection
+            if not file.deleted:
+                raise RecordingError(self.path, "another file is in its place")
+            self.close()
+        file = RecordingFile.open(self.path, only_new=True)
+        try:
+            self._set_up(file)
+        except sqlite3.Error:
+            file.close()
+            self.path.unlink(missing_ok=True)
+            raise
+        self._file = file
+        self._preface = [Begin(number, start) for number, start in self._starts.items()]
+        first = min((start.started_ns for start in self._starts.values()), default=time.time_ns())
+        # What is in this file begins with the batch, not with its being written.
+        events = (entry[1].wall_ns for entry in batch if type(entry) is tuple)
+        self._preface.append(Missed(None, first, next(events, time.time_ns()), DELETED, None))
+        return file.connection
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        # Both remember rows that are not there now.
+        self._encoder = self._cutting = None
+        self._rooms.recount()
+        if connection.in_transaction:
+            connection.rollback()
+
+    # -- inside a transaction ---------------------------------------------------------------
+
+    def _begin(self, connection: sqlite3.Connection) -> Encoder:
+        seconds = self._ring.stretch_seconds
+        encoder = self._encoder
+        if encoder is None:
+            next_event, next_object = _next_ids(connection)
+            empty = not connection.execute(
+                "SELECT EXISTS (SELECT 1 FROM pod) OR EXISTS (SELECT 1 FROM container)"
+            ).fetchone()[0]
+            encoder = self._encoder = Encoder(
+                connection,
+                ObjectStore(next_object),
+                next_event=next_event,
+                empty=empty,
+                redact=self._redaction.captured if self._redaction is not None else None,
+            )
+        elif self._stretch_bytes >= self._ring.stretch_bytes or (
+            seconds is not None and time.monotonic() - self._stretch_began >= seconds
+        ):
+            encoder.objects.begin_stretch()
+            self._uncuttable = False
+        else:
+            return encoder
+        connection.execute(
+            "INSERT INTO stretch (first_event, first_object) VALUES (?, ?)",
+            (encoder.next_event, encoder.objects.next_id),
+        )
+        self._stretch_bytes = 0
+        self._stretch_began = time.monotonic()
+        return encoder
+
+    def _apply(
+        self, connection: sqlite3.Connection, encoder: Encoder, entry: Entry, written: Written
+    ) -> None:
+        if self._redaction is not None and not isinstance(entry, tuple):
+            entry = self._redaction.told(entry)
+        match entry:
+            case Begin(number, start) if not self._rooms.take_session(start):
+                self._refused.add(number)
+                self._refuse(TOO_MANY_SESSIONS, start.started_ns, start.started_ns, 0, written)
+            case End(number) if number in self._refused:
+                self._refused.discard(number)
+            case Begin(number, start):
+                if number not in self._sessions:
+                    self._sessions[number] = OpenSession.begun(number, start)
+                self._starts[number] = start
+                if 0 < self._killed_ns < start.started_ns:
+                    missed = Missed(None, self._killed_ns, start.started_ns, KILLED, None)
+                    self._apply(connection, encoder, missed, written)
+                self._killed_ns = 0
+                _insert_session(connection, number, start, encoder.next_event)
+            case End(number, reason, at_ns):
+                self._sessions.pop(number, None)
+                self._starts.pop(number, None)
+                connection.execute(
+                    "UPDATE session SET ended_ns = ?, end_reason = ?, last_event = ? WHERE id = ?",
+                    (int64(at_ns), named(reason), encoder.next_event - 1, number),
+                )
+            case Missed(number, from_ns, to_ns, reason, lost, ours):
+                session = self._sessions.get(number) if number is not None else None
+                if session is not None:
+                    session.seq += ours
+                lost_here = 0 if ours else lost or 0
+                if not self._rooms.take("gap", min(len(reason), WORDS_MAX)):
+                    self._refuse(TOO_MANY_GAPS, from_ns, to_ns, lost_here, written)
+                    return
+                written.gaps += 1
+                written.lost += lost_here
+                connection.execute(
+                    "INSERT INTO gap (session, from_ns, to_ns, reason, lost) "
+                    "VALUES (?, ?, ?, ?, ?)",
+                    (
+                        None if number in self._refused else number,
+                        int64(from_ns),
+                        int64(to_ns),
+                        storable(reason),
+                        lost,
+                    ),
+                )
+            case Remark(_, at_ns, text) if not self._rooms.take("note", min(len(text), WORDS_MAX)):
+                self._refuse(TOO_MANY_NOTES, at_ns, at_ns, 0, written)
+            case Remark(number, at_ns, text):
+                connection.execute(
+                    "INSERT INTO note (session, at_ns, text) VALUES (?, ?, ?)",
+                    (number, int64(at_ns), storable(text)),
+                )
+            case Line(number, at_ns, stream, text):
+                if number in self._sessions and has_output(connection):
+                    connection.execute(
+                        "INSERT INTO output (session, at_ns, stream, text) VALUES (?, ?, ?, ?)",
+                        (number, int64(at_ns), named(stream), storable(text)),
+                    )
+                    self._stretch_bytes += len(text) + _ROW_BYTES
+            case (number, item) if number in self._refused:
+                self._refuse(TOO_MANY_SESSIONS, item.wall_ns, item.wall_ns, 1, written)
+            case (number, item):
+                self._store(connection, encoder, number, item, written)
+
+    def _store(
+        self,
+        connection: sqlite3.Connection,
+        encoder: Encoder,
+        number: int,
+        item: Captured,
+        written: Written,
+    ) -> None:
+        session = self._sessions.get(number)
+        try:
+            if session is None:
+                raise ValueError("an event outside of a session")
+            if max(len(item.request), len(item.reply)) > MAX_CONTENT:
+                raise ValueError(f"an event of more than {MAX_CONTENT} bytes")
+            kept, event, item = encoder.encode(
+                session,
+                item,
+                keep=self._guarded(written) if self._keep is not None else None,
+                want_event=self._want_events,
+            )
+        except sqlite3.Error:
+            raise
+        except NoRoom as full:
+            self._refuse(str(full), item.wall_ns, item.wall_ns, 1, written)
+            return
+        except Exception as error:  # noqa: BLE001 - one odd event must not end the recording
+            # An error's words may have what was to be redacted.
+            words = "" if self._redaction is not None else f": {error}"
+            problem = f"{item.method} could not be recorded: {type(error).__name__}{words}"
+            written.complaints.append(problem)
+            missed = Missed(number, item.wall_ns, item.wall_ns, problem, 1)
+            self._apply(connection, encoder, missed, written)
+            return
+        if not kept:
+            written.filtered += 1
+            return
+        written.recorded += 1
+        if event is not None and self._want_events:
+            written.events.append((event, item))
+
+    def _refuse(self, reason: str, from_ns: int, to_ns: int, lost: int, written: Written) -> None:
+        """Count what is not recorded for want of room."""
+        written.lost += lost
+        if self._rooms.refuse(reason, from_ns, to_ns, lost):
+            written.gaps += 1
+            written.complaints.append(reason)
+
+    def _guarded(self, written: Written) -> Callable[[Event], bool]:
+        def keep(event: Event) -> bool:
+            assert self._keep is not None
+            try:
+                return self._keep(event)
+            except Exception as error:  # noqa: BLE001 - the caller's fault; rather too much than nothing
+                written.complaints.append(f"the filter failed: {type(error).__name__}: {error}")
+                return True
+
+        return keep
+
+    # -- the ring ---------------------------------------------------------------------------
+
+    def _begin_cutting(self, connection: sqlite3.Connection) -> bool:
+        too_large = not self._uncuttable and self._ring.is_too_large(connection)
+        if not too_large and not self._ring.is_too_old(connection, time.time_ns()):
+            return False
+        if oldest(connection) is None or self._encoder is None:
+            # What has to go is what is being written to: that ends here.
+            self._stretch_bytes = self._ring.stretch_bytes
+            self.write([])
+        assert self._encoder is not None
+        self._cutting = cut(connection, self._encoder, set(self._sessions))
+        self._cut_off = 0
+        return True
+
+
+def _in_time(
+    batch: list[Entry], is_too_late: Callable[[], bool] | None, written: Written
+) -> Iterator[Entry]:
+    """The batch, with gaps in the place of those events that come too late."""
+    late: dict[int, Missed] = {}
+    is_late = False
+    for entry in batch:
+        if type(entry) is tuple:
+            is_late = is_late or (is_too_late is not None and is_too_late())
+            if not is_late:
+                yield entry
+                continue
+            session, item = entry
+            gap = late.get(session) or Missed(session, item.wall_ns, item.wall_ns, LATE, 0)
+            count = gap.ours + 1
+            late[session] = replace(gap, to_ns=item.wall_ns, lost=count, ours=count)
+            written.late += 1
+        else:
+            # The end of a session comes after what was lost of it.
+            yield from late.values()
+            late.clear()
+            yield entry
+    yield from late.values()
+
+
+def _next_ids(connection: sqlite3.Connection) -> tuple[int, int]:
+    # The stretches remember numbers of what is gone: no number is used twice.
+    event, object_ = connection.execute(
+        "SELECT max(coalesce((SELECT max(id) + 1 FROM event), 1), coalesce(max(first_event), 1)), "
+        "max(coalesce((SELECT max(id) + 1 FROM object), 1), coalesce(max(first_object), 1)) "
+        "FROM stretch"
+    ).fetchone()
+    return int(event), int(object_)
+
+
+def _insert_session(
+    connection: sqlite3.Connection, number: int, start: SessionStart, first_event: int
+) -> None:
+    connection.execute(
+        "INSERT INTO session (id, role, plugin_name, plugin_index, runtime_name, runtime_version, "
+        "nri_version, nri_version_inferred, mask, registration_timeout_ms, request_timeout_ms, "
+        "started_ns, end_reason, first_event) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', ?)",
+        (
+            number,
+            str(start.role),
+            named(start.plugin_name),
+            named(start.plugin_index),
+            named(start.runtime_name),
+            named(start.runtime_version),
+            named(start.nri_version),
+            int(start.nri_version_inferred),
+            start.mask,
+            int64(start.registration_timeout_ms),
+            int64(start.request_timeout_ms),
+            int64(start.started_ns),
+            first_event,
+        ),
+    )

@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``manifest.json`` of a bundle: what is in it, said by whoever packed it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from nri_scope.nri.plain import Plain
+
+FORMAT = "nri-scope bundle"
+VERSION = 1
+"""Counts what an older reader could not understand; additions do not count."""
+
+MANIFEST, README, RECORDING = "manifest.json", "README.md", "recording.nriscope.db"
+
+MAX_MANIFEST = 1 << 20
+"""Bytes of a manifest."""
+_MAX_LIST = 10_000
+_MAX_DIGITS = 20
+"""Of a number that is told. Python reads numbers of up to 4,300."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+T = TypeVar("T")
+
+
+class ManifestError(ValueError):
+    """It is no manifest that we read. The text says why."""
+
+
+class NewerBundle(ManifestError):
+    """It is of a version that came after us."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file in the bundle."""
+
+    size: int
+    sha256: str
+    """Hexadecimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """A runtime whose events are in the recording."""
+
+    name: str
+    version: str
+    nri_version: str
+    """"" where nobody knows it."""
+    nri_version_inferred: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much is in the recording."""
+
+    events: int
+    """Events that were chosen."""
+    context: int
+    """Events that came along, so that the chosen ones can be replayed."""
+    left_out: int
+    """Events of the original that are not here."""
+    sessions: int
+    pods: int
+    containers: int
+    gaps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A line of the redaction report."""
+
+    rule: str
+    place: str
+    values: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """What was replaced. What the originals were is in no bundle."""
+
+    rules: str
+    """Whether they were the default ones, in words."""
+    replaced: tuple[Replaced, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Replacements altogether."""
+        return sum(one.values for one in self.replaced)
+
+    def by_rule(self) -> dict[str, int]:
+        """Replacements of each rule, by its name."""
+        sums: dict[str, int] = {}
+        for one in self.replaced:
+            sums[one.rule] = sums.get(one.rule, 0) + one.values
+        return dict(sorted(sums.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which of several bundles it is."""
+
+    number: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All of it. Times are wall clock, ns since 1970 UTC."""
+
+    tool_version: str
+    recording_version: int
+    counts: Counts
+    first_ns: int | None
+    """When the first chosen event came; None: there is none."""
+    last_ns: int | None
+    runtimes: tuple[Runtime, ...] = ()
+    chain: tuple[str, ...] = ()
+    """Plugins (``NN-name``) whose connections were recorded or that changed something."""
+    selection: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What was asked for, by option."""
+    redaction: Redaction | None = None
+    """None: nothing was replaced, the recording holds whatever the runtime said."""
+    note: str = ""
+    damage: str = ""
+    """What was wrong with the original; "": nothing."""
+    part: Part | None = None
+    """None: it is one bundle."""
+    files: Mapping[str, File] = field(default_factory=dict[str, File])
+    """Every other file in the bundle, by name."""
+
+
+def to_bytes(manifest: Manifest) -> bytes:
+    """A manifest as it is packed."""
+    counts, redaction, part = manifest.counts, manifest.redaction, manifest.part
+    document: dict[str, Plain] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "tool": {"name": "nri-scope", "version": manifest.tool_version},
+        "recording": {
+            "version": manifest.recording_version,
+            "events": counts.events,
+            "context": counts.context,
+            "left_out": counts.left_out,
+            "sessions": counts.sessions,
+            "pods": counts.pods,
+            "containers": counts.containers,
+            "gaps": counts.gaps,
+            "first_ns": manifest.first_ns,
+            "last_ns": manifest.last_ns,
+            "damage": manifest.damage,
+        },
+        "runtimes": [
+            {
+                "name": one.name,
+                "version": one.version,
+                "nri_version": one.nri_version,
+                "nri_version_inferred": one.nri_version_inferred,
+            }
+            for one in manifest.runtimes
+        ],
+        "chain": list(manifest.chain),
+        "selection": dict(manifest.selection),
+        "redaction": None
+        if redaction is None
+        else {
+            "rules": redaction.rules,
+            "total": redaction.total,
+            "by_rule": dict(redaction.by_rule()),
+            "replaced": [
+                {"rule": one.rule, "place": one.place, "values": one.values}
+                for one in redaction.replaced
+            ],
+        },
+        "note": manifest.note,
+        "part": None if part is None else {"number": part.number, "of": part.of},
+        "files": {
+            name: {"size": one.size, "sha256": one.sha256} for name, one in manifest.files.items()
+        },
+    }
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode(
+        "utf-8", "backslashreplace"
+    )
+
+
+def from_bytes(data: bytes) -> Manifest:
+    """A manifest, read and checked. Raises ManifestError, and nothing else.
+
+    What we do not know is taken no notice of: a later version may have added it.
+    """
+    top = _Table(_parsed(data), "the manifest")
+    if top.get("format", str) != FORMAT:
+        raise ManifestError("its manifest is not a bundle's")
+    version = top.get("version", int)
+    if version > VERSION:
+        raise NewerBundle(
+            f"a bundle of version {_digits(version)}, and this nri-scope reads up to {VERSION}"
+        )
+    if version < 1:
+        raise ManifestError(f"there is no version {_digits(version)} of bundles")
+    recording = top.table("recording")
+    part = top.optional_table("part")
+    return Manifest(
+        tool_version=top.table("tool").get("version", str),
+        recording_version=recording.count("version"),
+        counts=Counts(
+            events=recording.count("events"),
+            context=recording.count("context"),
+            left_out=recording.count("left_out"),
+            sessions=recording.count("sessions"),
+            pods=recording.count("pods"),
+            containers=recording.count("containers"),
+            gaps=recording.count("gaps"),
+        ),
+        first_ns=recording.time("first_ns"),
+        last_ns=recording.time("last_ns"),
+        runtimes=tuple(
+            Runtime(
+                name=one.get("name", str),
+                version=one.get("version", str),
+                nri_version=one.get("nri_version", str),
+                nri_version_inferred=one.get("nri_version_inferred", bool),
+            )
+            for one in top.tables("runtimes")
+        ),
+        chain=tuple(_as(one, str, "chain") for one in top.values("chain")),
+        selection={
+            name: _as(value, str, f"selection.{name}")
+            for name, value in top.table("selection").items()
+        },
+        redaction=_redaction(top.optional_table("redaction")),
+        note=top.get("note", str),
+        damage=recording.get("damage", str),
+        part=None if part is None else Part(part.count("number"), part.count("of")),
+        files={name: _file(one) for name, one in top.table("files").tables_by_name()},
+    )
+
+
+def _redaction(table: _Table | None) -> Redaction | None:
+    if table is None:
+        return None
+    return Redaction(
+        rules=table.get("rules", str),
+        replaced=tuple(
+            Replaced(one.get("rule", str), one.get("place", str), one.count("values"))
+            for one in table.tables("replaced")
+        ),
+    )
+
+
+def _file(table: _Table) -> File:
+    found = File(table.count("size"), table.get("sha256", str))
+    if not _SHA256.fullmatch(found.sha256):
+        raise ManifestError(f"{table.where}.sha256 in its manifest is no SHA-256")
+    return found
+
+
+class _Table:
+    """An object of the JSON; ``where`` names it in errors."""
+
+    def __init__(self, value: object, where: str) -> None:
+        self._values = _as_table(value, where)
+        self.where = where
+
+    def get(self, name: str, kind: type[T]) -> T:
+        if name not in self._values:
+            raise ManifestError(f"its manifest has no {self._place(name)}")
+        return _as(self._values[name], kind, self._place(name))
+
+    def count(self, name: str) -> int:
+        number = self.get(name, int)
+        if not 0 <= number < 1 << 63:
+            raise ManifestError(f"{self._place(name)} in its manifest is no count")
+        return number
+
+    def time(self, name: str) -> int | None:
+        if self._values.get(name) is None:
+            return None
+        moment = self.get(name, int)
+        # A stranger's recording may be older than 1970.
+        if not -(1 << 63) <= moment < 1 << 63:
+            raise ManifestError(f"{self._place(name)} in its manifest is no time")
+        return moment
+
+    def table(self, name: str) -> _Table:
+        return _Table(self._values.get(name), self._place(name))
+
+    def optional_table(self, name: str) -> _Table | None:
+        return None if self._values.get(name) is None else self.table(name)
+
+    def values(self, name: str) -> list[object]:
+        found = self._values.get(name)
+        if not isinstance(found, list) or len(found) > _MAX_LIST:
+            raise ManifestError(f"{self._place(name)} in its manifest is no list")
+        return found
+
+    def tables(self, name: str) -> list[_Table]:
+        place = self._place(name)
+        return [_Table(one, f"{place}.{at}") for at, one in enumerate(self.values(name))]
+
+    def tables_by_name(self) -> list[tuple[str, _Table]]:
+        return [(name, self.table(name)) for name in self._values]
+
+    def items(self) -> list[tuple[str, object]]:
+        return list(self._values.items())
+
+    def _place(self, name: str) -> str:
+        # Names that are ours, or a stranger's: those are shortened.
+        shown = name if len(name) <= 60 else f"{name[:60]}…"
+        return shown if self.where == "the manifest" else f"{self.where}.{shown}"
+
+
+def _as_table(value: object, where: str) -> dict[str, object]:
+    if not isinstance(value, dict) or len(value) > _MAX_LIST:
+        raise ManifestError(f"{where} is no object" if where == "the manifest" else _kind(where))
+    return value
+
+
+def _as(value: object, kind: type[T], where: str) -> T:
+    # A truth value is an integer to Python.
+    if type(value) is not kind:
+        raise ManifestError(_kind(where))
+    assert isinstance(value, kind)
+    return value
+
+
+def _digits(number: int) -> str:
+    text = str(number)
+    return text if len(text) <= _MAX_DIGITS else f"{text[:_MAX_DIGITS]}…"
+
+
+def _kind(where: str) -> str:
+    return f"{where} in its manifest is of another kind"
+
+
+def _parsed(data: bytes) -> object:
+    if len(data) > MAX_MANIFEST:
+        raise ManifestError("its manifest is too large")
+    try:
+        parsed: object = json.loads(data.decode("utf-8"), object_pairs_hook=_once)
+    except ManifestError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ManifestError("its manifest is no JSON") from error
+    return parsed
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ManifestError("its manifest says one thing twice")
+    return found

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording, taken out of a bundle that may come from anybody."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from nri_scope.errors import RecordingError
+
+from ..display import size as in_bytes
+from ..file_errors import in_words, way_to_read
+from .manifest import (
+    MANIFEST,
+    MAX_MANIFEST,
+    README,
+    RECORDING,
+    Manifest,
+    ManifestError,
+    NewerBundle,
+    from_bytes,
+)
+from .zip_reader import LOCAL_SIGNATURE, ArchiveError, Entry, entries, unpacked
+
+MAX_BUNDLE = 1 << 30
+"""Bytes of a bundle that is read. Issue trackers take 25 million."""
+MAX_RECORDING = (2 << 30) - 1
+"""Bytes of the recording in it. Larger ones would need another form of zip."""
+_MAX_README = 1 << 20
+_LARGE = 64 << 20
+"""Bytes from which on there has to be room for a recording, and as much again left to others."""
+
+_SQLITE = b"SQLite format 3\0"
+_GIVE = "give a *.nriscope.zip that `nri-scope export` wrote"
+_ASK = "ask for it again, or do not trust it"
+
+
+class Opened(NamedTuple):
+    """A bundle whose directory and manifest were read and are sound."""
+
+    file: BinaryIO
+    entries: dict[str, Entry]
+    manifest: Manifest
+
+
+def unpack(path: Path, folder: Path) -> Path:
+    """Write the recording of the bundle ``path`` to a new file in ``folder``; returns its path.
+
+    ``folder`` is private to us. What is written is readable for its owner alone, and as it was
+    when the bundle was packed; whether it is a recording, whoever opens it finds out. Where
+    something is wrong, nothing is left. Raises RecordingError for the bundle's part, OSError for
+    the folder's.
+    """
+    target = folder / RECORDING
+    try:
+        with opened(path) as bundle:
+            _check_others(bundle)
+            _check_room(path, bundle.entries[RECORDING].size, folder)
+            with _new(target) as write:
+                for piece in _checked(bundle, RECORDING):
+                    write(piece)
+    except _Unwritable as error:
+        raise error.reason from error
+    return target
+
+
+def _check_room(path: Path, size: int, folder: Path) -> None:
+    """Refuse what would fill the disk, or the memory that a temporary folder may be."""
+    if size < _LARGE:
+        return
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise _Unwritable(error) from error
+    if free < size + _LARGE:
+        raise RecordingError(
+            path,
+            f"unpacked it has {in_bytes(size)}, and {in_bytes(free)} are free in {folder.parent}",
+            "make room there; temporary files go to TMPDIR",
+        )
+
+
+class _Unwritable(Exception):
+    """What could not be written, as opposed to what could not be read."""
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+@contextmanager
+def _new(target: Path) -> Iterator[Callable[[bytes], None]]:
+    """Writes a new file, which is gone again if the block fails. Raises `_Unwritable`."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(target, flags, 0o600)
+    except OSError as error:
+        raise _Unwritable(error) from error
+
+    def write(piece: bytes) -> None:
+        try:
+            while piece:
+                piece = piece[os.write(descriptor, piece) :]
+        except OSError as error:
+            raise _Unwritable(error) from error
+
+    try:
+        yield write
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """What the bundle ``path`` says of itself. Raises RecordingError."""
+    with opened(path) as bundle:
+        return bundle.manifest
+
+
+def check(path: Path) -> None:
+    """Whether the bundle ``path`` could be opened; its recording is not read. RecordingError."""
+    with opened(path) as bundle:
+        _check_others(bundle)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Opened]:
+    """The bundle ``path``, open. What is wrong with it inside the block is a RecordingError too."""
+    try:
+        with _file(path) as file:
+            length = os.fstat(file.fileno()).st_size
+            if length > MAX_BUNDLE:
+                raise RecordingError(
+                    path, f"it has {length:,} bytes, and a bundle has at most {MAX_BUNDLE:,}", _ASK
+                )
+            _check_kind(path, file)
+            found = entries(file, length, MAX_RECORDING)
+            manifest = _manifest(file, found)
+            yield Opened(file, found, manifest)
+    except ArchiveError as error:
+        raise RecordingError(path, f"not a bundle, or damaged: {error}", _ASK) from error
+    except NewerBundle as error:
+        raise RecordingError(path, str(error), "upgrade nri-scope") from error
+    except ManifestError as error:
+        raise RecordingError(path, f"not a bundle, or damaged: {error}", _ASK) from error
+    except FileNotFoundError as error:
+        raise RecordingError(path, "no such file", _GIVE) from error
+    except OSError as error:
+        words = in_words(error)
+        raise RecordingError(path, words, way_to_read(words)) from error
+
+
+def _file(path: Path) -> BinaryIO:
+    # A pipe put in its place would have us wait for ever.
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ArchiveError("it is not a regular file")
+    return file
+
+
+def _check_kind(path: Path, file: BinaryIO) -> None:
+    start = file.read(len(_SQLITE))
+    if start == _SQLITE:
+        raise RecordingError(path, "a recording, not a bundle", "use it as it is")
+    if not start.startswith(LOCAL_SIGNATURE):
+        raise RecordingError(path, "not a bundle", _GIVE)
+
+
+def _manifest(file: BinaryIO, found: dict[str, Entry]) -> Manifest:
+    entry = found.get(MANIFEST)
+    if entry is None:
+        raise ManifestError(f"it has no {MANIFEST}")
+    if entry.size > MAX_MANIFEST:
+        raise ManifestError("its manifest is too large")
+    manifest = from_bytes(b"".join(unpacked(file, entry)))
+    # A later version may add files; but what the manifest does not name, nobody put there for us.
+    for name in found.keys() - {MANIFEST} - manifest.files.keys():
+        raise ManifestError(f"it has a file {name}, of which its manifest says nothing")
+    for name in sorted(manifest.files.keys() - found.keys()):
+        raise ManifestError(f"it has no {name[:60]}, and its manifest says so")
+    for name, entry in found.items():
+        if name != MANIFEST and manifest.files[name].size != entry.size:
+            raise ManifestError(f"{name} has another size than its manifest says")
+    if RECORDING not in found:
+        raise ManifestError(f"it has no {RECORDING}")
+    return manifest
+
+
+def _check_others(bundle: Opened) -> None:
+    readme = bundle.entries.get(README)
+    if readme is not None:
+        if readme.size > _MAX_README:
+            raise ManifestError(f"its {README} is too large")
+        for _ in _checked(bundle, README):
+            pass
+
+
+def _checked(bundle: Opened, name: str) -> Iterator[bytes]:
+    """The content of a file; raises ManifestError at its end if it is not the one that is meant."""
+    digest = hashlib.sha256()
+    for piece in unpacked(bundle.file, bundle.entries[name]):
+        digest.update(piece)
+        yield piece
+    if digest.hexdigest() != bundle.manifest.files[name].sha256:
+        raise ManifestError(f"{name} is not the file that its manifest describes")

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of the creations of a recording, by the events that came after them.
+
+A runtime tells PostCreateContainer of every container that it created, and of no other. containerd
+undoes a creation that failed by StopContainer and RemoveContainer (``UndoCreateContainer`` in
+internal/cri/nri); CRI-O tells nothing more of one that failed after the chain (both tried).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Event, Role, Session
+from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.request_subject import decode_request
+from nri_scope.nri.versions import runtime_title
+
+from .reader import Recording
+from .rows import number_of
+from .schema_check import has_outcomes
+from .sqlite_errors import sound
+
+_POST_CREATE = NriEvent.PostCreateContainer
+_SHOWS = (
+    "PostCreateContainer",
+    "StartContainer",
+    "PostStartContainer",
+    "UpdateContainer",
+    "PostUpdateContainer",
+    "ContainerStatus",
+)
+"""Events that a container has only when it was created."""
+_CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
+_ENDS = ("StopContainer", "RemoveContainer")
+_POD_ENDS = ("StopPodSandbox", "RemovePodSandbox")
+NO_POST = "PostCreateContainer did not follow"
+NO_STATE = "the container never came to be"
+_ROWS_MAX = 400
+"""Events of one container that are looked at: those of sixteen connections, a few times over."""
+_FEW = 24
+"""Events that tell of most creations what became of them."""
+_MANY_MAX = 400_000
+"""Events that are looked at where these few do not tell. No container is created again and again,
+but in a stranger's recording."""
+_NEAR = 1_000
+"""How far before an event of a creation the first one may be: all that came in some seconds."""
+_RANGE_MAX = 100_000
+"""Events, of whatever session, among which lost ones are looked for; 10 ms."""
+_RANGES_MAX = 500
+"""Times that this is done in one recording, which may be a stranger's."""
+
+
+class CreationFate(Enum):
+    """What became of a creation."""
+
+    CREATED = "created"
+    FAILED = "failed"
+    OPEN = "open"
+    """The session ended before anything told."""
+    UNKNOWN = "unknown"
+    """Nothing tells, or not yet."""
+
+
+class Outcome(NamedTuple):
+    """What became of a creation, and what shows it."""
+
+    fate: CreationFate
+    event: int = 0
+    """For FAILED: the event that shows it."""
+    name: str = ""
+    """What that is; "" where it is how StopContainer shows the container."""
+    session: int = 0
+    """For OPEN: the session that ended."""
+    after_ns: int = 0
+    """For OPEN: how long the session went on after CreateContainer."""
+
+    @property
+    def words(self) -> str:
+        """Why, for FAILED and OPEN."""
+        match self.fate:
+            case CreationFate.FAILED if self.name:
+                return f"{NO_POST}, {self.name} did (event {self.event})"
+            case CreationFate.FAILED:
+                return f"{NO_STATE}, as StopContainer shows it (event {self.event})"
+            case CreationFate.OPEN:
+                return f"PostCreateContainer had not come when session {self.session} ended"
+        return ""
+
+
+_FATES = {one.value: one for one in CreationFate}
+_NAMES = frozenset({"", _CREATE, *_ENDS, *_POD_ENDS})
+"""What a failure may be shown by, and nothing else of a stranger's file."""
+CREATED = Outcome(CreationFate.CREATED)
+UNKNOWN = Outcome(CreationFate.UNKNOWN)
+
+
+class _Row(NamedTuple):
+    id: int
+    session: int
+    seq: int
+    at_ns: int
+    name: str
+
+
+class Creations:
+    """Tells what became of creations. Raises RecordingError where the file is at fault."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._sessions: dict[int, Session] = {}
+        self._pods: dict[int, Sequence[_Row]] = {}
+        """When each pod was stopped and removed, by its key."""
+        self._attempts: dict[tuple[int, str], Sequence[_Row]] = {}
+        """The creations of one name in one pod."""
+        self._ranges = self._many = 0
+        self._allowance = recording.allowance()
+        self._indices: dict[int, str] = {}
+
+    def outcome(self, event: Event) -> Outcome:
+        """What became of the creation that `event` is a part of, as all connections tell it."""
+        if not event.container_id:
+            # iSulad: nothing says which container it becomes.
+            return UNKNOWN
+        asked: list[_Row] = []
+        later: list[_Row] = []
+        for most in (_FEW, _ROWS_MAX):
+            rows = self._rows(
+                "o.container = (SELECT container FROM event WHERE id = ?) AND o.id > ? - ? "
+                f"ORDER BY o.id LIMIT {most}",
+                (event.id, event.id, _NEAR),
+            )
+            self._many += len(rows) if most > _FEW else 0
+            asked, later = _attempt(rows, event, self._index)
+            if any(row.name in _SHOWS for row in later):
+                return CREATED
+            if len(rows) < most or self._many > _MANY_MAX:
+                break
+        told = self._told(event)
+        if told is not None:
+            return told
+        best = UNKNOWN
+        for row in asked:
+            found = self._of(row, event, later)
+            if found.fate is CreationFate.FAILED:
+                return found
+            best = found if best.fate is CreationFate.UNKNOWN else best
+        return best
+
+    def _told(self, event: Event) -> Outcome | None:
+        """What the whole recording told that this one is a part of."""
+        with sound(self._recording):
+            if not has_outcomes(self._recording.connection):
+                return None
+            row = self._recording.connection.execute(
+                "SELECT fate, shown_by, name, session, after_ns FROM outcome WHERE event = ?",
+                (event.id,),
+            ).fetchone()
+        if row is None or row[0] not in _FATES or row[2] not in _NAMES:
+            return None
+        with sound(self._recording):
+            numbers = [number_of((one,)) for one in (row[1], *row[3:])]
+        return Outcome(_FATES[row[0]], numbers[0], row[2], *numbers[1:])
+
+    def _of(self, asked: _Row, event: Event, later: Sequence[_Row]) -> Outcome:
+        """What the connection tells that was asked by one of the events."""
+        session = self._session(asked.session)
+        if session is None or session.role == Role.REPLAY:
+            return UNKNOWN
+        mine = (row for row in later if row.session == asked.session)
+        end = next((row for row in mine if row.name in (*_ENDS, _CREATE)), None)
+        if session.mask and not session.mask & _POST_CREATE.bit:
+            return self._by_state(end, session)
+        if end is None and len(later) >= _ROWS_MAX // 2:
+            return UNKNOWN
+        end = end or self._pod_end(asked) or self._next_attempt(asked, event)
+        if end is not None:
+            if not self._is_whole(asked, end.id):
+                return UNKNOWN
+            return Outcome(CreationFate.FAILED, end.id, end.name)
+        if session.ended_ns is None or not self._is_whole(asked, None):
+            return UNKNOWN
+        after_ns = max(0, session.ended_ns - asked.at_ns)
+        return Outcome(CreationFate.OPEN, session=session.id, after_ns=after_ns)
+
+    def _by_state(self, end: _Row | None, session: Session) -> Outcome:
+        """By how StopContainer shows the container, to a plugin that is not told of creations.
+
+        containerd undoes a creation with what it has of the container by then, which has no state
+        and never had a process; of one that was created it tells the state.
+        """
+        if end is None or end.name != "StopContainer":
+            return UNKNOWN
+        if runtime_title(session.runtime_name) != "containerd":
+            return UNKNOWN
+        for event, request, _ in self._recording.exchanges(
+            among=[end.id], allowance=self._allowance
+        ):
+            container = decode_request(event.method, request).container
+            if container is None or container.state != api.ContainerState.CONTAINER_UNKNOWN:
+                break
+            if container.pid or container.created_at or container.started_at:
+                break
+            return Outcome(CreationFate.FAILED, end.id)
+        return UNKNOWN
+
+    def _pod_end(self, asked: _Row) -> _Row | None:
+        """When the pod of a creation was stopped after it, as its connection was told."""
+        key = self._number("SELECT pod FROM event WHERE id = ?", asked.id)
+        if key is None:
+            return None
+        if key not in self._pods:
+            self._pods[key] = self._rows(
+                f"o.pod = ? AND o.container IS NULL AND n.text IN {_POD_ENDS} ORDER BY o.id", (key,)
+            )
+        return _first_after(self._pods[key], asked)
+
+    def _next_attempt(self, asked: _Row, event: Event) -> _Row | None:
+        """When the runtime was asked for the same container of the same pod again."""
+        key = self._number("SELECT pod FROM event WHERE id = ?", asked.id)
+        if key is None or not event.container:
+            return None
+        if (key, event.container) not in self._attempts:
+            self._attempts[key, event.container] = self._rows(
+                "o.container IN (SELECT key FROM container WHERE pod = ? AND name = ?) "
+                f"AND n.text = '{_CREATE}' ORDER BY o.id",
+                (key, event.container),
+            )
+        return _first_after(self._attempts[key, event.container], asked)
+
+    def _is_whole(self, asked: _Row, last: int | None) -> bool:
+        """Whether a session lost nothing from a creation to the event `last`, and went on at least
+        until then; None is its end.
+        """
+        if last is None:
+            last = self._number("SELECT max(id) FROM event") or asked.id
+        self._ranges += 1
+        if last - asked.id > _RANGE_MAX or self._ranges > _RANGES_MAX:
+            return False
+        with sound(self._recording):
+            places = [
+                number_of(row)
+                for row in self._recording.connection.execute(
+                    "SELECT seq FROM event WHERE session = ? AND id BETWEEN ? AND ? ORDER BY id",
+                    (asked.session, asked.id, last),
+                )
+            ]
+        return bool(places) and places[-1] - places[0] == len(places) - 1
+
+    # -- the file -----------------------------------------------------------------------------
+
+    def _session(self, number: int) -> Session | None:
+        """The newest state of a session: one that is open may have ended meanwhile."""
+        known = self._sessions.get(number)
+        if known is None or known.ended_ns is None:
+            self._sessions = {one.id: one for one in self._recording.sessions()}
+        return self._sessions.get(number)
+
+    def _index(self, number: int) -> str:
+        """The two digits of a session."""
+        if number not in self._indices:
+            session = self._session(number)
+            self._indices[number] = "" if session is None else session.plugin_index
+        return self._indices[number]
+
+    def _rows(self, condition: str, values: Sequence[int | str]) -> list[_Row]:
+        query = (
+            "SELECT o.id, o.session, o.seq, o.at_ns, n.text FROM event AS o "
+            f"JOIN name AS n ON n.id = o.event WHERE {condition}"
+        )
+        with sound(self._recording):
+            return [
+                _Row(_whole(one), _whole(session), _whole(seq), _whole(at_ns), str(name))
+                for one, session, seq, at_ns, name in self._recording.connection.execute(
+                    query, values
+                )
+            ]
+
+    def _number(self, query: str, *values: int) -> int | None:
+        with sound(self._recording):
+            row = self._recording.connection.execute(query, values).fetchone()
+            return None if row is None or row[0] is None else number_of(row)
+
+
+def _whole(value: object) -> int:
+    return number_of((value,))
+
+
+def _attempt(
+    rows: Sequence[_Row], event: Event, index_of: Callable[[int], str]
+) -> tuple[list[_Row], list[_Row]]:
+    """The events of the creation that `event` is a part of, and what came of the container later.
+
+    A runtime asks each connection once, in the order of their indices; where it asks one again, or
+    one that is before the last, that is another creation.
+    """
+    asked: dict[int, _Row] = {}
+    later: list[_Row] = []
+    is_mine = False
+    newest = ""
+    for row in rows:
+        index = index_of(row.session)
+        if row.name == _CREATE and (row.session in asked or later or index < newest):
+            if is_mine:
+                later.append(row)
+                break
+            asked, later = {}, []
+        is_mine = is_mine or row.id == event.id
+        if row.name == _CREATE:
+            asked[row.session], newest = row, index
+        elif asked and row.name != _VALIDATE:
+            later.append(row)
+    return (list(asked.values()), later) if is_mine else ([], [])
+
+
+def _first_after(rows: Sequence[_Row], asked: _Row) -> _Row | None:
+    return next((one for one in rows if one.id > asked.id and one.session == asked.session), None)

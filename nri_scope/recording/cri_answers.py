@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording holds of the CRI: answers to ContainerStatus, events of a ``cri`` session.
+
+The request is the CRI's own message, the reply the JSON text that a verbose answer has under
+``info``, with the OCI spec that was really used in ``runtimeSpec``, and ``status`` where the
+container failed to start.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+from nri_scope.events import CONTAINER_STATUS, Event
+from nri_scope.nri.plain import Plain
+
+from .message_parts import field
+
+# ContainerStatusRequest: container_id = 1, verbose = 2.
+_CONTAINER_ID = 1
+_VERBOSE = b"\x10\x01"
+VALUES_MAX = 250_000
+"""Members of all objects and lists. A spec has some thousands, with a long seccomp profile."""
+_ID_MAX = 127
+"""Bytes: as long as a length of one byte can tell. Runtimes' own ids have 64."""
+
+
+def status_request(container_id: str) -> bytes:
+    """The ContainerStatusRequest of a verbose question; ValueError for what can be no id."""
+    content = container_id.encode()
+    if not 0 < len(content) <= _ID_MAX:
+        raise ValueError("no container has such an id")
+    return field(_CONTAINER_ID, content) + _VERBOSE
+
+
+def asked_about(request: bytes) -> str | None:
+    """The container of a `status_request`; None for any other bytes."""
+    content = request[2:].removesuffix(_VERBOSE)
+    try:
+        container_id = content.decode()
+        return container_id if status_request(container_id) == request else None
+    except ValueError:
+        return None
+
+
+def is_container_status(event: Event) -> bool:
+    """Whether an event is an answer of the CRI."""
+    return event.method == CONTAINER_STATUS and not event.mark
+
+
+def request_as_plain(request: bytes) -> Plain:
+    """For people; None where these are no such bytes."""
+    container_id = asked_about(request)
+    return None if container_id is None else {"container_id": container_id, "verbose": True}
+
+
+def reply_as_plain(reply: bytes) -> Plain:
+    """For people; None where it is no JSON object, or has more in it than any runtime tells."""
+    # Each of them takes up to a hundred bytes once it is read, and one or two here.
+    if sum(map(reply.count, (b",", b"[", b"{"))) > VALUES_MAX:
+        return None
+    try:
+        read = cast(Plain, json.loads(reply, parse_constant=_refuse)) if reply else {}
+    except (ValueError, RecursionError):
+        return None
+    return read if isinstance(read, dict) else None
+
+
+def _refuse(constant: str) -> Plain:
+    # Python reads NaN and the like, which JSON does not know.
+    raise ValueError(constant)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of a recording's messages one command takes apart.
+
+A message that is stored once may belong to a hundred thousand events, so the size of a file does
+not bound the work that it makes. An ordinary recording of 10 MB comes to two thirds of what is
+allowed for it, which takes some 20 s to be compared; what is larger may take longer in proportion.
+"""
+
+from __future__ import annotations
+
+from google.protobuf.message import Message
+
+from nri_scope.nri.element_limits import MAX_ELEMENTS, Elements
+
+PER_BYTE = 2.5
+"""Units for each byte of a file."""
+LEAST_BYTES = 10_000_000
+"""A smaller file is allowed as much as one of this size."""
+_EVENT = 100
+_EVENTS = {"CreateContainer": 400, "UpdateContainer": 400, "ValidateContainerAdjustment": 400}
+"""Units for an event, whatever it says. An element of a message counts as one."""
+_AGAIN = 2
+"""What was seen before costs so many times less than what is new."""
+_LARGE = 2 * MAX_ELEMENTS
+"""Bytes of a message from which on it may have to be cut, each time that it is read."""
+_REMEMBERED = 100_000
+
+
+class Allowance:
+    """What is left of it."""
+
+    def __init__(self, file_bytes: int, times: float = 1) -> None:
+        """``times``: how many times more is allowed."""
+        self.left = int(max(file_bytes, LEAST_BYTES) * PER_BYTE * times)
+        self._unsure = self.left // 4
+        self._known: dict[int, int] = {}
+
+    @classmethod
+    def unlimited(cls) -> Allowance:
+        """For what has to be whole: a copy that ended early would pretend to be all."""
+        return cls(1 << 60)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left."""
+        return self.left < 0
+
+    def spend(self, units: int) -> None:
+        """Take something off."""
+        self.left -= units
+
+    def event(self, method: str) -> None:
+        """Take an event off."""
+        self.left -= _EVENTS.get(method, _EVENT)
+
+    def message(self, kind: type[Message] | None, content: bytes, number: int) -> None:
+        """Take a message off: the object of this number."""
+        if len(content) > _LARGE:
+            self.left -= MAX_ELEMENTS * 3 // 2
+            return
+        # As long as the bytes that came cannot have too many elements, they are not counted.
+        self._unsure -= len(content) // 2
+        if self._unsure >= 0:
+            return
+        known = self._known.get(number)
+        if known is None:
+            elements = Elements(0)
+            elements.count(kind, content)
+            known = -elements.left
+            if len(self._known) < _REMEMBERED:
+                self._known[number] = known // _AGAIN
+        self.left -= known

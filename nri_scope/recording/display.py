@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantities and names as people read them. Everything is safe for a terminal."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+
+from nri_scope.events import Event, Role, Session
+from nri_scope.text.escape import safe
+
+SHORT_ID = 12
+"""Characters of an id that people use; container tools show as many."""
+
+
+def duration(ns: int) -> str:
+    """Three digits and a unit, at most six characters below 1000 s: ``91µs``, ``3.40ms``.
+
+    Digits beyond these are cut off, not rounded: a filter takes ``took:52us`` for 52 µs up to 53,
+    and finds what is shown so.
+    """
+    if ns < 1000:
+        return f"{ns}ns"
+    if ns < 1_000_000:
+        return f"{ns // 1000}µs"
+    if ns < 1_000_000_000:
+        return f"{_first_three(ns, 1_000_000)}ms"
+    if ns < 60_000_000_000:
+        return f"{_first_three(ns, 1_000_000_000)}s"
+    minutes, seconds = divmod(ns // 1_000_000_000, 60)
+    hours, minutes = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes}m{seconds:02d}s"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours:02d}h" if days else f"{hours}h{minutes:02d}m"
+
+
+def _first_three(ns: int, unit: int) -> str:
+    whole, rest = divmod(ns, unit)
+    if whole >= 100:
+        return str(whole)
+    return f"{whole}.{rest * 100 // unit:02d}" if whole < 10 else f"{whole}.{rest * 10 // unit}"
+
+
+def size(count: int) -> str:
+    """Bytes: ``812 B``, ``4.10 KiB``, ``1.20 GiB``."""
+    if count < 1024:
+        return f"{count} B"
+    amount = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        amount /= 1024
+        if amount < 999.5:
+            return f"{_three(amount)} {unit}"
+    return f"{amount:.0f} TiB"
+
+
+def _three(amount: float) -> str:
+    decimals = 2 if amount < 9.995 else 1 if amount < 99.95 else 0
+    return f"{amount:.{decimals}f}"
+
+
+def many(count: int, thing: str) -> str:
+    """``1 event``, ``2,000 events``."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def clock(at_ns: int) -> str:
+    """Local time of day with milliseconds."""
+    seconds, rest = divmod(at_ns, 1_000_000_000)
+    return f"{_local(seconds)[1]}.{rest // 1_000_000:03d}"
+
+
+def day(at_ns: int) -> str:
+    """Local date, and how far this zone is from UTC."""
+    return _local(at_ns // 1_000_000_000)[0]
+
+
+def moment(at_ns: int) -> str:
+    """Local date and time, to the second."""
+    date, at = _local(at_ns // 1_000_000_000)
+    return f"{date[:10]} {at}{date[10:]}"
+
+
+# Events come in bursts: most share their second with the one before.
+@lru_cache(maxsize=8)
+def _local(seconds: int) -> tuple[str, str]:
+    local = time.localtime(seconds)
+    zone = time.strftime("%z", local)
+    return (
+        f"{time.strftime('%Y-%m-%d', local)} {zone[:3]}:{zone[3:]}",
+        time.strftime("%H:%M:%S", local),
+    )
+
+
+def subject(event: Event) -> str:
+    """Whom an event is about: ``ns/pod/container``, with an id in the place of an unknown name."""
+    if not (event.pod_id or event.pod or event.container_id or event.container):
+        return ""
+    pod = safe(event.pod) or f"pod {safe(event.pod_id[:SHORT_ID])}"
+    named = f"{safe(event.namespace)}/{pod}" if event.namespace else pod
+    if not (event.container_id or event.container):
+        return named
+    return f"{named}/{safe(event.container or event.container_id[:SHORT_ID])}"
+
+
+def mark_words(mark: str) -> str:
+    """What an event's mark means: why its request is no message that we show."""
+    return _MARKS.get(mark) or safe(mark)
+
+
+_MARKS = {
+    "malformed": "malformed request, kept raw",
+    "oversized": "request with too many elements, kept raw",
+    "unknown": "unknown method or service, kept raw",
+}
+
+
+def runtime(session: Session) -> str:
+    """``containerd 1.7.24, NRI 0.6.1 (inferred)``; of what the CRI told, without NRI."""
+    text = safe(f"{session.runtime_name} {session.runtime_version}".strip()) or "unknown runtime"
+    if session.role == Role.CRI:
+        return text
+    if not session.nri_version:
+        return f"{text}, NRI unknown"
+    inferred = " (inferred)" if session.nri_version_inferred else ""
+    return f"{text}, NRI {safe(session.nri_version)}{inferred}"

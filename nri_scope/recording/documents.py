@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that a recording knows of an event, a pod or a container, as one document."""
+
+from __future__ import annotations
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri.api_pb2 import Container as ContainerMessage
+from nri_scope._gen.nri.api_pb2 import PodSandbox
+from nri_scope.events import Container, Event, Pod, Tapped
+from nri_scope.nri.plain import MALFORMED, Plain, plain_bytes
+from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
+from nri_scope.text.yaml_text import Line
+
+from . import lookup
+from .cri_answers import is_container_status, reply_as_plain, request_as_plain
+from .reader import Recording
+from .records import event_record, rfc3339
+from .tap_tables import printed_by, tapped
+
+PRINTED_MAX = 200
+"""Lines of a plugin that are shown with an event."""
+
+
+def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
+    """``event``, ``request`` and ``reply``; or ``pod`` or ``container`` with its newest message
+    and its ``events``.
+
+    An event of a tapped plugin has ``tap`` too, the tap's own time and metadata, and ``printed``,
+    what the plugin printed from then on to its next event. Raises RecordingError.
+    """
+    match thing:
+        case Event():
+            found = event_document(thing, recording.request(thing.id), recording.reply(thing.id))
+            return {**found, **_tapped(recording, thing)}
+        case Pod():
+            return {
+                "pod": {
+                    "namespace": thing.namespace,
+                    "name": thing.name,
+                    "id": thing.id,
+                    "uid": thing.uid,
+                    "containers": [
+                        Line(name=container.name, id=container.id)
+                        for container in lookup.containers_of(recording, thing)
+                    ],
+                },
+                **_message(recording, thing),
+                "events": [
+                    _step(event, with_container=True) for event in lookup.history(recording, thing)
+                ],
+            }
+        case Container(pod=pod):
+            return {
+                "container": {
+                    "namespace": pod.namespace if pod else "",
+                    "pod": pod.name if pod else "",
+                    "name": thing.name,
+                    "id": thing.id,
+                    "pod_id": pod.id if pod else "",
+                },
+                **_message(recording, thing),
+                "events": [
+                    _step(event, with_container=False) for event in lookup.history(recording, thing)
+                ],
+            }
+
+
+def message_bytes(recording: Recording, thing: lookup.Found) -> bytes:
+    """An event's request, or the newest message of a pod or container, as protobuf has it."""
+    if isinstance(thing, Event):
+        return recording.request(thing.id)
+    told = lookup.newest(recording, thing)
+    return told.content if told else b""
+
+
+def event_document(event: Event, request: bytes, reply: bytes) -> dict[str, Plain]:
+    """The `document` of an event whose messages have been read already."""
+    details: dict[str, Plain] = {**event_record(event), "runtime": event.runtime}
+    if event.status_code:
+        details |= {"status_code": event.status_code, "status_message": event.status_message}
+    if event.mark:
+        details["mark"] = event.mark
+    details |= {"changed": list(event.changed), "owners": list(event.owners)}
+    return {
+        "event": details,
+        "request": request_of(event, request),
+        "reply": reply_of(event, reply),
+    }
+
+
+def request_of(event: Event, content: bytes) -> Plain:
+    """An event's request for people and programs."""
+    if is_container_status(event):
+        return _told(request_as_plain(content), content)
+    return plain_bytes(kind_of_request(event.method, event.mark), content)
+
+
+def reply_of(event: Event, content: bytes) -> Plain:
+    """An event's reply for people and programs."""
+    if is_container_status(event):
+        return _told(reply_as_plain(content), content)
+    return plain_bytes(kind_of_reply(event.method, event.mark), content)
+
+
+def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
+    """What only a tap knows; {} where there was none."""
+    told: dict[str, Plain] = {}
+    for one in tapped(recording, [event.id]):
+        told["tap"] = tap_record(one)
+    lines, count = printed_by(recording, event, PRINTED_MAX)
+    if lines:
+        told["printed"] = [
+            Line(at=rfc3339(line.at_ns), stream=line.stream, text=line.text) for line in lines
+        ]
+    if count > len(lines):
+        told["printed_left_out"] = count - len(lines)
+    return told
+
+
+def tap_record(known: Tapped) -> dict[str, Plain]:
+    """What only a tap knows of an event: the time that it took itself, and metadata."""
+    metadata: list[Plain] = [Line({key: value}) for key, value in known.metadata]
+    return {"held_us": known.held_ns // 1000, "metadata": metadata}
+
+
+def _told(read: Plain, content: bytes) -> Plain:
+    return {MALFORMED: content.hex()} if read is None else read
+
+
+def _message(recording: Recording, thing: Pod | Container) -> dict[str, Plain]:
+    told = lookup.newest(recording, thing)
+    if told is None:
+        return {"told_by_event": None, "message": {}}
+    kind: type[Message] = PodSandbox if isinstance(thing, Pod) else ContainerMessage
+    return {"told_by_event": told.event, "message": plain_bytes(kind, told.content)}
+
+
+def _step(event: Event, *, with_container: bool) -> Line:
+    step = Line(id=event.id, at=rfc3339(event.at_ns), session=event.session, plugin=event.plugin)
+    step["event"] = event.event
+    if with_container:
+        step["container"] = event.container
+    step["took_us"] = event.took_ns // 1000
+    step["status"] = event.status
+    return step

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording as a log: once, or again and again while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, takewhile
+from pathlib import Path
+from time import time_ns
+
+from nri_scope.errors import RecordingError
+from nri_scope.events import RING_REMOVED, Event, Gap, Note, Printed
+from nri_scope.filter import Filter
+
+from .lookup import event_range
+from .reader import Recording
+from .sqlite_errors import sound
+from .tap_tables import printed as printed_lines
+from .timeline import Item, Timeline, with_printed
+
+
+class Log:
+    """Reads what is new each time: events that pass, and what happened between them.
+
+    Gaps are shown whatever ``where`` says: what was lost could have passed.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        where: Filter | None = None,
+        since_ns: int | None = None,
+        until_ns: int | None = None,
+        last: int | None = None,
+        printed: bool = False,
+    ) -> None:
+        """``since_ns`` is included, ``until_ns`` is not; ``last`` counts for the first reading.
+        ``printed``: also give what plugins printed, whatever ``where`` says.
+        """
+        self._recording = recording
+        self._where = where
+        self._since_ns = since_ns
+        self._until_ns = until_ns
+        self._last = last
+        self._timeline = Timeline()
+        self._after_id = 0
+        self._printed = printed
+        self._after_line = 0
+        self._first_ns = since_ns or 0
+        """What was printed before is not shown."""
+        self._read_before = False
+        self._too_old: set[int] = set()
+        """Gaps before the first event of the ``last`` ones."""
+        self._state: tuple[int, int] | None = None
+        self._file = _identity(recording.path)
+
+    def has_news(self) -> bool:
+        """Whether anything was written since this was asked last; costs microseconds.
+
+        Raises RecordingError, also where the file is not the same any more: we would wait for ever.
+        """
+        if _identity(self._recording.path) != self._file:
+            raise RecordingError(self._recording.path, "it was deleted, moved or replaced")
+        connection = self._recording.connection
+        with sound(self._recording):
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+        # Each connection counts for itself, and the recording may have opened another one.
+        state = (id(connection), int(version))
+        news = state != self._state
+        self._state = state
+        return news
+
+    def read(self) -> Iterator[Item]:
+        """What is new, oldest first. Raises RecordingError."""
+        items = self._items()
+        return with_printed(items, self._lines()) if self._printed else items
+
+    def _lines(self) -> Iterator[Printed]:
+        for line in printed_lines(self._recording, self._after_line):
+            self._after_line = line.id
+            if self._first_ns <= line.at_ns and (
+                self._until_ns is None or line.at_ns < self._until_ns
+            ):
+                yield line
+
+    def _items(self) -> Iterator[Item]:
+        oldest, newest = event_range(self._recording)
+        # What the ring removes after it was shown is no gap in what was shown.
+        gaps = self._gaps(removed=not self._read_before or oldest > self._after_id + 1)
+        events: Iterable[Event] = self._recording.events(
+            where=self._where,
+            since_ns=self._since_ns,
+            until_ns=None if self._until_ns is None else self._until_ns - 1,
+            after_id=self._after_id,
+            last=self._last,
+        )
+        if self._last is not None:
+            self._last = None
+            first, events = _first(events)
+            self._first_ns = max(self._first_ns, time_ns() if first is None else first.at_ns)
+            recent = [gap for gap in gaps if first is not None and gap.to_ns >= first.at_ns]
+            self._too_old = {gap.id for gap in gaps if gap not in recent}
+            gaps = recent
+        # What is newer may be of a session that is newer still than what we know: next time.
+        events = takewhile(lambda event: event.id <= newest, events)
+        sessions = self._recording.sessions()
+        for item in self._timeline.merge(events, sessions, gaps, self._until_ns, self._notes()):
+            if isinstance(item, Event):
+                self._after_id = item.id
+            yield item
+        self._after_id = max(self._after_id, newest)
+        self._read_before = True
+
+    def _gaps(self, *, removed: bool) -> list[Gap]:
+        since_ns = self._since_ns or 0
+        return [
+            gap
+            for gap in self._recording.gaps()
+            if gap.id not in self._too_old
+            and gap.to_ns >= since_ns
+            and (self._until_ns is None or gap.from_ns < self._until_ns)
+            and (removed or gap.reason != RING_REMOVED)
+        ]
+
+    def _notes(self) -> list[Note]:
+        return [
+            note
+            for note in self._recording.notes()
+            if note.at_ns >= self._first_ns
+            and (self._until_ns is None or note.at_ns < self._until_ns)
+        ]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _first(events: Iterable[Event]) -> tuple[Event | None, Iterable[Event]]:
+    """The first one, and all of them."""
+    rest = iter(events)
+    first = next(rest, None)
+    return first, rest if first is None else chain((first,), rest)

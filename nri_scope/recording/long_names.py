@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps names that no recorder writes from being multiplied by the events that have them.
+
+Many events refer to one row of a session, a pod, a container or a name. So a single name of
+megabytes would be read again with every event.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import warnings
+from pathlib import Path
+
+from nri_scope.errors import RecordingCut, RecordingError
+
+from .schema import TABLES, Table
+from .sqlite_text import NAME_MAX, cut_sql
+
+MAX_NAMED = 1_000_000
+"""Rows of one of these tables."""
+MAX_CHARACTERS = 64 << 20
+"""Characters of all names in one of these tables."""
+
+_TABLES = tuple(table for table in TABLES if table.name in ("session", "pod", "container", "name"))
+
+
+def bound_names(connection: sqlite3.Connection, path: Path) -> None:
+    """Have the connection see names of at most `NAME_MAX` characters, and warn where it cuts.
+
+    Where a table has a longer one, a temporary table of that name, with all cut, hides it from
+    every query. Raises RecordingError where there is too much of them, and sqlite3.Error.
+    """
+    for table in _TABLES:
+        texts = [column.name for column in table.columns if column.type.startswith("TEXT")]
+        lengths = [f"coalesce(length({name}), 0)" for name in texts]
+        longest = lengths[0] if len(lengths) == 1 else f"max({', '.join(lengths)})"
+        rows, characters, longest_one = connection.execute(
+            f"SELECT count(*), total(min({' + '.join(lengths)}, {NAME_MAX * len(texts)})), "
+            f"coalesce(max({longest}), 0) FROM main.{table.name}"
+        ).fetchone()
+        if rows > MAX_NAMED or characters > MAX_CHARACTERS:
+            raise RecordingError(
+                path,
+                f"its {table.name}s have too many names, or too long ones, to be read",
+                "nothing that nri-scope wrote is: do not trust it",
+            )
+        if longest_one > NAME_MAX:
+            _hide(connection, table, texts)
+            warnings.warn(
+                RecordingCut(
+                    f"{path}: a {table.name} has a text of {longest_one:,} characters; "
+                    f"what is longer than {NAME_MAX:,} is shown cut"
+                ),
+                stacklevel=2,
+            )
+
+
+def _hide(connection: sqlite3.Connection, table: Table, texts: list[str]) -> None:
+    columns = ", ".join(
+        f"{column.name} {'INTEGER PRIMARY KEY' if at == 0 else column.type.split()[0]}"
+        for at, column in enumerate(table.columns)
+    )
+    values = ", ".join(
+        cut_sql(column.name, NAME_MAX) if column.name in texts else column.name
+        for column in table.columns
+    )
+    connection.execute(f"CREATE TEMP TABLE {table.name} ({columns})")
+    connection.execute(f"INSERT INTO temp.{table.name} SELECT {values} FROM main.{table.name}")
+    for column in table.indexes:
+        connection.execute(f"CREATE INDEX temp.{table.name}_by_{column} ON {table.name} ({column})")

@@ -1,0 +1,459 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds what somebody means: an event, a pod or a container, by number, name or id."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from nri_scope.errors import UsageError
+from nri_scope.events import Container, Event, Pod, Role
+
+from .blobs import Kind
+from .display import SHORT_ID, moment
+from .reader import Recording
+from .rows import number_of
+from .schema_check import has_effects, has_left_out
+from .sqlite_errors import sound
+
+Found = Event | Pod | Container
+
+_LISTED = 5
+_EVENT_DIGITS = 8
+"""Fewer digits than these are always an event's number, never the beginning of an id."""
+_LEAST_PREFIX = 4
+"""Characters; fewer would find things by accident."""
+_AROUND = 200
+"""Events before and after one among which those of its round are."""
+_NEAR = 0.6
+"""Likeness, as difflib counts it, from which on a name may have been meant."""
+_COMPARED = 5_000
+"""Names that the nearest one is looked for among; each takes some 20 µs."""
+_NEXT_MAX = 1_000
+"""Events among which the one is looked for that a runtime told next."""
+
+
+def find(recording: Recording, what: str) -> Found:
+    """The one thing that ``what`` names: ``42``, ``ns/pod``, ``ns/pod/container`` or part of an id.
+
+    A number is an event's; one of at least eight digits that is no event's may be the beginning of
+    an id. Raises UsageError, naming what it could be or what is near, and RecordingError.
+    """
+    is_number = what.isascii() and what.isdigit() and len(what) < 19
+    if is_number and (event := recording.event(int(what))):
+        return event
+    if is_number and len(what) < _EVENT_DIGITS:
+        raise _no_event(recording, what)
+    pods, containers = recording.pods(), recording.containers()
+    found: list[Pod] | list[Container] | list[Pod | Container]
+    if "/" in what:
+        found = [*(pod for pod in pods if pod_name(pod) == what)] or [
+            container for container in containers if container_name(container) == what
+        ]
+    else:
+        found = _by_id([*pods, *containers], what)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise _ambiguous(recording, what, found)
+    raise _nothing(recording, what, pods, containers)
+
+
+def pod_name(pod: Pod) -> str:
+    """``ns/pod``."""
+    return f"{pod.namespace}/{pod.name}"
+
+
+def container_name(container: Container) -> str:
+    """``ns/pod/container``, without what is not known."""
+    return f"{pod_name(container.pod)}/{container.name}" if container.pod else container.name
+
+
+def _name(thing: Pod | Container) -> str:
+    return pod_name(thing) if isinstance(thing, Pod) else container_name(thing)
+
+
+def _by_id(things: Sequence[Pod | Container], prefix: str) -> list[Pod | Container]:
+    whole = [thing for thing in things if prefix and thing.id == prefix]
+    if whole or len(prefix) < _LEAST_PREFIX:
+        return whole
+    return [thing for thing in things if thing.id.startswith(prefix)]
+
+
+def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]) -> UsageError:
+    length = _telling_length([thing.id for thing in found])
+    words = []
+    for thing in found[:_LISTED]:
+        kind = "pod" if isinstance(thing, Pod) else "container"
+        seen = first_seen(recording, thing)
+        when = "" if seen is None else f" first seen {moment(seen)[:19]}"
+        words.append(f"{thing.id[:length]} ({kind} {_name(thing)}{when})")
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return UsageError(f'"{what}" can be {len(found)} things', f"say {' or '.join(words)}{more}")
+
+
+def _telling_length(ids: Iterable[str]) -> int:
+    """How much of these ids tells them apart."""
+    ordered = sorted(set(ids))
+    common = (_in_common(one, other) for one, other in pairwise(ordered))
+    return max(SHORT_ID, max(common, default=0) + 1)
+
+
+def _in_common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    for at, (mine, theirs) in enumerate(zip(one, other, strict=False)):
+        if mine != theirs:
+            return at
+    return min(len(one), len(other))
+
+
+def _no_event(recording: Recording, what: str) -> UsageError:
+    first, last = event_range(recording)
+    problem = f"event {what} is not in {recording.path}"
+    if not last:
+        return UsageError(problem, "it has no events")
+    return UsageError(problem, f"it has {first} to {last}" if first != last else f"it has {first}")
+
+
+def _nothing(
+    recording: Recording, what: str, pods: Sequence[Pod], containers: Sequence[Container]
+) -> UsageError:
+    things: list[Pod | Container] = [*pods, *containers]
+    shown = what if len(what) <= 80 else f"{what[:80]}…"
+    problem = f'no event, pod or container "{shown}" in {recording.path}'
+    if not things:
+        return UsageError(problem, "it has no pods and containers")
+    near = _nearest(what, things)
+    if near:
+        return UsageError(problem, f"the nearest is {near}")
+    if what and "/" not in what and len(what) < _LEAST_PREFIX:
+        return UsageError(problem, f"of an id give at least {_LEAST_PREFIX} characters")
+    return UsageError(problem, "`log` shows what it has")
+
+
+def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
+    """The name or id that was meant; "" where none is near."""
+    # Somebody who gives a name alone may have meant the thing itself.
+    for thing in things:
+        if thing.name == what:
+            return _name(thing)
+    if "/" not in what:
+        best = max(things, key=lambda thing: _in_common(thing.id, what))
+        if _in_common(best.id, what) >= _LEAST_PREFIX:
+            return f"{best.id[:SHORT_ID]} ({_name(best)})"
+    names = list(dict.fromkeys(_name(thing) for thing in things))[:_COMPARED]
+    return next(iter(difflib.get_close_matches(what[:300], names, n=1, cutoff=_NEAR)), "")
+
+
+# -- what the recording knows of one of them ------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A pod or container as a message told it."""
+
+    content: bytes
+    event: int
+    """The event whose message it was."""
+
+
+def history(recording: Recording, thing: Pod | Container) -> Iterator[Event]:
+    """All events about a pod, those about its containers included, or about a container."""
+    for number in events_about(recording, thing):
+        event = recording.event(number)
+        # The ring may have removed it a moment ago.
+        if event is not None:
+            yield event
+
+
+def effects_on(recording: Recording, container: Container) -> list[int] | None:
+    """The events, in order, that asked for something of a container that they are not about.
+
+    Unsolicited requests of which the recording does not tell whom they were for are among them:
+    recorders took no note of evictions once. None where the recording does not tell at all: it is
+    an old one, and all events have to be looked at.
+    """
+    with sound(recording):
+        if not has_effects(recording.connection):
+            return None
+    rows = _rows(
+        recording, "SELECT event FROM effect WHERE container = ? ORDER BY event", container.key
+    )
+    if _rows(recording, "SELECT id FROM name WHERE text = 'UpdateContainers'"):
+        rows += _rows(
+            recording,
+            "SELECT e.id FROM event AS e WHERE e.container IS NULL "
+            "AND e.method = (SELECT id FROM name WHERE text = 'UpdateContainers') "
+            "AND NOT EXISTS (SELECT 1 FROM effect AS f WHERE f.event = e.id)",
+        )
+        rows.sort()
+    return [event for (event,) in rows]
+
+
+def events_for(recording: Recording, container: Container) -> list[int] | None:
+    """The events, in order, that tell what became of a container: its own, those of others in whose
+    rounds something was asked for it, and those that told it as one that was there. None: all.
+    """
+    effects = effects_on(recording, container)
+    if effects is None:
+        return None
+    query = "SELECT DISTINCT event FROM state WHERE container = ?"
+    told = [event for (event,) in _rows(recording, query, container.key)]
+    own = events_about(recording, container)
+    # The next event shows that the runtime has done what it was asked for.
+    after = _next_ones(recording, effects) if _tells_cri(recording) else []
+    return sorted({*own, *told, *_in_rounds(recording, [*effects, *after])})
+
+
+def _tells_cri(recording: Recording) -> bool:
+    """Whether it has what the CRI tells."""
+    return any(session.role == Role.CRI for session in recording.sessions())
+
+
+def _next_ones(recording: Recording, events: Iterable[int]) -> Iterator[int]:
+    """Of each event the next one of another round, where that is near."""
+    query = (
+        "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id + 1 AND e.id + ? "
+        "AND (o.container IS NOT e.container OR o.event != e.event) AND o.event NOT IN (SELECT id "
+        "FROM name WHERE text IN ('RegisterPlugin', 'Configure', 'UpdateContainers', "
+        "'ContainerStatus', 'Shutdown', 'ValidateContainerAdjustment')) WHERE e.id = ? "
+        "ORDER BY o.id LIMIT 1"
+    )
+    for number in events:
+        for (one,) in _rows(recording, query, _AROUND, number):
+            yield one
+
+
+def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
+    """`events`, and those around each that may be the same event at other connections, in order.
+
+    Whether a chain came to its end is told by all who were asked.
+    """
+    found: set[int] = set()
+    for number in events:
+        found.add(number)
+        found.update(
+            one
+            for (one,) in _rows(
+                recording,
+                "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id - ? AND e.id + ? "
+                "AND o.container = e.container AND (o.event = e.event OR o.event IN "
+                "(SELECT id FROM name WHERE text IN ('CreateContainer', "
+                "'ValidateContainerAdjustment'))) WHERE e.id = ?",
+                _AROUND,
+                _AROUND,
+                number,
+            )
+        )
+    return sorted(found)
+
+
+def events_about(recording: Recording, thing: Pod | Container) -> list[int]:
+    """The numbers of all events about a pod, those about its containers included, or about a
+    container, in order.
+    """
+    rows = _rows(
+        recording, f"SELECT id FROM event WHERE {_table(thing)} = ? ORDER BY id", thing.key
+    )
+    return [number for (number,) in rows]
+
+
+def next_after(
+    recording: Recording, container: Container, events: Sequence[str], aside: Sequence[str]
+) -> list[int]:
+    """The numbers of what came next after each of a container's events of these names.
+
+    The methods in `aside` do not count.
+    """
+    passed, named = (
+        f"(SELECT id FROM name WHERE text IN ({_marks(each)}))" for each in (aside, events)
+    )
+    rows = _rows(
+        recording,
+        "SELECT DISTINCT next FROM (SELECT (SELECT o.id FROM event AS o WHERE o.id > e.id "
+        f"AND o.id <= e.id + {_NEXT_MAX} AND o.method NOT IN {passed} ORDER BY o.id LIMIT 1) "
+        f"AS next FROM event AS e WHERE e.container = ? AND e.event IN {named}) "
+        "WHERE next IS NOT NULL",
+        *aside,
+        container.key,
+        *events,
+    )
+    return [number for (number,) in rows]
+
+
+def has_event_before(
+    recording: Recording,
+    session: int,
+    event: int,
+    methods: Sequence[str],
+    *,
+    others: bool = False,
+    within: int | None = None,
+) -> bool:
+    """Whether a session has an earlier event of one of these methods; ``others``: of another.
+
+    ``within``: among so many events of all sessions before it.
+    """
+    among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
+    rows = _rows(
+        recording,
+        f"SELECT 1 FROM event WHERE session = ? AND id < ? AND id >= ? AND method {among} "
+        "ORDER BY id DESC LIMIT 1",
+        session,
+        event,
+        0 if within is None else event - within,
+        *methods,
+    )
+    return bool(rows)
+
+
+def first_events(
+    recording: Recording, methods: Sequence[str], *, others: bool = False
+) -> dict[int, int]:
+    """The first event of one of these methods by session; ``others``: of another."""
+    among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
+    rows = _rows(
+        recording,
+        f"SELECT session, min(id) FROM event WHERE method {among} GROUP BY session",
+        *methods,
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def follows(recording: Recording, event: Event) -> bool:
+    """Whether the event that came before this one in its session was recorded.
+
+    True where this is the first that there is of its session. What a part of a recording leaves
+    out was recorded.
+    """
+    rows = _rows(
+        recording,
+        "SELECT seq FROM event WHERE session = ? AND id < ? ORDER BY id DESC LIMIT 1",
+        event.session,
+        event.id,
+    )
+    return not rows or rows[0][0] == event.seq - 1 or _is_left_out(recording, event)
+
+
+def follows_in(recording: Recording) -> Callable[[Event], bool] | None:
+    """`follows` of a part of a recording; None for any other, where events fed in order tell it."""
+    with sound(recording):
+        if not has_left_out(recording.connection):
+            return None
+    is_part = _rows(recording, "SELECT 1 FROM left_out LIMIT 1")
+    return (lambda event: follows(recording, event)) if is_part else None
+
+
+def _is_left_out(recording: Recording, event: Event) -> bool:
+    """Whether a part leaves out the event that came before this one in its session."""
+    with sound(recording):
+        if not has_left_out(recording.connection):
+            return False
+    query = "SELECT 1 FROM left_out WHERE event = ? AND seq = ?"
+    return bool(_rows(recording, query, event.id, event.seq - 1))
+
+
+def existed(recording: Recording, container: Container) -> Told | None:
+    """The container as the first Synchronize that has it told it; None where none has."""
+    rows = _rows(
+        recording,
+        "SELECT object, event FROM state WHERE container = ? ORDER BY event LIMIT 1",
+        container.key,
+    )
+    for number, event in rows:
+        kind, content = recording.object(number)
+        if kind == Kind.CONTAINER:
+            return Told(content, event)
+    return None
+
+
+def newest(recording: Recording, thing: Pod | Container) -> Told | None:
+    """The thing as it was told last; None where no message has it.
+
+    A message with no more than an id (as iSulad's StopContainer has) counts only if there is no
+    other.
+    """
+    table = _table(thing)
+    only_pods = "AND container IS NULL" if isinstance(thing, Pod) else ""
+    rows = _rows(
+        recording,
+        f"SELECT object, event FROM ("
+        f"SELECT {table}_object AS object, id AS event FROM event "
+        f"WHERE {table} = ? AND {table}_object IS NOT NULL "
+        f"UNION ALL SELECT object, event FROM state WHERE {table} = ? {only_pods}"
+        f") ORDER BY event DESC LIMIT 100",
+        thing.key,
+        thing.key,
+    )
+    best: Told | None = None
+    least = 2 * len(thing.id) if thing.name else 0
+    for number, event in rows:
+        kind, content = recording.object(number)
+        if kind != (Kind.POD if isinstance(thing, Pod) else Kind.CONTAINER):
+            continue
+        told = Told(content, event)
+        best = best or told
+        if len(content) > least:
+            return told
+    return best
+
+
+def containers_of(recording: Recording, pod: Pod) -> list[Container]:
+    """The containers of a pod."""
+    return [
+        container
+        for container in recording.containers()
+        if container.pod is not None and container.pod.key == pod.key
+    ]
+
+
+def first_seen(recording: Recording, thing: Pod | Container) -> int | None:
+    """When its first event was; None where it has none."""
+    rows = _rows(
+        recording,
+        f"SELECT at_ns FROM event WHERE {_table(thing)} = ? ORDER BY id LIMIT 1",
+        thing.key,
+    )
+    return rows[0][0] if rows else None
+
+
+def event_range(recording: Recording) -> tuple[int, int]:
+    """The ids of the oldest and the newest event; zeros where there is none."""
+    # In one query of both, SQLite would read every event.
+    rows = _rows(
+        recording,
+        "SELECT coalesce((SELECT min(id) FROM event), 0), coalesce((SELECT max(id) FROM event), 0)",
+    )
+    return rows[0][0], rows[0][1]
+
+
+def _table(thing: Pod | Container) -> str:
+    return "pod" if isinstance(thing, Pod) else "container"
+
+
+def _rows(recording: Recording, query: str, *values: int | str) -> list[tuple[int, ...]]:
+    with sound(recording):
+        return [
+            tuple(number_of((value,)) for value in row)
+            for row in recording.connection.execute(query, values)
+        ]
+
+
+def containers_at_start(recording: Recording, session: int) -> frozenset[str]:
+    """Return the ids of the containers that Synchronize named when ``session`` began.
+
+    Raises RecordingError.
+    """
+    with sound(recording):
+        rows = recording.connection.execute(
+            "SELECT DISTINCT c.id FROM state AS s "
+            "JOIN container AS c ON c.key = s.container WHERE s.session = ?",
+            (session,),
+        )
+        return frozenset(str(one) for (one,) in rows)

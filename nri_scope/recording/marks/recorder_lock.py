@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether somebody records to a file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import threading
+from pathlib import Path
+
+from ..writable_file import is_ours
+
+
+class RecorderWatch:
+    """Asks for a recorder's lock, and gives it back at once.
+
+    It keeps the file open until `close`, which has to wait until nothing else of this process has
+    the file open: POSIX drops all of a process's locks on a file, SQLite's too, when the process
+    closes any descriptor of it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """``path`` must not be a symbolic link."""
+        self._path = path
+        self._opened: dict[tuple[int, int], int] = {}
+        self._one_asks = threading.Lock()
+
+    def is_recorded(self) -> bool:
+        """Whether somebody records to the file now. Raises OSError where it is no plain file."""
+        status = os.lstat(self._path)
+        identity = status.st_dev, status.st_ino
+        if is_ours(identity):
+            return True
+        if not stat.S_ISREG(status.st_mode):
+            raise FileNotFoundError(self._path)
+        with self._one_asks:
+            lock = self._lock_of(identity)
+            try:
+                # Shared: two who ask do not get in each other's way.
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            return False
+
+    def _lock_of(self, identity: tuple[int, int]) -> int:
+        lock = self._opened.get(identity)
+        if lock is None:
+            lock = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            status = os.fstat(lock)
+            self._opened[status.st_dev, status.st_ino] = lock
+        return lock
+
+    def close(self) -> None:
+        """Let go of the file."""
+        for lock in self._opened.values():
+            os.close(lock)
+        self._opened.clear()

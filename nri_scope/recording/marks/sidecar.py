@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of marks beside a recording that cannot be written, or is being recorded.
+
+``FILE.marks.json`` holds ``marks``, a list of ``{"event": 42, "at_ns": 1763673480000000000,
+"comment": "", "made_ns": 1763673490000000000}``, and where marks in the recording are taken back,
+``unmarked``, a list of the same without comments.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from nri_scope.events import MAX_COMMENT, MAX_MARKS, Mark, MarkKey
+from nri_scope.nri.plain import Plain
+
+from ..file_errors import in_words
+from ..sqlite_text import HIGHEST
+
+SCHEMA_VERSION = 1
+_MAX_FILE = 8 << 20
+"""Bytes of a file that is read: it may come from a stranger, together with the recording."""
+
+
+class Unusable(Exception):
+    """Why a file of marks is left as it is."""
+
+
+def path_of(recording: Path) -> Path:
+    """Where the marks of a recording are that are not in it."""
+    return recording.with_name(f"{recording.name}.marks.json")
+
+
+def read(path: Path) -> dict[MarkKey, Mark]:
+    """What is in a file; nothing where there is none. Raises Unusable."""
+    try:
+        # A link may lead anywhere, and a pipe would be waited for for ever.
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise Unusable(f"{path} cannot be read: {in_words(error)}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            raise Unusable(f"{path} is no file")
+        with os.fdopen(opened, "rb", closefd=False) as file:
+            content = file.read(_MAX_FILE + 1)
+    except OSError as error:
+        raise Unusable(f"{path} cannot be read: {in_words(error)}") from error
+    finally:
+        os.close(opened)
+    if len(content) > _MAX_FILE:
+        raise Unusable(f"{path} is too large for a file of marks")
+    try:
+        found: Plain = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise Unusable(f"{path} is damaged: it is no JSON") from error
+    return _marks_of(path, found)
+
+
+def write(path: Path, marks: Iterable[Mark]) -> None:
+    """All or nothing, for nobody else to read; no file where there are none. Raises OSError."""
+    ordered = sorted(marks)
+    if not ordered:
+        path.unlink(missing_ok=True)
+        return
+    record: dict[str, Plain] = {
+        "schema_version": SCHEMA_VERSION,
+        "marks": [_plain(mark) for mark in ordered if not mark.gone],
+    }
+    if any(mark.gone for mark in ordered):
+        record["unmarked"] = [_plain(mark) for mark in ordered if mark.gone]
+    # Only the owner may read what mkstemp makes.
+    opened, name = tempfile.mkstemp(prefix=f"{path.name[:100]}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(opened, "w", encoding="ascii") as file:
+            json.dump(record, file, indent=1)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def _plain(mark: Mark) -> dict[str, Plain]:
+    found: dict[str, Plain] = {"event": mark.event, "at_ns": mark.at_ns}
+    if not mark.gone:
+        found["comment"] = mark.comment
+    return {**found, "made_ns": mark.made_ns}
+
+
+def _marks_of(path: Path, found: Plain) -> dict[MarkKey, Mark]:
+    version = found.get("schema_version") if isinstance(found, dict) else None
+    if not isinstance(found, dict) or type(version) is not int:
+        raise Unusable(f"{path} is damaged: it holds no marks")
+    if version > SCHEMA_VERSION:
+        raise Unusable(f"{path} was written by a newer nri-scope")
+    marks = [
+        _mark_of(path, each, gone=name == "unmarked")
+        for name in ("unmarked", "marks")
+        for each in _listed(path, found, name)
+    ]
+    return {mark.key: mark for mark in marks}
+
+
+def _listed(path: Path, found: Mapping[str, Plain], name: str) -> list[Plain]:
+    listed = found.get(name, [] if name == "unmarked" else None)
+    if not isinstance(listed, list) or len(listed) > MAX_MARKS:
+        raise Unusable(f"{path} is damaged: it holds no marks, or too many")
+    return listed
+
+
+def _mark_of(path: Path, found: Plain, *, gone: bool) -> Mark:
+    if isinstance(found, dict):
+        # Files of before do not say when a mark was made.
+        event, at_ns, made_ns = (found.get(name, 0) for name in ("event", "at_ns", "made_ns"))
+        comment = found.get("comment", "")
+        if (
+            type(event) is int
+            and type(at_ns) is int
+            and type(made_ns) is int
+            and isinstance(comment, str)
+            and 0 < event <= HIGHEST
+            and 0 <= at_ns <= HIGHEST
+            and 0 <= made_ns <= HIGHEST
+        ):
+            return Mark(event, at_ns, comment[:MAX_COMMENT], made_ns, gone)
+    raise Unusable(f"{path} is damaged: it holds something else than marks")

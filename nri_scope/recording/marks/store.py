@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The marks of a recording, wherever they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from nri_scope.events import Mark, MarkKey
+
+from ..reader import Recording
+from . import sidecar
+from .table import marks_in
+
+
+def merged(*kept: Iterable[Mark]) -> dict[MarkKey, Mark]:
+    """Of each event its newest mark, of equally new ones the last; without what is gone."""
+    newest: dict[MarkKey, Mark] = {}
+    for marks in kept:
+        for mark in marks:
+            known = newest.get(mark.key)
+            if known is None or known.made_ns <= mark.made_ns:
+                newest[mark.key] = mark
+    return {key: mark for key, mark in newest.items() if not mark.gone}
+
+
+def marks_of(recording: Recording) -> list[Mark]:
+    """All marks in a recording and beside it, by event. Raises RecordingError.
+
+    A file of marks beside it that cannot be used counts as none.
+    """
+    found: Mapping[MarkKey, Mark] = {}
+    with suppress(sidecar.Unusable):
+        found = sidecar.read(sidecar.path_of(recording.path))
+    return sorted(merged(marks_in(recording), found.values()).values())

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The marks in a recording itself: its table ``mark``."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Iterable
+from contextlib import closing, suppress
+from pathlib import Path
+
+from nri_scope.errors import RecordingError
+from nri_scope.events import MAX_COMMENT, MAX_MARKS, Mark, MarkKey
+
+from ..file_errors import in_words
+from ..query_budget import Patience
+from ..reader import Recording
+from ..rows import ascending as in_order
+from ..rows import mark_of
+from ..schema import TABLES, VERSION, plain_sql, table_sql
+from ..schema_check import check, check_schema, has_marks
+from ..sqlite_errors import sound
+from ..sqlite_text import storable
+from ..trusted_location import JOURNAL, companion, is_private
+from ..writable_file import connect, wal_of
+from .recorder_lock import RecorderWatch
+
+_BUSY_MS = 2_000
+_ASKED_SECONDS = 0.005
+_MARK = next(table for table in TABLES if table.name == "mark")
+_PUT = """
+INSERT INTO mark (event, made_ns, comment) SELECT id, ?, ? FROM event WHERE id = ? AND at_ns = ?
+ON CONFLICT (event) DO UPDATE SET made_ns = excluded.made_ns, comment = excluded.comment
+WHERE mark.made_ns <= excluded.made_ns
+"""
+
+
+class Refused(Exception):
+    """Why marks cannot be kept in the recording now."""
+
+
+def marks_in(recording: Recording) -> list[Mark]:
+    """The marks of events that there are, by event. Raises RecordingError."""
+    with sound(recording):
+        if not has_marks(recording.connection):
+            return []
+        rows = recording.rows(
+            "SELECT m.event, e.at_ns, substr(m.comment, 1, ?), m.made_ns "
+            "FROM mark AS m JOIN event AS e ON e.id = m.event ORDER BY m.event LIMIT ?",
+            (MAX_COMMENT, MAX_MARKS),
+        )
+        return [mark_of(row) for row in in_order(rows, (0,))]
+
+
+def may_write(path: Path) -> bool:
+    """Whether the user may change a recording; what is marked as read-only is, for root too.
+
+    Neither where other users could exchange it or what is beside it.
+    """
+    try:
+        status, folder = path.lstat(), path.parent.stat()
+        return _is_writable(path, status, folder)
+    except OSError:
+        return False
+
+
+def _is_writable(path: Path, status: os.stat_result, folder: os.stat_result) -> bool:
+    return (
+        stat.S_ISREG(status.st_mode)
+        and bool(status.st_mode & stat.S_IWUSR and folder.st_mode & stat.S_IWUSR)
+        and os.access(path, os.W_OK)
+        # SQLite's journal is beside it for a moment.
+        and os.access(path.parent, os.W_OK | os.X_OK)
+        and is_private(path)
+    )
+
+
+def put(path: Path, changes: Iterable[Mark], watch: RecorderWatch) -> set[MarkKey]:
+    """Keep changed marks in the recording; returns those that are kept there now.
+
+    The others are of events that it does not have. Several who do this at once lose nothing: of
+    two marks of one event the newer one stays. ``path`` must not be a symbolic link. Raises
+    Refused, with nothing changed, where somebody records to it, it is a bundle, it may not be
+    written, or whatever else keeps it from being done.
+    """
+    if not may_write(path):
+        raise Refused("it may not be written")
+    _wait_for_journal(path)
+    try:
+        if watch.is_recorded():
+            raise Refused("it is being recorded")
+        with closing(connect(path)) as connection:
+            _set_up(connection, path)
+            connection.execute("BEGIN IMMEDIATE")
+            # Whoever began to record meanwhile waits for this transaction.
+            if watch.is_recorded():
+                raise Refused("it is being recorded")
+            _check(connection, path)
+            kept = {mark.key for mark in changes if _put(connection, mark)}
+            connection.execute("COMMIT")
+            _settle(connection)
+    except RecordingError as error:
+        raise Refused(error.problem) from error
+    except (sqlite3.Error, OSError) as error:
+        raise Refused(in_words(error)) from error
+    return kept
+
+
+def _wait_for_journal(path: Path) -> None:
+    """Wait for a write that goes on. Raises Refused for one that was interrupted."""
+    until = time.monotonic() + _BUSY_MS / 1000
+    while os.path.lexists(companion(path, JOURNAL)):
+        if time.monotonic() > until:
+            raise Refused("a write to it was interrupted")
+        time.sleep(_ASKED_SECONDS)
+
+
+def settle(path: Path) -> None:
+    """Leave the one file, where nobody else has it open. Never raises."""
+    if wal_of(path).exists() and may_write(path) and not os.path.lexists(companion(path, JOURNAL)):
+        with suppress(sqlite3.Error), closing(connect(path)) as connection:
+            _settle(connection)
+
+
+def _set_up(connection: sqlite3.Connection, path: Path) -> None:
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    # A comment that was taken back is gone.
+    connection.execute("PRAGMA secure_delete = ON").fetchall()
+    Patience(connection, path.stat().st_size)
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises Refused and RecordingError, unless it is a recording in which nothing can run."""
+    if check(connection, path) != VERSION:
+        raise Refused("it is of an older version")
+    # There are no triggers then; and a table with an index or a check of its own, whose
+    # expressions SQLite would compute, is not ours.
+    check_schema(connection, path)
+    there = connection.execute(
+        "SELECT type, sql FROM sqlite_master WHERE lower(tbl_name) = ?", (_MARK.name,)
+    ).fetchall()
+    wanted = table_sql(_MARK)
+    if not there:
+        connection.execute(wanted)
+    elif [(kind, plain_sql(str(sql))) for kind, sql in there] != [("table", plain_sql(wanted))]:
+        raise Refused("its table of marks is another one")
+
+
+def _put(connection: sqlite3.Connection, mark: Mark) -> bool:
+    known = connection.execute(
+        "SELECT 1 FROM event WHERE id = ? AND at_ns = ?", (mark.event, mark.at_ns)
+    ).fetchone()
+    if known is None:
+        return False
+    if mark.gone:
+        connection.execute(
+            "DELETE FROM mark WHERE event = ? AND made_ns <= ?", (mark.event, mark.made_ns)
+        )
+    else:
+        connection.execute(_PUT, (mark.made_ns, storable(mark.comment), mark.event, mark.at_ns))
+    return True
+
+
+def _settle(connection: sqlite3.Connection) -> None:
+    # A recorder that was killed, or that somebody read from when it ended, has left its log.
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA busy_timeout = 0")
+        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+        if mode == "wal":
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            connection.execute("PRAGMA journal_mode = DELETE").fetchall()

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marks and comments of a user: kept in the recording where that can be, and else beside it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+from nri_scope.errors import RecordingError
+from nri_scope.events import MAX_COMMENT, MAX_MARKS, Event, Mark, MarkKey
+from nri_scope.filter import Filter, parse
+from nri_scope.filter.text_comparison import fold
+
+from ..file_errors import in_words
+from ..reader import Recording
+from . import sidecar, table
+from .recorder_lock import RecorderWatch
+from .store import merged
+
+LOST = "marks are lost when you leave"
+
+
+class Marks:
+    """The marks of one recording. `load`, `save` and `close` read and write: for a thread."""
+
+    def __init__(self, recording: Path) -> None:
+        self.path = sidecar.path_of(recording)
+        """Of the file beside the recording."""
+        self.notice = ""
+        """In one line, what is wrong with keeping marks; "" for nothing."""
+        self.is_kept = True
+        """Whether all that was marked was kept when that was tried last."""
+        self._recording = recording
+        self._marks: dict[MarkKey, Mark] = {}
+        self._changed: dict[MarkKey, Mark] = {}
+        """What was not kept yet."""
+        self._inside: set[MarkKey] = set()
+        """Of what is in the recording, as far as is known."""
+        self._newest_ns = 0
+        self._lock = threading.Lock()
+        """Guards what is known here."""
+        self._file = threading.Lock()
+        """Guards the files: the last writer must have read what was written before."""
+        self._watch: RecorderWatch | None = None
+
+    # -- what is marked -----------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def all(self) -> list[Mark]:
+        """In the order of their events."""
+        return sorted(self._marks.values())
+
+    def of(self, event: Event | None) -> Mark | None:
+        """Return the mark of an event; None where it has none."""
+        return None if event is None else self._marks.get((event.id, event.at_ns))
+
+    def has(self, event: Event | None) -> bool:
+        """Return whether an event is marked."""
+        return self.of(event) is not None
+
+    def comment_of(self, event: Event | None) -> str:
+        """Return what was written about an event."""
+        mark = self.of(event)
+        return mark.comment if mark is not None else ""
+
+    def commented(self, text: str) -> list[int]:
+        """Numbers of the events with ``text`` in their comment, in upper or lower case."""
+        needle = fold(text)
+        return [mark.event for mark in self.all() if needle in fold(mark.comment)]
+
+    def toggle(self, event: Event) -> bool:
+        """Mark it, or unmark it, comment and all; returns whether it is marked now."""
+        if self.of(event) is not None:
+            self._set(Mark(event.id, event.at_ns, gone=True))
+            return False
+        return self.comment(event, "")
+
+    def comment(self, event: Event, text: str) -> bool:
+        """Mark it with a comment, which may be empty; False where there are too many marks."""
+        if self.of(event) is None and len(self._marks) >= MAX_MARKS:
+            return False
+        self._set(Mark(event.id, event.at_ns, text[:MAX_COMMENT]))
+        return True
+
+    def filter(self, where: Filter | None = None) -> Filter:
+        """Lets marked events through, as they are now; of these what ``where`` does."""
+        return _Marked(self.all(), where)
+
+    def _set(self, mark: Mark) -> None:
+        with self._lock:
+            known = self._marks.get(mark.key)
+            # A clock that was set back makes nothing older than what it takes the place of.
+            before = max(self._newest_ns, known.made_ns if known is not None else 0)
+            self._newest_ns = max(time.time_ns(), before + 1)
+            mark = self._changed[mark.key] = mark._replace(made_ns=self._newest_ns)
+            self._apply(mark)
+
+    def _apply(self, mark: Mark) -> None:
+        if mark.gone:
+            self._marks.pop(mark.key, None)
+        else:
+            self._marks[mark.key] = mark
+
+    # -- where it is kept ---------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read what is kept. What is wrong with the file beside the recording is in ``notice``."""
+        with self._file:
+            kept: dict[MarkKey, Mark] = {}
+            there: Sequence[Mark] = ()
+            notice = damage = ""
+            try:
+                kept = sidecar.read(self.path)
+            except sidecar.Unusable as error:
+                notice = str(error)
+            # What keeps the recording from being read is told by the views.
+            with suppress(RecordingError), Recording.open(self._recording) as recording:
+                try:
+                    there = table.marks_in(recording)
+                except RecordingError as error:
+                    damage = f"the marks in the recording cannot be read: {error.problem}"
+            with self._lock:
+                self._inside = {mark.key for mark in there}
+                self._marks = merged(there, kept.values())
+                for mark in self._changed.values():
+                    self._apply(mark)
+        self.is_kept = not notice or self._is_for_marks()
+        self.notice = damage or (notice and _left(notice, is_kept=self.is_kept))
+
+    def save(self) -> None:
+        """Keep what was changed, with what others keep meanwhile."""
+        with self._file:
+            self._save()
+
+    def where_kept(self) -> str:
+        """Where a mark that is made now will be kept, as far as can be told in no time."""
+        if self._is_for_marks():
+            return "kept in the recording"
+        if self.is_kept and os.access(self.path.parent, os.W_OK | os.X_OK):
+            return "kept beside the recording"
+        return "lost when you leave: neither this recording nor its folder can be written"
+
+    def close(self) -> None:
+        """Let go of the recording, once nothing else of this process has it open."""
+        if self._watch is None:
+            return
+        with suppress(OSError):
+            if self._inside and not self._watch.is_recorded():
+                table.settle(self._real_path())
+        self._watch.close()
+
+    def _real_path(self) -> Path:
+        return Path(os.path.realpath(self._recording))
+
+    def _watched(self) -> RecorderWatch:
+        if self._watch is None:
+            self._watch = RecorderWatch(self._real_path())
+        return self._watch
+
+    def _is_for_marks(self) -> bool:
+        """Return whether marks can be kept in the recording itself, as far as can be told in no
+        time.
+        """
+        try:
+            return (
+                table.may_write(self._real_path())
+                and not self._recording.name.endswith(".zip")
+                and not self._watched().is_recorded()
+            )
+        except OSError:
+            return False
+
+    def _save(self) -> None:
+        with self._lock:
+            changed = dict(self._changed)
+        if not changed:
+            return
+        kept: set[MarkKey] = set()
+        with suppress(table.Refused):
+            kept = table.put(self._real_path(), changed.values(), self._watched())
+        # In the recording first: who is killed in between has a mark twice, not lost.
+        rest = {key: mark for key, mark in changed.items() if key not in kept}
+        try:
+            self._save_beside(kept, rest)
+        except (sidecar.Unusable, OSError) as error:
+            if isinstance(error, sidecar.Unusable):
+                notice = _left(str(error), is_kept=not rest)
+            else:
+                notice = f"{LOST}: {self.path}: {in_words(error)}" if rest else ""
+            kept = set(changed) - set(rest)
+        else:
+            notice, kept = "", set(changed)
+        with self._lock:
+            self._inside |= {key for key in kept - set(rest) if not changed[key].gone}
+            self._inside -= {key for key in kept - set(rest) if changed[key].gone}
+            for key in kept:
+                if self._changed.get(key) == changed[key]:
+                    del self._changed[key]
+        self.notice, self.is_kept = notice, kept >= set(changed)
+
+    def _save_beside(self, kept: Iterable[MarkKey], rest: Mapping[MarkKey, Mark]) -> None:
+        """Without what is in the recording now. Raises Unusable and OSError."""
+        there = sidecar.read(self.path)
+        marks = dict(there)
+        for key in kept:
+            marks.pop(key, None)
+        for key, mark in rest.items():
+            other = marks.get(key)
+            if other is not None and other.made_ns > mark.made_ns:
+                continue
+            if mark.gone and key not in self._inside:
+                marks.pop(key, None)
+            else:
+                marks[key] = mark
+        if marks != there:
+            sidecar.write(self.path, marks.values())
+
+
+def _left(problem: str, *, is_kept: bool) -> str:
+    return f"{problem}; it is left as it is{'' if is_kept else f', and {LOST}'}"
+
+
+class _Marked(Filter):
+    """A filter that no text can say."""
+
+    def __init__(self, marks: Sequence[Mark], where: Filter | None) -> None:
+        super().__init__("(marked events)", parse("" if where is None else where.text).root)
+        object.__setattr__(self, "keys", frozenset(mark.key for mark in marks))
+
+    def matches(self, event: Event) -> bool:
+        return (event.id, event.at_ns) in self._keys and super().matches(event)
+
+    def to_sql(self) -> tuple[str, list[str | int]]:
+        condition, values = super().to_sql()
+        # Numbers and times for themselves, as SQLite looks up the first ones by their index. Two
+        # events that change them with each other are no marks of a user.
+        numbers, times = ({key[at] for key in self._keys} for at in (0, 1))
+        marked = f"id IN ({_listed(numbers)}) AND at_ns IN ({_listed(times)})"
+        return f"{marked} AND ({condition})", values
+
+    @property
+    def _keys(self) -> frozenset[MarkKey]:
+        return cast("frozenset[MarkKey]", self.__dict__["keys"])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Marked) and other._keys == self._keys and other.root == self.root
+
+    def __hash__(self) -> int:
+        return hash((self._keys, self.root))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages put together again from their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from google.protobuf.message import DecodeError
+
+from nri_scope.nri.element_limits import MAX_IN_SYNCHRONIZE, bounded
+from nri_scope.nri.methods import METHODS
+
+_LENGTH_DELIMITED = 2
+_SYNC_PODS = METHODS["Synchronize"].request.DESCRIPTOR.fields_by_name["pods"].number
+_SYNC_CONTAINERS = METHODS["Synchronize"].request.DESCRIPTOR.fields_by_name["containers"].number
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A message field on the wire: tag, length, content."""
+    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(len(content)) + content
+
+
+def request(method: str, rest: bytes, pod: bytes | None, container: bytes | None) -> bytes:
+    """A request from its parts, serialised deterministically.
+
+    None is a part that was not there, b"" one that was, and empty. What has too many elements is
+    cut (`elements.bounded`). Raises ValueError where these cannot be parts of such a request.
+    """
+    parts = [rest]
+    for name, content in (("pod", pod), ("container", container)):
+        if content is not None:
+            parts.append(field(_number(method, name), content))
+    return _parsed(method, parts)
+
+
+def synchronize(rest: bytes, pods: Iterable[bytes], containers: Iterable[bytes]) -> bytes:
+    """A part of Synchronize, likewise."""
+    parts = [rest]
+    parts += [field(_SYNC_PODS, pod) for pod in pods]
+    parts += [field(_SYNC_CONTAINERS, container) for container in containers]
+    return _parsed("Synchronize", parts)
+
+
+def _number(method: str, name: str) -> int:
+    known = METHODS.get(method)
+    described = known.request.DESCRIPTOR.fields_by_name.get(name) if known else None
+    if described is None:
+        raise ValueError(f"{method} has no {name}")
+    return described.number
+
+
+def _parsed(method: str, parts: list[bytes]) -> bytes:
+    # Messages one after the other are their merger: protobuf's own rule, so this needs no
+    # knowledge of the fields. Parsing it brings them into their order and finds what is damaged.
+    joined = b"".join(parts)
+    known = METHODS.get(method)
+    if known is None:
+        raise ValueError(f"{method} is no known method")
+    try:
+        message = known.request.FromString(bounded(known.request, joined, MAX_IN_SYNCHRONIZE))
+        return message.SerializeToString(deterministic=True)
+    except DecodeError as error:
+        raise ValueError(f"no request of {method}") from error
+
+
+def _varint(number: int) -> bytes:
+    octets = bytearray()
+    while number > 0x7F:
+        octets.append(number & 0x7F | 0x80)
+        number >>= 7
+    octets.append(number)
+    return bytes(octets)

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opening somebody's recording for reading, and nothing but reading."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import stat
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from nri_scope import filter as filters
+from nri_scope.errors import RecordingError
+
+from .blobs import MAX_CONTENT
+from .file_errors import code_of, in_words, is_damage, way_to_read
+from .hot_journal import is_interrupted, undo
+from .long_names import bound_names
+from .migrations import upgraded_copy
+from .schema import EVENTS_VIEW, LOG_VIEW, VERSION
+from .schema_check import GIVE_A_RECORDING, check, check_schema, recover
+from .temporary_files import ELSEWHERE
+from .trusted_location import opening_by_name
+from .writable_file import is_ours
+
+_BUSY_MS = 2_000
+# Names are short, and objects bounded; what a query puts together may be larger.
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 4 * MAX_CONTENT,
+    # Nothing may be written anywhere, nor another file be read.
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+}
+
+
+def is_settled(path: Path) -> bool:
+    """Whether nobody writes to the file, and all of it is in the file itself.
+
+    SQLite keeps a log beside the file as long as anybody has it open for writing. ``path`` must
+    not be a symbolic link: the log is beside what it points to.
+    """
+    # A reader asks at every turn, so as texts: paths take five times as long.
+    name = str(path)
+    return not (os.path.lexists(f"{name}-wal") or os.path.lexists(f"{name}-journal"))
+
+
+def fingerprint(path: Path) -> tuple[int, ...] | None:
+    """Changes when a settled file was written to; None while it is not settled."""
+    if not is_settled(path):
+        return None
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+class Opened(NamedTuple):
+    """A read-only connection, checked and bounded."""
+
+    connection: sqlite3.Connection
+    version: int
+    """The recording's own."""
+    is_copy: bool
+    """Whether it reads a copy (`private_copy`), which does not change with the file."""
+
+
+def connect(path: Path, *, settled: bool) -> Opened:
+    """Open a recording for reading.
+
+    ``settled`` says that nobody writes to the file (`is_settled`), nor will. ``path`` must not be a
+    symbolic link. Of a bundle it is the recording in it. The connection has the temporary views
+    ``events`` (`EVENTS_VIEW`) and ``log``, which hide whatever the file has under these names.
+    What somebody who was killed left half written in it is undone. Where other users could
+    exchange the file, or what is beside it, all this is done to a private copy. Raises
+    RecordingError.
+    """
+    identity = _look_at(path)
+    try:
+        # Names that a recorder of this process uses are kept by it.
+        if is_ours(identity):
+            return Opened(*_connected(path, path, settled=settled), is_copy=False)
+        with opening_by_name(path, immutable=settled) as by_name:
+            if by_name:
+                return Opened(*_connected(path, path, settled=settled), is_copy=False)
+        return Opened(*_copied(path), is_copy=True)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _copied(path: Path) -> tuple[sqlite3.Connection, int]:
+    """A private copy of ``path``, open, with nothing left of it in any folder."""
+    from .private_copy import private_copy
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
+            try:
+                copy = private_copy(path, Path(folder))
+            except sqlite3.Error as error:
+                raise explained(path, error) from error
+            return _connected(copy, path, settled=True)
+    except OSError as error:
+        raise RecordingError(
+            path, f"no private copy of it can be made: {in_words(error)}", ELSEWHERE
+        ) from error
+
+
+def _connected(file: Path, path: Path, *, settled: bool) -> tuple[sqlite3.Connection, int]:
+    """The recording in ``file``, which errors call ``path``."""
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = _open(file, settled=settled)
+        try:
+            version = check(connection, path)
+        except sqlite3.DatabaseError as error:
+            if is_interrupted(error) and undo(file):
+                connection.close()
+                connection = _open(file, settled=False)
+                version = check(connection, path)
+            elif code_of(error) != sqlite3.SQLITE_NOTADB or not _is_zip(file):
+                raise
+            else:
+                connection.close()
+                connection, version = _unpacked(file)
+        if version < VERSION:
+            old, connection = connection, upgraded_copy(connection, version)
+            old.close()
+        check_schema(connection, path)
+        bound_names(connection, path)
+        _prepare(connection)
+    except (sqlite3.Error, RecordingError, UnicodeError) as error:
+        if connection is not None:
+            connection.close()
+        if isinstance(error, RecordingError):
+            raise
+        raise explained(path, error) from error
+    return connection, version
+
+
+def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
+    """The recording in the bundle ``path``, open, with nothing left of it in any folder."""
+    # Recordings are opened much more often than bundles.
+    from .bundle.unpack import unpack
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
+            connection = _open(unpack(path, Path(folder)), settled=True)
+            try:
+                # Reads, so that SQLite has the file open when its name goes.
+                return connection, check(connection, path)
+            except BaseException:
+                connection.close()
+                raise
+    except OSError as error:
+        raise RecordingError(
+            path, f"it cannot be unpacked: {in_words(error)}", ELSEWHERE
+        ) from error
+
+
+def _look_at(path: Path) -> tuple[int, int]:
+    """Return the file's device and number. Raises RecordingError."""
+    # Without opening it: if this process records to it, closing a descriptor of ours would drop
+    # the locks that SQLite holds.
+    try:
+        status = path.stat()
+    except FileNotFoundError as error:
+        raise RecordingError(path, "no such file", GIVE_A_RECORDING) from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if stat.S_ISDIR(status.st_mode):
+        raise RecordingError(path, "a folder, not a recording", GIVE_A_RECORDING)
+    if not stat.S_ISREG(status.st_mode):
+        raise RecordingError(path, "not a regular file", GIVE_A_RECORDING)
+    if status.st_size == 0:
+        raise RecordingError(path, "empty, not a recording", GIVE_A_RECORDING)
+    if not os.access(path, os.R_OK, effective_ids=True):
+        raise _unreadable(path, PermissionError(errno.EACCES, ""))
+    return status.st_dev, status.st_ino
+
+
+def _open(path: Path, *, settled: bool) -> sqlite3.Connection:
+    # As a file that does not change while it does not: that works in a folder that we cannot
+    # write to, and leaves nothing beside the file.
+    how = "mode=ro&immutable=1" if settled else "mode=ro"
+    connection = sqlite3.connect(f"{path.as_uri()}?{how}", uri=True, isolation_level=None)
+    try:
+        for limit, value in _LIMITS.items():
+            connection.setlimit(limit, value)
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("PRAGMA mmap_size = 0").fetchall()
+        connection.execute("PRAGMA temp_store = MEMORY")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.execute(f"CREATE TEMP VIEW events AS {EVENTS_VIEW}")
+    connection.execute(f"CREATE TEMP VIEW log AS {LOG_VIEW}")
+    connection.execute("PRAGMA query_only = ON")
+    filters.register(connection)
+
+
+def explained(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError:
+    """What to tell the user about an error of SQLite."""
+    if isinstance(error, UnicodeError):
+        # Its messages quote names from the file.
+        return RecordingError(path, "damaged: text in it is not UTF-8", recover(path))
+    code = code_of(error)
+    if code == sqlite3.SQLITE_NOTADB:
+        return RecordingError(path, "not an nri-scope recording", GIVE_A_RECORDING)
+    if is_interrupted(error):
+        return RecordingError(
+            path,
+            f"a write to it was interrupted, and {path.name}-journal, which undoes it, "
+            "cannot be used here",
+            "copy both files to a folder that you can write to",
+        )
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) and not is_settled(path):
+        return RecordingError(
+            path,
+            f"the newest events are in {path.name}-wal, which cannot be read in this folder",
+            "copy both files to a folder that you can write to",
+        )
+    if is_damage(error):
+        return RecordingError(path, "damaged, or cut short", recover(path))
+    return _unreadable(path, error)
+
+
+def _unreadable(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
+    words = in_words(error)
+    return RecordingError(path, words, way_to_read(words))
+
+
+def _is_zip(path: Path) -> bool:
+    # SQLite says that it is none of its files: so nobody records to it, and it may be opened.
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.pread(opened, 4, 0) == b"PK\x03\x04"
+        finally:
+            os.close(opened)
+    except OSError:
+        return False

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copy a recording from where other users can write to a private folder, to be read there.
+
+Files are opened without following links and without waiting, and found to be regular files through
+their descriptors. What SQLite has to do before the recording can be read (moving the write-ahead
+log into it, undoing an interrupted write) it does to the copy.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from nri_scope.errors import RecordingError
+
+from .file_errors import in_words, way_to_read
+from .hot_journal import names_another_file
+from .temporary_files import ELSEWHERE
+from .trusted_location import JOURNAL, WAL, FolderAccess, companion, folder_access, trusted_users
+
+_ATTEMPTS = 8
+_PAUSE_SECONDS = 0.05
+_PIECE = 4 << 20
+_WAL_HEADER = 32
+"""With it the write-ahead log begins anew; what follows a new header are other pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    path: Path
+    descriptor: int
+    status: os.stat_result
+
+    def has_changed(self) -> bool:
+        now = os.fstat(self.descriptor)
+        return _contents(now) != _contents(self.status) or not self.is_at_its_name()
+
+    def is_at_its_name(self) -> bool:
+        try:
+            there = os.lstat(self.path)
+        except OSError:
+            return False
+        return (there.st_dev, there.st_ino) == (self.status.st_dev, self.status.st_ino)
+
+
+def private_copy(path: Path, folder: Path) -> Path:
+    """Copy the recording ``path``, with what is beside it, into ``folder``; one whole file.
+
+    Raises RecordingError, also where the copy has no room, and sqlite3.Error for a damaged file.
+    """
+    if folder_access(Path(os.path.realpath(folder))).access is FolderAccess.SHARED:
+        raise RecordingError(path, f"no private copy of it can be made in {folder}", ELSEWHERE)
+    copy = folder / "recording.db"
+    for attempt in range(_ATTEMPTS):
+        time.sleep(_PAUSE_SECONDS * attempt)
+        if _copied(path, copy):
+            _settle(path, copy)
+            return copy
+    raise RecordingError(
+        path, "it is written to faster than it can be copied", "try again, or be its owner"
+    )
+
+
+def _copied(path: Path, copy: Path) -> bool:
+    """Copy file and companions; return whether they belong together."""
+    with ExitStack() as stack:
+        main = _opened(path, stack)
+        if main is None:
+            raise RecordingError(path, "no such file", "check the path")
+        wal, journal = (
+            _opened_beside(path, suffix, main.status.st_uid, stack) for suffix in (WAL, JOURNAL)
+        )
+        _check_room(path, copy.parent, [main, wal, journal])
+        header = os.pread(wal.descriptor, _WAL_HEADER, 0) if wal is not None else b""
+        # The log last: what was moved from it into the file meanwhile is still in it.
+        for opened, suffix in ((main, ""), (wal, WAL), (journal, JOURNAL)):
+            companion(copy, suffix).unlink(missing_ok=True)
+            if opened is not None:
+                _copy(path, opened, companion(copy, suffix))
+        if wal is not None:
+            same = os.pread(wal.descriptor, _WAL_HEADER, 0) == header and wal.is_at_its_name()
+            return same and main.is_at_its_name() and not os.path.lexists(companion(path, JOURNAL))
+        if os.path.lexists(companion(path, WAL)):
+            return False
+        if journal is None and os.path.lexists(companion(path, JOURNAL)):
+            return os.lstat(companion(path, JOURNAL)).st_size == 0
+        return not main.has_changed() and (journal is None or not journal.has_changed())
+
+
+def _contents(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _opened(path: Path, stack: ExitStack) -> _Opened | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise _no_regular_file(path) from error
+        words = in_words(error)
+        raise RecordingError(path, f"{path.name}: {words}", way_to_read(words)) from error
+    stack.callback(os.close, descriptor)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise _no_regular_file(path)
+    return _Opened(path, descriptor, status)
+
+
+def _no_regular_file(path: Path) -> RecordingError:
+    return RecordingError(
+        path, f"{path.name} is not a regular file", "remove it, or do not trust it"
+    )
+
+
+def _opened_beside(path: Path, suffix: str, owner: int, stack: ExitStack) -> _Opened | None:
+    """Open a companion; None where there is none, or nothing in it."""
+    found = _opened(companion(path, suffix), stack)
+    if found is None or not found.status.st_size:
+        return None
+    if found.status.st_uid not in (owner, *trusted_users()):
+        raise RecordingError(
+            path,
+            f"{found.path.name} beside it belongs to another user than the recording",
+            "remove that, or copy the recording alone to a folder of your own",
+        )
+    return found
+
+
+def _check_room(path: Path, folder: Path, files: list[_Opened | None]) -> None:
+    wanted = sum(file.status.st_size for file in files if file is not None)
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise _unwritable(path, folder, in_words(error)) from error
+    if wanted > free:
+        raise _unwritable(path, folder, f"it needs {wanted:,} bytes, and {free:,} are free")
+
+
+def _unwritable(path: Path, folder: Path, words: str) -> RecordingError:
+    # The folder itself is gone when this is read.
+    return RecordingError(
+        path, f"no private copy of it can be made in {folder.parent}: {words}", ELSEWHERE
+    )
+
+
+def _copy(path: Path, source: _Opened, target: Path) -> None:
+    """Copy what a file had when it was opened, holes as holes. Raises RecordingError."""
+    size = source.status.st_size
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(target, flags, 0o600), "wb") as copy:
+            copy.truncate(size)
+            for start, end in _data_in(source.descriptor, size):
+                copy.seek(start)
+                while start < end:
+                    piece = os.pread(source.descriptor, min(_PIECE, end - start), start)
+                    if not piece:
+                        return
+                    copy.write(piece)
+                    start += len(piece)
+    except OSError as error:
+        raise _unwritable(path, target.parent, in_words(error)) from error
+
+
+def _data_in(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+    """Give the parts of a file that are no holes: a hole costs nothing, however large it is."""
+    end = 0
+    while end < size:
+        try:
+            start = os.lseek(descriptor, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        end = min(os.lseek(descriptor, start, os.SEEK_HOLE), size)
+        yield start, end
+
+
+def _settle(path: Path, copy: Path) -> None:
+    """Make one file of the copy and its companions. Raises RecordingError and sqlite3.Error."""
+    if not any(companion(copy, suffix).exists() for suffix in (WAL, JOURNAL)):
+        return
+    _check_journal(path, companion(copy, JOURNAL))
+    with closing(
+        sqlite3.connect(f"{copy.as_uri()}?mode=rw", uri=True, isolation_level=None)
+    ) as connection:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+    if mode != "delete":
+        raise RecordingError(path, "its write-ahead log cannot be read", "do not trust it")
+
+
+def _check_journal(path: Path, journal: Path) -> None:
+    # Of the copy, as the original can be another one now.
+    if journal.exists():
+        with journal.open("rb") as file:
+            if names_another_file(file.fileno()):
+                raise RecordingError(
+                    path,
+                    f"{path.name}{JOURNAL} beside it names another file, which SQLite would delete",
+                    "nothing that nri-scope wrote does: do not trust it",
+                )

@@ -1,0 +1,605 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording, read: sessions, events, messages. Everything in it is somebody's untrusted input."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar, cast
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri.api_pb2 import Container as ContainerMessage
+from nri_scope._gen.nri.api_pb2 import PodSandbox
+from nri_scope.errors import RecordingCut, RecordingError
+from nri_scope.events import Container, Event, Gap, Note, Pod, Session, State
+from nri_scope.filter import Filter
+from nri_scope.nri.element_limits import MAX_ELEMENTS, Elements, bounded
+from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
+
+from . import message_parts
+from .blobs import ContentError, Kind
+from .cri_answers import is_container_status
+from .decode_budget import Allowance
+from .file_errors import code_of, in_words, is_damage, way_to_read
+from .objects import Objects
+from .opening import connect, explained, fingerprint
+from .query_budget import Patience
+from .rows import (
+    CONTAINER_COLUMNS,
+    EVENT_COLUMNS,
+    SESSION_COLUMNS,
+    Row,
+    ascending,
+    container_of,
+    event_of,
+    gap_of,
+    note_of,
+    number_of,
+    optional_numbers_of,
+    pod_of,
+    session_of,
+)
+from .schema_check import recover
+from .session_gaps import gaps_between
+from .sql_functions import register
+from .sqlite_text import WORDS_MAX, cut_sql
+
+MAX_REQUEST = 16 << 20
+"""Bytes of one request that is put together again. On the wire it has at most 4 MiB."""
+MAX_STATE = 256 << 20
+"""Bytes of all pods and containers that one session began with."""
+MAX_TOLD = 2_000_000
+"""Elements of all these. A node with a thousand containers of 2,000 variables each has as many."""
+MAX_ROWS = 250_000
+"""Sessions, gaps or notes, each, as they are read into memory at once. A recorder that lost its
+runtime every ten seconds would write as many in a month, but for the bound of `writing`.
+"""
+MAX_TEXT = 32 << 20
+"""Characters of all gaps' reasons, or of all notes, as they are read into memory at once."""
+
+# Events in one query: short, so that a writer can reuse its log while somebody reads slowly.
+_PAGE = 500
+_PAGE_CHARACTERS = 2 << 20
+"""Characters of errors, paths and owners from which on a page is shorter."""
+_TOGETHER = 1 << 20
+"""Bytes of requests that are read together."""
+_SYNCHRONIZE = "Synchronize"
+# In a row of `EVENT_COLUMNS`; the last two are lists as JSON.
+_ERROR = [column.name for column in fields(Event)].index("status_message")
+
+_MESSAGES: dict[int, type[Message]] = {Kind.POD: PodSandbox, Kind.CONTAINER: ContainerMessage}
+_Request = tuple[int | None, int | None, int | None]
+"""Objects: the pod, the container, and the rest of a request."""
+_Parts = tuple[int | None, int | None, int | None, int | None]
+"""The same, and the reply."""
+
+T = TypeVar("T")
+Value = str | int
+
+
+class Recording:
+    """An open recording. Every method raises RecordingError where the file is at fault.
+
+    For one thread.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Use `open`."""
+        self.path = path
+        try:
+            self._real_path = path.resolve()
+        except (OSError, RuntimeError) as error:
+            # Python 3.13 leaves it to whoever opens it, which gives the same words.
+            words = in_words(OSError(errno.ELOOP, ""))
+            raise RecordingError(path, words, way_to_read(words)) from error
+        self._outdated: list[sqlite3.Connection] = []
+        self._connect()
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Open for reading, whether it is being written or not. Raises RecordingError.
+
+        Nothing is written, neither into the file nor, unless it is being written, beside it; but
+        what somebody who was killed left half written is undone, as by every SQLite. Where other
+        users can write, what was there when it was opened is read (``is_copy``).
+        """
+        return cls(Path(path))
+
+    def close(self) -> None:
+        """Close the file."""
+        for connection in (self._connection, *self._outdated):
+            connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """For SQL: read-only, with the views ``events`` and ``log``, REGEXP and ``nri_json``.
+
+        To be asked for anew for each query: the file may have been opened again.
+        """
+        self._refresh()
+        self._patience.renew()
+        return self._connection
+
+    def interrupt(self) -> None:
+        """End the query that is under way in another thread."""
+        self._connection.interrupt()
+
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        """All rows that a query of ours gives; their types are still to be looked at."""
+        return self._read(lambda: self._connection.execute(sql, values).fetchall())
+
+    # -- what is in it ----------------------------------------------------------------------
+
+    def sessions(self) -> list[Session]:
+        """All sessions, oldest first."""
+        self._check_few("session", "''")
+        return self._table(session_of, f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id")
+
+    def gaps(self) -> list[Gap]:
+        """All gaps, by their beginnings: those in its table, and those between sessions."""
+        self._check_few("gap", "reason")
+        gaps = self._table(
+            gap_of,
+            f"SELECT id, session, from_ns, to_ns, {cut_sql('reason', WORDS_MAX)}, lost FROM gap "
+            "ORDER BY id",
+        )
+        gaps += gaps_between(self.sessions(), gaps)
+        return sorted(gaps, key=lambda gap: gap.from_ns)
+
+    def notes(self) -> list[Note]:
+        """All notes, by time."""
+        self._check_few("note", "text")
+        notes = self._table(
+            note_of,
+            f"SELECT id, session, at_ns, {cut_sql('text', WORDS_MAX)} FROM note ORDER BY id",
+        )
+        return sorted(notes, key=lambda note: note.at_ns)
+
+    def pods(self) -> list[Pod]:
+        """All pods that events or Synchronize told of."""
+        return self._table(pod_of, "SELECT key, id, namespace, name, uid FROM pod ORDER BY key")
+
+    def containers(self) -> list[Container]:
+        """All containers, likewise."""
+        return self._table(
+            container_of,
+            f"SELECT {CONTAINER_COLUMNS} FROM container AS c LEFT JOIN pod AS p ON p.key = c.pod "
+            "ORDER BY c.key",
+        )
+
+    # -- events -----------------------------------------------------------------------------
+
+    def events(
+        self,
+        *,
+        where: Filter | None = None,
+        since_ns: int | None = None,
+        until_ns: int | None = None,
+        after_id: int = 0,
+        last: int | None = None,
+        among: Sequence[int] | None = None,
+    ) -> Iterator[Event]:
+        """Events in the order in which they were recorded; times are wall clock, both included.
+
+        ``last`` leaves only so many of them, the newest; ``among``, instead, those with these
+        numbers. What is written meanwhile appears too.
+        """
+        for chunk in _parts_or_all(among):
+            for page in self._pages(where, since_ns, until_ns, after_id, last, chunk):
+                yield from page
+
+    def exchanges(
+        self,
+        *,
+        where: Filter | None = None,
+        after_id: int = 0,
+        among: Sequence[int] | None = None,
+        allowance: Allowance | None = None,
+    ) -> Iterator[tuple[Event, bytes, bytes]]:
+        """Events, as from `events`, each with its request and its reply (`request`, `reply`).
+
+        ``among`` leaves only events with these numbers. To ask for each message by itself takes
+        twice the time. Where the messages come to more than is allowed, by default to this call,
+        it ends before that, and warns.
+        """
+        allowance = allowance or self.allowance()
+        pages = (
+            page
+            for chunk in _parts_or_all(among)
+            for page in self._pages(where, after_id=after_id, among=chunk)
+        )
+        for page in pages:
+            parts = self._parts_of(page)
+            there = [event for event in page if event.id in parts]
+            while there:
+                some, error = self._messages_of(there, parts)
+                for one in some:
+                    self._charge(allowance, one, parts[one[0].id])
+                    if allowance.is_over:
+                        self._warn(
+                            f"its messages come to more than is taken apart of a file of its size, "
+                            f"from event {one[0].id} on"
+                        )
+                        return
+                    yield one
+                if error is not None:
+                    raise error
+                there = there[len(some) :]
+
+    def _messages_of(
+        self, events: Sequence[Event], parts: Mapping[int, _Parts]
+    ) -> tuple[list[tuple[Event, bytes, bytes]], RecordingError | None]:
+        """The first ones of ``events`` with their messages, and what is wrong with the next.
+
+        Many together, as looking whether the file was changed takes as long as reading a message;
+        though not more than fit into memory.
+        """
+        found: list[tuple[Event, bytes, bytes]] = []
+
+        def read() -> None:
+            found.clear()
+            size = 0
+            for event in events:
+                pod, container, rest, reply = parts[event.id]
+                request = self._assembled(event, (pod, container, rest))
+                found.append((event, request, self._reply(event, reply)))
+                size += len(request) + len(found[-1][2])
+                if size > _TOGETHER:
+                    return
+
+        try:
+            self._read(read, lambda: f"at event {events[len(found)].id}")
+        except RecordingError as error:
+            return found, error
+        return found, None
+
+    def allowance(self, times: float = 1) -> Allowance:
+        """What one command may take apart of the messages of a file of this size."""
+        try:
+            size = self._real_path.stat().st_size
+        except OSError:
+            # Moved away meanwhile.
+            size = 0
+        return Allowance(size, times)
+
+    def _charge(self, allowance: Allowance, one: tuple[Event, bytes, bytes], parts: _Parts) -> None:
+        event, request, _ = one
+        allowance.event(event.method)
+        if event.method == _SYNCHRONIZE:
+            allowance.message(kind_of_request(event.method, event.mark), request, -event.id)
+            return
+        pod, container, rest, reply = parts
+        for number, kind in (
+            (pod, PodSandbox),
+            (container, ContainerMessage),
+            (rest, kind_of_request(event.method, event.mark)),
+            (reply, kind_of_reply(event.method, event.mark)),
+        ):
+            if number is not None:
+                allowance.message(kind, self._objects.get(number)[1], number)
+
+    def event(self, event_id: int) -> Event | None:
+        """One event, or None."""
+        found = self._all(event_of, f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?", [event_id])
+        return found[0] if found else None
+
+    def _pages(
+        self,
+        where: Filter | None = None,
+        since_ns: int | None = None,
+        until_ns: int | None = None,
+        after_id: int = 0,
+        last: int | None = None,
+        among: Sequence[int] | None = None,
+    ) -> Iterator[list[Event]]:
+        conditions: list[str] = ["1"]
+        values: list[Value] = []
+        if since_ns is not None:
+            conditions.append("at_ns >= ?")
+            values.append(since_ns)
+        if until_ns is not None:
+            conditions.append("at_ns <= ?")
+            values.append(until_ns)
+        if where is not None:
+            text, of_filter = where.to_sql()
+            conditions.append(f"({text})")
+            values += of_filter
+        if among is not None:
+            conditions.append(_among(among))
+        condition = " AND ".join(conditions)
+        if last is not None:
+            if last <= 0:
+                return
+            # Forwards from where they begin, however many they are, instead of a long list.
+            before = self._all(
+                number_of,
+                f"SELECT id FROM events WHERE {condition} ORDER BY id DESC LIMIT 1 OFFSET ?",
+                [*values, last],
+            )
+            after_id = max(after_id, *before) if before else after_id
+        while True:
+            page, is_last = self._page(condition, values, after_id)
+            yield page
+            if is_last:
+                return
+            after_id = page[-1].id
+
+    def _page(
+        self, condition: str, values: Sequence[Value], after_id: int
+    ) -> tuple[list[Event], bool]:
+        """The next events, and whether there are no others behind them."""
+        newest = after_id
+
+        def read() -> tuple[list[Event], bool]:
+            nonlocal newest
+            page: list[Event] = []
+            characters = 0
+            newest = after_id
+            rows = self._connection.execute(
+                f"SELECT {EVENT_COLUMNS} FROM events WHERE {condition} AND id > ? "
+                f"ORDER BY id LIMIT {_PAGE}",
+                [*values, after_id],
+            )
+            for row in ascending(rows, (after_id,)):
+                page.append(event_of(row))
+                newest = page[-1].id
+                characters += len(row[_ERROR]) + len(row[-2]) + len(row[-1])
+                if characters > _PAGE_CHARACTERS:
+                    return page, False
+            return page, len(page) < _PAGE
+
+        return self._read(read, lambda: f"from event {newest + 1} on")
+
+    # -- messages ---------------------------------------------------------------------------
+
+    def request(self, event_id: int) -> bytes:
+        """The request of an event: equal to what was on the wire, serialised deterministically.
+
+        Where the event has a mark, these are the very bytes. What has too many elements is cut, and
+        warned of (`elements.bounded`). Raises RecordingError for an event that is not there, too.
+        """
+        event = self.event(event_id)
+        if event is None:
+            raise self._no_event(event_id)
+        parts = self._parts_of([event])
+        if not parts:
+            raise self._no_event(event_id)
+        pod, container, rest, _ = parts[event_id]
+        return self._request(event, (pod, container, rest))
+
+    def reply(self, event_id: int) -> bytes:
+        """The payload of an event's reply, as it was on the wire, with the same bound."""
+        event = self.event(event_id)
+        found = self._all(optional_numbers_of, "SELECT reply FROM event WHERE id = ?", [event_id])
+        if event is None or not found:
+            raise self._no_event(event_id)
+        return self._read(lambda: self._reply(event, found[0][0]), lambda: f"at event {event_id}")
+
+    def object(self, object_id: int) -> tuple[int, bytes]:
+        """The kind (`content.Kind`) and content of an object; pods and containers are bounded."""
+
+        def read() -> tuple[int, bytes]:
+            kind, content = self._objects.get(object_id)
+            return kind, self._bounded(_MESSAGES.get(kind), content)
+
+        return self._read(read, lambda: f"at object {object_id}")
+
+    def stored(self, object_id: int) -> bytes:
+        """The content of an object, all of it."""
+        return self._read(lambda: self._objects.get(object_id)[1], lambda: f"at object {object_id}")
+
+    def state(self, session_id: int) -> State:
+        """What existed when the session began, as its newest Synchronize told."""
+        found = self._all(
+            optional_numbers_of,
+            "SELECT sync_event, synced_ns FROM session WHERE id = ?",
+            [session_id],
+        )
+        first, synced = found[0] if found else (None, None)
+        if first is None:
+            return State((), (), False)
+        told = self._read(
+            lambda: self._told("session = ? AND event >= ?", session_id, first, MAX_STATE),
+            lambda: f"in session {session_id}",
+        )
+        return State(told.pods, told.containers, synced is not None)
+
+    def _parts_of(self, events: Sequence[Event]) -> dict[int, _Parts]:
+        """What the requests of ``events``, which ascend, are made of; without those now gone."""
+        if not events:
+            return {}
+        numbers = [event.id for event in events]
+
+        def read() -> dict[int, _Parts]:
+            rows = self._connection.execute(
+                "SELECT id, pod_object, container_object, request, reply FROM event "
+                f"WHERE {_among(numbers)} ORDER BY id"
+            )
+            return {
+                number_of(row[:1]): cast("_Parts", optional_numbers_of(row[1:]))
+                for row in ascending(rows, (events[0].id - 1,))
+            }
+
+        return self._read(read, lambda: f"from event {events[0].id} on")
+
+    def _request(self, event: Event, parts: _Request) -> bytes:
+        return self._read(lambda: self._assembled(event, parts), lambda: f"at event {event.id}")
+
+    def _assembled(self, event: Event, parts: _Request) -> bytes:
+        pod, container, rest = map(self._objects.content, parts)
+        rest = self._bounded(kind_of_request(event.method, event.mark), rest or b"")
+        if event.mark or is_container_status(event):
+            return rest
+        pod = pod and self._bounded(PodSandbox, pod)
+        container = container and self._bounded(ContainerMessage, container)
+        if event.method == _SYNCHRONIZE:
+            told = self._told("session = ? AND event = ?", event.session, event.id, MAX_REQUEST)
+            return message_parts.synchronize(rest, told.pods, told.containers)
+        return message_parts.request(event.method, rest, pod, container)
+
+    def _reply(self, event: Event, number: int | None) -> bytes:
+        content = self._objects.content(number) or b""
+        return self._bounded(kind_of_reply(event.method, event.mark), content)
+
+    def _bounded(self, kind: type[Message] | None, content: bytes) -> bytes:
+        kept = bounded(kind, content)
+        if kept is not content:
+            self._warn(f"a message in it has more than {MAX_ELEMENTS:,} elements")
+        return kept
+
+    def _warn(self, problem: str) -> None:
+        warnings.warn(RecordingCut(f"{self.path}: {problem}; the rest is not read"), stacklevel=2)
+
+    def _told(self, condition: str, session: int, event: int, limit: int) -> State:
+        pods: list[bytes] = []
+        containers: list[bytes] = []
+        rows = self._connection.execute(
+            f"SELECT event, position, object FROM state WHERE {condition} ORDER BY event, position",
+            (session, event),
+        )
+        elements = Elements(MAX_TOLD)
+        for row in ascending(rows, (0, -1)):
+            kind, content = self._objects.get(number_of(row[2:]))
+            limit -= len(content) + 8
+            if limit < 0:
+                raise ContentError("what Synchronize told is too large")
+            content = self._bounded(_MESSAGES.get(kind), content)
+            elements.count(_MESSAGES.get(kind), content)
+            if elements.left < 0:
+                self._warn(f"what Synchronize told has more than {MAX_TOLD:,} elements")
+                return State(tuple(pods), tuple(containers), False)
+            (pods if kind == Kind.POD else containers).append(content)
+        return State(tuple(pods), tuple(containers), True)
+
+    # -- the file ---------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        # Looked at before: somebody may begin to write at any moment.
+        self._fingerprint = fingerprint(self._real_path)
+        try:
+            self._connection, self.version, self.is_copy = connect(
+                self._real_path, settled=self._fingerprint is not None
+            )
+        except RecordingError as error:
+            raise RecordingError(self.path, error.problem, error.hint) from error
+        if self.is_copy:
+            self._fingerprint = None
+        self._objects = Objects(self._connection)
+        self._patience = Patience(self._connection, _size(self._connection))
+        register(self._connection, self)
+
+    def _refresh(self) -> bool:
+        """Open the file anew if it was opened as one that nobody writes, and somebody does."""
+        if self._fingerprint is None or fingerprint(self._real_path) == self._fingerprint:
+            return False
+        # Somebody may still use it.
+        self._outdated.append(self._connection)
+        self._connect()
+        return True
+
+    def _read(self, work: Callable[[], T], where: Callable[[], str] = str) -> T:
+        while True:
+            self._patience.renew()
+            try:
+                result = work()
+            except (sqlite3.Error, ValueError) as error:
+                if self._refresh():
+                    continue
+                raise self._error(error, where()) from error
+            # What was read while the file changed under it is worth nothing.
+            if not self._refresh():
+                return result
+
+    def _check_few(self, table: str, words: str) -> None:
+        """Refuse a table with more rows than any recorder writes, or more text in its column
+        ``words``, before they fill the memory.
+        """
+        text = f"min(coalesce(length({words}), 0), {WORDS_MAX})"
+        query = (
+            f"SELECT count(*), coalesce(sum({text}), 0) "
+            f"FROM (SELECT * FROM {table} LIMIT {MAX_ROWS + 1})"
+        )
+        ((rows, characters),) = self._all(optional_numbers_of, query)
+        much = ""
+        if (rows or 0) > MAX_ROWS:
+            much = f"{MAX_ROWS:,} {table}s"
+        elif (characters or 0) > MAX_TEXT:
+            much = f"{MAX_TEXT:,} characters in its {table}s"
+        if much:
+            raise RecordingError(
+                self.path,
+                f"it has more than {much}, and no recorder writes so many",
+                "get another copy of it",
+            )
+
+    def _table(self, make: Callable[[Row], T], query: str) -> list[T]:
+        """Rows whose first column is the key, in its order."""
+        return self._read(
+            lambda: [make(row) for row in ascending(self._connection.execute(query), (0,))]
+        )
+
+    def _all(self, make: Callable[[Row], T], query: str, values: Sequence[Value] = ()) -> list[T]:
+        return self._read(lambda: [make(row) for row in self._connection.execute(query, values)])
+
+    def _no_event(self, event_id: int) -> RecordingError:
+        return RecordingError(self.path, f"it has no event {event_id}", "`log` shows what it has")
+
+    def _error(self, error: Exception, where: str) -> RecordingError:
+        if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_INTERRUPT:
+            if not self._patience.is_over:
+                # A signal came while SQLite worked, and sqlite3 made this of it.
+                raise KeyboardInterrupt from error
+            return RecordingError(
+                self.path, "it is damaged: reading it would never end", "get another copy of it"
+            )
+        if isinstance(error, UnicodeError) or (
+            isinstance(error, sqlite3.Error) and not is_damage(error)
+        ):
+            found = explained(self._real_path, error)
+            return RecordingError(self.path, found.problem, found.hint)
+        reason = "" if isinstance(error, sqlite3.Error) else f": {error}"
+        return RecordingError(
+            self.path, f"it is damaged{where and ' ' + where}{reason}", recover(self.path)
+        )
+
+
+def _among(numbers: Sequence[int]) -> str:
+    # As they are: a parameter would need a function of SQLite's, which a query may forbid.
+    return f"id IN ({', '.join(str(int(number)) for number in numbers)})"
+
+
+def _parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | None]:
+    """Numbers of events in ascending pages; one None, which is all events, for None."""
+    if numbers is None:
+        yield None
+        return
+    ordered = sorted(numbers)
+    for start in range(0, len(ordered), _PAGE):
+        yield ordered[start : start + _PAGE]
+
+
+def _size(connection: sqlite3.Connection) -> int:
+    """Bytes of an open recording, whatever has become of its file since; 0 if nobody can tell."""
+    try:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+    except sqlite3.Error:
+        return 0
+    return int(pages) * int(page)

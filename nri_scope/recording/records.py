@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events, gaps and sessions as records for programs: the keys of jsonl and of JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from nri_scope.events import Event, Gap, Printed, Session
+from nri_scope.nri.plain import Plain
+
+SCHEMA_VERSION = 1
+"""Of every JSON object we print. Counts what would break a reader; new keys do not."""
+
+_encode = json.JSONEncoder(separators=(", ", ": ")).encode
+
+
+def to_json(record: Plain) -> str:
+    """One line of ASCII: nothing in it can be an order to a terminal."""
+    return _encode(record).replace("\x7f", "\\u007f")
+
+
+def rfc3339(at_ns: int) -> str:
+    """UTC with microseconds."""
+    seconds, rest = divmod(at_ns, 1_000_000_000)
+    return f"{_second(seconds)}.{rest // 1000:06d}Z"
+
+
+# Events come in bursts: most share their second with the one before.
+@lru_cache(maxsize=8)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def event_record(event: Event) -> dict[str, Plain]:
+    """An event in one line."""
+    return {
+        "id": event.id,
+        "at": rfc3339(event.at_ns),
+        "session": event.session,
+        "plugin": event.plugin,
+        "event": event.event,
+        "method": event.method,
+        "namespace": event.namespace,
+        "pod": event.pod,
+        "container": event.container,
+        "container_id": event.container_id,
+        "pod_id": event.pod_id,
+        "took_us": event.took_ns // 1000,
+        "deadline_ms": deadline_ms(event.timeout_ns),
+        "size": event.size,
+        "status": event.status,
+    }
+
+
+def deadline_ms(timeout_ns: int) -> int | None:
+    """To the nearest millisecond, as a runtime sends a hair less than it was told; None: none."""
+    return (timeout_ns + 500_000) // 1_000_000 if timeout_ns else None
+
+
+def gap_record(gap: Gap) -> dict[str, Plain]:
+    """A gap in one line; its only key tells it from an event."""
+    return {
+        "gap": {
+            "from": rfc3339(gap.from_ns),
+            "to": rfc3339(gap.to_ns),
+            "session": gap.session,
+            "reason": gap.reason,
+            "lost": gap.lost,
+        }
+    }
+
+
+def printed_record(line: Printed) -> dict[str, Plain]:
+    """A line that a plugin printed; its only key tells it from an event."""
+    return {
+        "output": {
+            "at": rfc3339(line.at_ns),
+            "session": line.session,
+            "stream": line.stream,
+            "text": line.text,
+        }
+    }
+
+
+def session_record(session: Session) -> dict[str, Plain]:
+    """A session; ``ended`` is null while it is open or when its recorder was killed."""
+    return {
+        "id": session.id,
+        "role": session.role,
+        "plugin": session.plugin,
+        "runtime": session.runtime_name,
+        "runtime_version": session.runtime_version,
+        "nri_version": session.nri_version,
+        "nri_version_inferred": session.nri_version_inferred,
+        "registration_timeout_ms": session.registration_timeout_ms,
+        "request_timeout_ms": session.request_timeout_ms,
+        "started": rfc3339(session.started_ns),
+        "ended": None if session.ended_ns is None else rfc3339(session.ended_ns),
+        "end_reason": session.end_reason,
+    }

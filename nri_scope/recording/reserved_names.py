@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hold the names of SQLite's companions in a folder to which other users can add files.
+
+In a sticky folder such as /tmp a file of ours keeps its name: others can neither remove nor rename
+it. So there is a file of ours at each name before SQLite looks there, and as long as it may:
+
+- ``-wal`` and ``-shm``, which SQLite then uses,
+- ``-journal``, which stays empty: SQLite takes an empty one for the end of a finished write.
+
+Readers lock the journal while they open the recording (`trusted_location.opening_by_name`), and the
+names are given back only while none of them does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from nri_scope.errors import RecordingError
+
+from .trusted_location import COMPANIONS, JOURNAL, WAL, companion, name_of, others_may_write
+
+_ASKED_SECONDS = 0.02
+_ASKED_TIMES = 50
+"""A reader that opens the recording needs the lock for less than all these times together."""
+
+
+@dataclass(slots=True)
+class ReservedNames:
+    """The names beside one recording, with files of ours at them."""
+
+    path: Path
+    _journal: int
+
+    @classmethod
+    def take(cls, path: Path, *, is_new: bool) -> Self:
+        """Make the files; of a recording that is continued, take what a killed recorder left.
+
+        Raises RecordingError where there is anything else, and OSError.
+        """
+        made: list[Path] = []
+        descriptors: dict[str, int] = {}
+        try:
+            for suffix in COMPANIONS:
+                beside = companion(path, suffix)
+                try:
+                    descriptors[suffix] = _make(beside)
+                    made.append(beside)
+                except FileExistsError:
+                    if is_new:
+                        raise refused(path, suffix, "is there already") from None
+                    descriptors[suffix] = _adopt(path, suffix)
+            journal = descriptors.pop(JOURNAL)
+        except BaseException:
+            for each in made:
+                each.unlink(missing_ok=True)
+            raise
+        finally:
+            for descriptor in descriptors.values():
+                os.close(descriptor)
+        return cls(path, journal)
+
+    def lock(self) -> bool:
+        """Wait until no reader relies on the names; return False where one does for too long."""
+        for _ in range(_ASKED_TIMES):
+            try:
+                fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                time.sleep(_ASKED_SECONDS)
+            else:
+                return True
+        return False
+
+    def give_back(self) -> None:
+        """Remove what SQLite leaves, unless the recording still needs it. Never raises."""
+        with suppress(OSError):
+            if not os.path.lexists(companion(self.path, WAL)):
+                self.remove()
+        with suppress(OSError):
+            os.close(self._journal)
+
+    def remove(self) -> None:
+        """Remove all of the files. Raises OSError."""
+        for suffix in COMPANIONS:
+            companion(self.path, suffix).unlink(missing_ok=True)
+
+
+def check_companions(path: Path, *, is_new: bool) -> None:
+    """Make sure that only ours are beside a recording in a private folder.
+
+    Raises RecordingError and OSError.
+    """
+    for suffix in COMPANIONS:
+        if os.path.lexists(companion(path, suffix)):
+            if is_new:
+                raise refused(path, suffix, "is there already")
+            os.close(_adopt(path, suffix))
+
+
+def refused(path: Path, suffix: str, problem: str, hint: str = "") -> RecordingError:
+    """Make the error that tells of a companion for which a recording is not written."""
+    name = f"{path.name}{suffix}"
+    return RecordingError(
+        path,
+        f"{name} {problem}; nothing was written",
+        hint or f"choose another name, or remove {name} if nothing needs it",
+    )
+
+
+def _make(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags, 0o600)
+
+
+def _adopt(path: Path, suffix: str) -> int:
+    beside = companion(path, suffix)
+    try:
+        status = os.lstat(beside)
+    except FileNotFoundError:
+        raise refused(path, suffix, "was there a moment ago") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise refused(path, suffix, "is not a regular file")
+    if status.st_uid != os.geteuid():
+        raise refused(path, suffix, f"belongs to another user ({name_of(status.st_uid)})")
+    if status.st_nlink != 1 or others_may_write(beside, status):
+        raise refused(path, suffix, "can be written by others")
+    if suffix == JOURNAL and status.st_size:
+        hint = f"`nri-scope log {path.name}` undoes it where only you can write"
+        raise refused(path, suffix, "is of a write that was interrupted", hint)
+    opened = os.open(beside, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    # SQLite gave it the mode of the recording, which was widened for what was in it then.
+    with suppress(OSError):
+        os.fchmod(opened, 0o600)
+    return opened

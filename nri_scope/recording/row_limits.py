@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much a recording still takes of what readers have in memory all at once.
+
+Readers refuse a file with more, so a recorder that went on would write what nobody can read.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from nri_scope.events import SessionStart
+
+from . import long_names
+from .schema import TABLES
+from .sqlite_text import NAME_MAX, WORDS_MAX, int64, named
+
+MAX_SESSIONS = 100_000
+"""Sessions of a recording. A runtime that repeats Configure begins one each time."""
+TOO_MANY_SESSIONS = (
+    f"the recording has {MAX_SESSIONS:,} sessions, or too long names of them, and takes no more"
+)
+MAX_GAPS = 200_000
+"""Gaps of a recording, and as many notes, which is fewer than readers take."""
+MAX_WORDS = 24 << 20
+"""Characters of all reasons of gaps, or of all notes; the same."""
+TOO_MANY_GAPS = "the recording has so many gaps that these are not told apart"
+TOO_MANY_NOTES = "the recording has so many notes that it takes no more"
+
+
+class NoRoom(Exception):
+    """A table takes no more; the text is the reason of the gap that this makes."""
+
+
+class Room:
+    """Counts the rows and the characters of a table. Methods raise sqlite3.Error."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        table: str,
+        texts: Sequence[str],
+        rows: int,
+        characters: int,
+        reason: str,
+    ) -> None:
+        """``texts``: its columns with text; ``rows`` and ``characters``: the most of them."""
+        self._connection = connection
+        lengths = " + ".join(f"min(coalesce(length({text}), 0), {WORDS_MAX})" for text in texts)
+        self._query = f"SELECT count(*), coalesce(sum({lengths}), 0) FROM {table}"
+        self._most = rows, characters
+        self._reason = reason
+        self._rows = self._characters = 0
+        self._is_counted = False
+
+    @classmethod
+    def of_names(cls, connection: sqlite3.Connection, table: str, texts: Sequence[str]) -> Room:
+        """For a table of names, as `long_names` bounds it."""
+        reason = f"the recording has too many {table}s, or too long names of them, to take more"
+        return cls(
+            connection, table, texts, long_names.MAX_NAMED, long_names.MAX_CHARACTERS, reason
+        )
+
+    def take(self, characters: int, rows: int = 1) -> None:
+        """Count what is about to be written. Raises NoRoom, and counts nothing, if it is full."""
+        if not self._is_counted:
+            self._rows, self._characters = self._connection.execute(self._query).fetchone()
+            self._is_counted = True
+        most_rows, most_characters = self._most
+        if self._rows + rows > most_rows or self._characters + characters > most_characters:
+            raise NoRoom(self._reason)
+        self._rows += rows
+        self._characters += characters
+
+    def recount(self) -> None:
+        """Look into the file before anything else is taken: rows were removed, or rolled back."""
+        self._is_counted = False
+
+
+class Rooms:
+    """For sessions, gaps and notes; what does not fit is told in gaps. Raises sqlite3.Error."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        most = long_names.MAX_CHARACTERS
+        names = [
+            column.name
+            for table in TABLES
+            for column in table.columns
+            if table.name == "session" and column.type.startswith("TEXT")
+        ]
+        self._rooms = {
+            "session": Room(connection, "session", names, MAX_SESSIONS, most, TOO_MANY_SESSIONS),
+            "gap": Room(connection, "gap", ["reason"], MAX_GAPS, MAX_WORDS, TOO_MANY_GAPS),
+            "note": Room(connection, "note", ["text"], MAX_GAPS, MAX_WORDS, TOO_MANY_NOTES),
+        }
+        self._refused_in: dict[str, int] = {}
+        """Gaps with what was refused, by its reason."""
+
+    def take(self, table: str, characters: int) -> bool:
+        """Whether a table takes one more row, which is counted then."""
+        try:
+            self._rooms[table].take(characters)
+        except NoRoom:
+            return False
+        return True
+
+    def take_session(self, start: SessionStart) -> bool:
+        """Whether there is room for a session and the reason of its end."""
+        names = (
+            start.plugin_name,
+            start.plugin_index,
+            start.runtime_name,
+            start.runtime_version,
+            start.nri_version,
+        )
+        characters = len(start.role) + NAME_MAX + sum(len(named(name)) for name in names)
+        return self.take("session", characters)
+
+    def recount(self) -> None:
+        """As `Room.recount`."""
+        for room in self._rooms.values():
+            room.recount()
+
+    def refuse(self, reason: str, from_ns: int, to_ns: int, lost: int) -> bool:
+        """Tell what is not recorded, in one gap for each reason; returns whether that is new."""
+        told = (int64(from_ns), int64(to_ns), lost)
+        row = self._refused_in.get(reason)
+        # It may be gone: the ring removes gaps, and what was written may have been rolled back.
+        if row is not None and self._grow("id = ?", row, reason, told):
+            return False
+        newest = "id = (SELECT max(id) FROM gap WHERE reason = ?)"
+        if not self.take("gap", len(reason)) and self._grow(newest, reason, reason, told):
+            return False
+        row = self._connection.execute(
+            "INSERT INTO gap (from_ns, to_ns, reason, lost) VALUES (?, ?, ?, ?)",
+            (*told[:2], reason, lost),
+        ).lastrowid
+        assert row is not None
+        self._refused_in[reason] = row
+        return True
+
+    def _grow(
+        self, condition: str, value: int | str, reason: str, told: tuple[int, int, int]
+    ) -> bool:
+        updated = self._connection.execute(
+            "UPDATE gap SET from_ns = min(from_ns, ?), to_ns = max(to_ns, ?), lost = lost + ? "
+            f"WHERE {condition} AND reason = ?",
+            (*told, value, reason),
+        )
+        return updated.rowcount > 0

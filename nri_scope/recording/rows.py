@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of somebody's recording as values, once their types are what they must be.
+
+SQLite lets any column hold anything, whatever its table says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any, cast
+
+from nri_scope.events import Container, Event, Gap, Mark, Note, Pod, Printed, Session, Tapped
+
+from .sqlite_text import ITEMS_MAX, more
+
+EVENT_COLUMNS = ", ".join(column.name for column in fields(Event))
+"""Of the view ``events``, for `event_of`."""
+SESSION_COLUMNS = ", ".join(column.name for column in fields(Session))
+"""Of the table ``session``, for `session_of`."""
+CONTAINER_COLUMNS = "c.key, c.id, c.name, p.key, p.id, p.namespace, p.name, p.uid"
+"""Of ``container AS c`` with its ``pod AS p``, for `container_of`."""
+
+# What sqlite3 gives: values of which nothing is known yet.
+Row = tuple[Any, ...]
+
+_Types = tuple[type, ...]
+_NULL = type(None)
+
+
+class RowError(ValueError):
+    """A row that no recorder wrote. The text says what is wrong with it."""
+
+
+def _check(what: str, row: Row, *expected: _Types) -> None:
+    if tuple(map(type, row)) not in expected:
+        raise RowError(f"{what} has values of a wrong type")
+
+
+def _types(model: type[Any], **others: type) -> _Types:
+    """What the fields of a dataclass are in a row: ints, or texts."""
+    plain: dict[str, type] = {"int": int, "bool": int}
+    return tuple(
+        others.get(column.name, plain.get(str(column.type), str)) for column in fields(model)
+    )
+
+
+_EVENT = _types(Event)
+_SESSION = _types(Session, ended_ns=int)
+_SESSION_OPEN = _types(Session, ended_ns=_NULL)
+_POD = _types(Pod)
+_ORPHAN = (int, str, str, *[_NULL] * len(_POD))
+_NUMBER_OR_NULL = (int, _NULL)
+
+
+def ascending(rows: Iterable[Row], after: tuple[int, ...]) -> Iterator[Row]:
+    """Rows whose first columns are numbers that ascend, from above ``after``.
+
+    Keys do so in a sound file; one made by hand could go in circles. Raises RowError.
+    """
+    width = len(after)
+    for row in rows:
+        key = row[:width]
+        if any(type(part) is not int for part in key) or not after < key:
+            raise RowError("its rows are out of order")
+        after = key
+        yield row
+
+
+def event_of(row: Row) -> Event:
+    """An event from `EVENT_COLUMNS`. Raises RowError."""
+    # The whole reader waits for this line.
+    if tuple(map(type, row)) != _EVENT:
+        raise RowError("an event has values of a wrong type")
+    values = list(row)
+    values[-2] = () if row[-2] == "[]" else _texts(row[-2])
+    values[-1] = () if row[-1] == "[]" else _texts(row[-1])
+    return Event(*values)
+
+
+def session_of(row: Row) -> Session:
+    """A session from `SESSION_COLUMNS`. Raises RowError."""
+    _check("a session", row, _SESSION, _SESSION_OPEN)
+    values = dict(zip((column.name for column in fields(Session)), row, strict=True))
+    return Session(**{**values, "nri_version_inferred": bool(values["nri_version_inferred"])})
+
+
+def gap_of(row: Row) -> Gap:
+    """A gap: id, session, from_ns, to_ns, reason, lost. Raises RowError."""
+    _check(
+        "a gap",
+        row,
+        *((int, session, int, int, str, lost) for session in _NUMBER_OR_NULL
+          for lost in _NUMBER_OR_NULL),
+    )  # fmt: skip
+    return Gap(*row)
+
+
+def note_of(row: Row) -> Note:
+    """A note: id, session, at_ns, text. Raises RowError."""
+    _check("a note", row, *((int, session, int, str) for session in _NUMBER_OR_NULL))
+    return Note(*row)
+
+
+def mark_of(row: Row) -> Mark:
+    """A mark: event, at_ns, comment, made_ns. Raises RowError."""
+    _check("a mark", row, (int, int, str, int))
+    return Mark(*row)
+
+
+def printed_of(row: Row) -> Printed:
+    """A line of output: id, session, at_ns, stream, text. Raises RowError."""
+    _check("a line of output", row, (int, int, int, str, str))
+    return Printed(*row)
+
+
+def tapped_of(row: Row) -> Tapped:
+    """What a tap knows: event, held_ns, metadata. Raises RowError."""
+    _check("what a tap knows", row, (int, int, str), (int, int, _NULL))
+    event, held_ns, metadata = row
+    return Tapped(event, held_ns, _pairs(metadata) if metadata else ())
+
+
+def pod_of(row: Row) -> Pod:
+    """A pod: key, id, namespace, name, uid. Raises RowError."""
+    _check("a pod", row, _POD)
+    return Pod(*row)
+
+
+def container_of(row: Row) -> Container:
+    """A container from `CONTAINER_COLUMNS`. Raises RowError."""
+    _check("a container", row, (int, str, str, *_POD), _ORPHAN)
+    key, container_id, name, *pod = row
+    return Container(key, container_id, name, pod_of(tuple(pod)) if pod[0] is not None else None)
+
+
+def number_of(row: Row) -> int:
+    """The one number in a row. Raises RowError."""
+    _check("a number", row, (int,))
+    return cast("int", row[0])
+
+
+def optional_numbers_of(row: Row) -> tuple[int | None, ...]:
+    """Numbers, some of which may be missing. Raises RowError."""
+    if any(value is not None and type(value) is not int for value in row):
+        raise RowError("a reference is no number")
+    return row
+
+
+def _pairs(encoded: str) -> tuple[tuple[str, str], ...]:
+    try:
+        pairs = json.loads(encoded)
+    except (ValueError, RecursionError) as error:
+        raise RowError("metadata that is no JSON") from error
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, list) and list(map(type, pair)) == [str, str] for pair in pairs
+    ):
+        raise RowError("metadata that is no pairs of texts")
+    return tuple((key, value) for key, value in pairs[:ITEMS_MAX])
+
+
+def _texts(encoded: str) -> tuple[str, ...]:
+    try:
+        texts = json.loads(encoded)
+    except (ValueError, RecursionError) as error:
+        raise RowError("an event has changes that are no JSON") from error
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise RowError("an event has changes that are no texts")
+    if len(texts) > ITEMS_MAX + 1:
+        texts[ITEMS_MAX:] = [more(len(texts) - ITEMS_MAX)]
+    return tuple(texts)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is this file a recording, and nothing else?
+
+A recording may come from a stranger, and an SQLite file can hold more than rows: triggers, views
+and computed columns in the place of tables. None of that is followed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from nri_scope.errors import RecordingError
+
+from .schema import APPLICATION_ID, OLDER_VIEWS, TABLES, VERSION, VIEWS
+
+_MAX_THINGS = 1_000
+_NOT_OURS = "not an nri-scope recording"
+
+_OUR_VIEWS = frozenset(
+    " ".join(f"CREATE VIEW {name} AS {sql}".split())
+    for name, sqls in OLDER_VIEWS.items()
+    for sql in (VIEWS[name], *sqls)
+)
+
+GIVE_A_RECORDING = "give a *.nriscope.db that `nri-scope record` wrote"
+
+
+def recover(path: str | Path) -> str:
+    """The way out of a damaged file. Not ``.recover``, which not every sqlite3 was built with."""
+    if Path(path).suffix.lower() == ".zip":
+        return "unzip it, and `sqlite3 recording.nriscope.db .dump` prints what can still be read"
+    return "`sqlite3 FILE .dump` prints what can still be read of it"
+
+
+def check(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of an open recording.
+
+    Raises RecordingError for what is none or is newer than we are, and sqlite3.Error.
+    """
+    if _pragma(connection, "application_id") != APPLICATION_ID:
+        raise RecordingError(path, f"{_NOT_OURS} but some other SQLite database", GIVE_A_RECORDING)
+    version = _pragma(connection, "user_version")
+    if version > VERSION:
+        raise RecordingError(
+            path,
+            f"a recording of version {version}, and this nri-scope reads up to {VERSION}",
+            "upgrade nri-scope",
+        )
+    if version < 1:
+        raise RecordingError(path, f"{_NOT_OURS}: its version is {version}", GIVE_A_RECORDING)
+    return version
+
+
+def check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Make sure that a recording of our version has our tables, and no traps.
+
+    More tables, columns and indexes are fine: later versions may have added them. What we added
+    ourselves later may be missing. Raises
+    RecordingError and sqlite3.Error.
+    """
+    things = connection.execute(
+        "SELECT type, lower(name), coalesce(sql, '') FROM sqlite_master LIMIT ?", (_MAX_THINGS,)
+    ).fetchall()
+    if len(things) == _MAX_THINGS:
+        raise RecordingError(path, f"{_NOT_OURS}: too many tables", GIVE_A_RECORDING)
+    tables = set()
+    for kind, name, sql in things:
+        if kind == "view":
+            allowed = _words(sql) in _OUR_VIEWS
+        else:
+            # Nothing else may stand where people expect the view.
+            allowed = kind in ("table", "index") and name not in VIEWS
+        if not allowed or not isinstance(name, str) or not isinstance(sql, str):
+            raise RecordingError(path, f"holds a {kind}, which no recording has", "do not trust it")
+        if kind == "table":
+            if not sql.upper().startswith("CREATE TABLE"):
+                raise RecordingError(
+                    path, "holds a virtual table, which no recording has", "do not trust it"
+                )
+            tables.add(name)
+    for table in TABLES:
+        if table.name not in tables and not table.since_first:
+            continue
+        columns = (
+            {
+                # (number, name, type, not null, default, primary key, hidden)
+                str(row[1]).lower(): row[6]
+                for row in connection.execute(f"PRAGMA table_xinfo({table.name})")
+            }
+            if table.name in tables
+            else {}
+        )
+        for column in table.columns:
+            # A column that is hidden or computed is none of ours.
+            if columns.get(column.name) != 0:
+                raise RecordingError(
+                    path,
+                    f"{_NOT_OURS}, or damaged: no {column.name} in its table {table.name}",
+                    GIVE_A_RECORDING,
+                )
+
+
+def has_effects(connection: sqlite3.Connection) -> bool:
+    """Whether the recording has the table ``effect``. Raises sqlite3.Error."""
+    return _has(connection, "effect")
+
+
+def has_left_out(connection: sqlite3.Connection) -> bool:
+    """Whether the recording has the table ``left_out``. Raises sqlite3.Error."""
+    return _has(connection, "left_out")
+
+
+def has_tapped(connection: sqlite3.Connection) -> bool:
+    """Whether the recording has the table ``tapped``. Raises sqlite3.Error."""
+    return _has(connection, "tapped")
+
+
+def has_output(connection: sqlite3.Connection) -> bool:
+    """Whether the recording has the table ``output``. Raises sqlite3.Error."""
+    return _has(connection, "output")
+
+
+def has_outcomes(connection: sqlite3.Connection) -> bool:
+    """Whether the recording has the table ``outcome``. Raises sqlite3.Error."""
+    return _has(connection, "outcome")
+
+
+def has_marks(connection: sqlite3.Connection) -> bool:
+    """Whether the recording has the table ``mark``. Raises sqlite3.Error."""
+    return _has(connection, "mark")
+
+
+def _words(sql: object) -> str:
+    return " ".join(sql.split()) if isinstance(sql, str) else ""
+
+
+def _has(connection: sqlite3.Connection, table: str) -> bool:
+    found = connection.execute(
+        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
+    ).fetchone()
+    return found is not None
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)

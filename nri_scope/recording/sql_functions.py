@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQL functions that show a recording's messages as JSON."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextvars import ContextVar
+from typing import Protocol
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
+from nri_scope.errors import RecordingError
+from nri_scope.events import Event
+from nri_scope.nri.plain import MALFORMED, plain_bytes
+from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
+
+from .blobs import Kind
+from .cri_answers import is_container_status, reply_as_plain, request_as_plain
+
+FUNCTIONS = {
+    "nri_json(event.id)": "the request of an event",
+    "nri_json(event.id, 'reply')": "its reply",
+    "nri_object(object.id)": "a pod or a container",
+}
+"""What `register` adds, for the documentation."""
+
+PROBLEM: ContextVar[str] = ContextVar("PROBLEM", default="")
+"""What was wrong with the arguments of one of the `FUNCTIONS`. SQLite only tells that something
+was: sqlite3 does not hand on the words of an exception."""
+
+_KINDS: dict[int, type[Message]] = {Kind.POD: PodSandbox, Kind.CONTAINER: Container}
+
+
+class Messages(Protocol):
+    """What the functions ask a recording for. Its methods raise RecordingError."""
+
+    def event(self, event_id: int, /) -> Event | None:
+        """An event, or None."""
+        ...
+
+    def request(self, event_id: int, /) -> bytes:
+        """The request of an event."""
+        ...
+
+    def reply(self, event_id: int, /) -> bytes:
+        """The payload of its reply."""
+        ...
+
+    def object(self, object_id: int, /) -> tuple[int, bytes]:
+        """The kind and content of an object."""
+        ...
+
+
+def register(connection: sqlite3.Connection, recording: Messages) -> None:
+    """Give a connection the `FUNCTIONS`, about ``recording``.
+
+    Their JSON has the field names of the protocol, enums by name, and under ``unknown_fields`` what
+    we do not know. What cannot be read as a message comes as ``{"malformed": "<hexadecimal>"}``,
+    and what is of a method, service or kind that we do not know as ``{"raw": "<hexadecimal>"}``.
+    Where there is nothing, or the file is damaged there, the result is NULL, and so it is for NULL.
+    What no id nor part can be is an error, which `PROBLEM` has in words.
+    """
+
+    def nri_json(event_id: object, part: object = "request") -> str | None:
+        if event_id is None or part is None:
+            return None
+        if type(event_id) is not int:
+            raise _wrong("nri_json() wants an event's number first, as in nri_json(id)")
+        if part not in ("request", "reply"):
+            raise _wrong(
+                "nri_json() gives the 'request' or the 'reply', as in nri_json(id,'reply')"
+            )
+        try:
+            event = recording.event(event_id)
+            if event is None:
+                return None
+            if is_container_status(event):
+                return _told(event, recording, part)
+            if part == "request":
+                kind = kind_of_request(event.method, event.mark)
+                return _json(kind, recording.request(event_id))
+            return _json(kind_of_reply(event.method, event.mark), recording.reply(event_id))
+        except RecordingError:
+            return None
+
+    def nri_object(object_id: object) -> str | None:
+        if object_id is None:
+            return None
+        if type(object_id) is not int:
+            raise _wrong("nri_object() wants an object's number, as in nri_object(pod_object)")
+        try:
+            kind, content = recording.object(object_id)
+        except RecordingError:
+            return None
+        return _json(_KINDS.get(kind), content)
+
+    connection.create_function("nri_json", 1, nri_json)
+    connection.create_function("nri_json", 2, nri_json)
+    connection.create_function("nri_object", 1, nri_object)
+
+
+def _wrong(problem: str) -> ValueError:
+    PROBLEM.set(problem)
+    return ValueError(problem)
+
+
+def _told(event: Event, recording: Messages, part: object) -> str:
+    """What the CRI was asked or told."""
+    if part == "request":
+        content = recording.request(event.id)
+        read = request_as_plain(content)
+    else:
+        content = recording.reply(event.id)
+        read = reply_as_plain(content)
+    return json.dumps({MALFORMED: content.hex()} if read is None else read, ensure_ascii=False)
+
+
+def _json(kind: type[Message] | None, content: bytes) -> str:
+    return json.dumps(plain_bytes(kind, content), ensure_ascii=False)

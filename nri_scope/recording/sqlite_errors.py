@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For SQL of our own on somebody's recording: what goes wrong in it is the recording's fault."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nri_scope.errors import RecordingError
+
+from .opening import explained
+from .reader import Recording
+from .rows import RowError
+from .schema_check import recover
+
+
+@contextmanager
+def sound(recording: Recording) -> Iterator[None]:
+    """Turns what a damaged file causes inside the block into RecordingError."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeError) as error:
+        raise explained(recording.path, error) from error
+    except RowError as error:
+        raise RecordingError(
+            recording.path, f"damaged: {error}", recover(recording.path)
+        ) from error

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording knows by a tap beside events: its own time, metadata, what plugins printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nri_scope.events import Event, Printed, Tapped
+
+from .reader import Recording
+from .rows import ascending, optional_numbers_of, printed_of, tapped_of
+from .schema_check import has_output, has_tapped
+from .sqlite_errors import sound
+from .sqlite_text import HIGHEST
+
+LINE_MAX = 128 << 10
+"""Characters of a line that a plugin printed; taps cut them at 16 KiB."""
+METADATA_MAX = 256 << 10
+"""Of an event, as JSON; recorders keep less."""
+_PAGE = 100
+# Of what is longer only that it is: no recorder wrote it, and it may be longer than memory.
+_PRINTED = (
+    "SELECT id, session, at_ns, CASE WHEN length(stream) <= 16 THEN stream END, "
+    f"CASE WHEN length(text) <= {LINE_MAX} THEN text END FROM output"
+)
+_TAPPED = (
+    f"SELECT event, held_ns, CASE WHEN length(metadata) > {METADATA_MAX} THEN '(too long)' "
+    "ELSE metadata END FROM tapped"
+)
+
+
+def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
+    """What a tap knows of these events, by number; nothing of those that no tap saw.
+
+    At most a few hundred at once. Raises RecordingError.
+    """
+    with sound(recording):
+        if not events or not has_tapped(recording.connection):
+            return []
+        listed = ", ".join(str(int(number)) for number in events)
+        rows = recording.rows(f"{_TAPPED} WHERE event IN ({listed}) ORDER BY event")
+        return [tapped_of(row) for row in rows]
+
+
+class Taps:
+    """What a tap knows of events that are asked for one after the other, by ascending number."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._rows = _all(recording)
+        self._next: Tapped | None = None
+        self._began = False
+
+    def of(self, event: int) -> Tapped | None:
+        """None where no tap saw it. Raises RecordingError."""
+        if not self._began:
+            self._began = True
+            self._next = next(self._rows, None)
+        while self._next is not None and self._next.event < event:
+            self._next = next(self._rows, None)
+        return self._next if self._next is not None and self._next.event == event else None
+
+
+def _all(recording: Recording) -> Iterator[Tapped]:
+    with sound(recording):
+        if not has_tapped(recording.connection):
+            return
+    newest = 0
+    while True:
+        rows = recording.rows(f"{_TAPPED} WHERE event > ? ORDER BY event LIMIT ?", (newest, _PAGE))
+        with sound(recording):
+            page = [tapped_of(row) for row in ascending(rows, (newest,))]
+        yield from page
+        if len(page) < _PAGE:
+            return
+        newest = page[-1].event
+
+
+def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
+    """All lines that plugins printed, as they were recorded; those behind number ``after_id``.
+
+    Raises RecordingError.
+    """
+    with sound(recording):
+        if not has_output(recording.connection):
+            return
+    while True:
+        rows = recording.rows(f"{_PRINTED} WHERE id > ? ORDER BY id LIMIT ?", (after_id, _PAGE))
+        with sound(recording):
+            page = [printed_of(row) for row in ascending(rows, (after_id,))]
+        yield from page
+        if len(page) < _PAGE:
+            return
+        after_id = page[-1].id
+
+
+def printed_by(recording: Recording, event: Event, most: int) -> tuple[list[Printed], int]:
+    """What its plugin printed from an event on to the next one of the same session: the first
+    ``most`` lines, and how many there are. Raises RecordingError.
+    """
+    with sound(recording):
+        if not has_output(recording.connection):
+            return [], 0
+    rows = recording.rows(
+        "SELECT at_ns FROM event WHERE id > ? AND session = ? ORDER BY id LIMIT 1",
+        (event.id, event.session),
+    )
+    with sound(recording):
+        (until,) = optional_numbers_of(rows[0]) if rows else (None,)
+    condition = "session = ? AND at_ns >= ? AND at_ns < ?"
+    values = (event.session, event.at_ns, HIGHEST if until is None else until)
+    lines = recording.rows(f"{_PRINTED} WHERE {condition} ORDER BY id LIMIT ?", (*values, most))
+    counted = recording.rows(f"SELECT count(*) FROM output WHERE {condition}", values)
+    with sound(recording):
+        (count,) = optional_numbers_of(counted[0])
+        return [printed_of(row) for row in lines], count or 0

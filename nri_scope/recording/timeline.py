@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events with what happened between them, in one stream: gaps, notes, sessions that begin or end,
+and lines that plugins printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from nri_scope.events import Event, Gap, Note, Printed, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The events that follow are of this session, and none before was."""
+
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A session that began earlier in the stream is over."""
+
+    session: Session
+
+
+_END = float("inf")
+
+Item = Event | Gap | Began | Ended | Note | Printed
+
+
+class Timeline:
+    """Puts gaps and sessions at their place between events; remembers what it has shown.
+
+    Events keep the order in which they were recorded; what lies between them goes before the first
+    event that is not earlier.
+    """
+
+    def __init__(self) -> None:
+        self._shown: set[tuple[type, int]] = set()
+        """Gaps and notes, by number."""
+        self._open: dict[int, Session] = {}
+        self._began: set[int] = set()
+
+    def merge(
+        self,
+        events: Iterable[Event],
+        sessions: Sequence[Session],
+        gaps: Iterable[Gap],
+        until_ns: int | None = None,
+        notes: Iterable[Note] = (),
+    ) -> Iterator[Item]:
+        """The items of ``events``, and of all ``gaps`` and ``notes`` not given before.
+
+        ``sessions``, ``gaps`` and ``notes`` are as the recording has them now, so this can be
+        called again with what came later. After the last event follows what happened before
+        ``until_ns``.
+        """
+        by_id = {session.id: session for session in sessions}
+        between: list[Gap | Note] = [*gaps, *notes]
+        waiting = sorted(
+            (one for one in between if (type(one), one.id) not in self._shown),
+            key=lambda one: (moment_of(one), type(one) is Gap, one.id),
+            reverse=True,
+        )
+        self._open = {number: by_id.get(number, known) for number, known in self._open.items()}
+        next_ns = self._next(waiting)
+        for event in events:
+            if event.at_ns >= next_ns:
+                yield from self._until(event.at_ns, waiting)
+                next_ns = self._next(waiting)
+            if event.session not in self._began:
+                self._began.add(event.session)
+                session = by_id.get(event.session)
+                if session is not None:
+                    self._open[session.id] = session
+                    yield Began(session)
+                    next_ns = self._next(waiting)
+            yield event
+        yield from self._until(_END if until_ns is None else until_ns - 1, waiting)
+
+    def _next(self, waiting: list[Gap | Note]) -> float:
+        """The moment of the earliest gap, note or end that is still to be given."""
+        times: list[float] = [
+            session.ended_ns for session in self._open.values() if session.ended_ns is not None
+        ]
+        if waiting:
+            times.append(moment_of(waiting[-1]))
+        return min(times, default=_END)
+
+    def _until(self, at_ns: float, waiting: list[Gap | Note]) -> Iterator[Item]:
+        due: list[tuple[int, int, Gap | Note | Ended]] = []
+        while waiting and moment_of(waiting[-1]) <= at_ns:
+            one = waiting.pop()
+            self._shown.add((type(one), one.id))
+            due.append((moment_of(one), 1, one))
+        for session in list(self._open.values()):
+            if session.ended_ns is not None and session.ended_ns <= at_ns:
+                del self._open[session.id]
+                due.append((session.ended_ns, 0, Ended(session)))
+        yield from (item for _, _, item in sorted(due, key=lambda entry: entry[:2]))
+
+
+def moment_of(one: Event | Gap | Note | Printed) -> int:
+    """Its place in time; of a gap where it begins."""
+    return one.from_ns if isinstance(one, Gap) else one.at_ns
+
+
+def with_printed(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[Item]:
+    """``items`` with what plugins printed between them; both are in order."""
+    rest = iter(lines)
+    line = next(rest, None)
+    for item in items:
+        match item:
+            case Began():
+                # What was printed before comes with the session's first event.
+                until_ns = 0
+            case Ended(session):
+                until_ns = session.ended_ns or 0
+            case _:
+                until_ns = moment_of(item)
+        while line is not None and line.at_ns < until_ns:
+            yield line
+            line = next(rest, None)
+        yield item
+    if line is not None:
+        yield line
+        yield from rest
+
+
+def interleaved(sessions: Iterable[Session]) -> bool:
+    """Whether two sessions were open at the same time: then every line has to say whose it is."""
+    latest: float = -_END
+    for session in sorted(sessions, key=lambda session: session.started_ns):
+        if session.started_ns < latest:
+            return True
+        # One whose recorder was killed is over when the next one begins.
+        latest = max(latest, session.started_ns if session.ended_ns is None else session.ended_ns)
+    return False

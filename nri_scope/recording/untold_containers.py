@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which containers a recording would tell of if they were there, and does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nri_scope.events import Event
+from nri_scope.nri.events import Event as NriEvent
+
+from .reader import Recording
+from .sqlite_errors import sound
+
+_ALL_TOLD = (
+    "SELECT 1 FROM session AS s WHERE (s.mask = 0 OR s.mask & ?) AND EXISTS (SELECT 1 FROM event "
+    "AS e JOIN name AS n ON n.id = e.event WHERE n.text = 'Synchronize' AND e.session = s.id "
+    "AND e.id < ?) LIMIT 1"
+)
+_THIS_TOLD = (
+    "SELECT 1 FROM container AS c WHERE substr(c.id, 1, ?) = ? AND (EXISTS (SELECT 1 FROM event "
+    "AS e WHERE e.container = c.key AND e.id <= ?) OR EXISTS (SELECT 1 FROM state AS s "
+    "WHERE s.container = c.key AND s.event <= ?)) LIMIT 1"
+)
+"""What was asked for a container does not tell that there is one."""
+
+
+def unheard_in(recording: Recording) -> Callable[[str, Event], bool]:
+    """Whether there was no container with an id, or one that begins so, by the time of an event.
+
+    That is known where some connection was told of all containers before, and nothing was lost.
+    """
+
+    def is_unheard(container_id: str, event: Event) -> bool:
+        if any(not gap.is_left_out for gap in recording.gaps()):
+            return False
+        with sound(recording):
+            connection = recording.connection
+            bit = NriEvent.CreateContainer.bit
+            if connection.execute(_ALL_TOLD, (bit, event.id)).fetchone() is None:
+                return False
+            values = len(container_id), container_id, event.id, event.id
+            return connection.execute(_THIS_TOLD, values).fetchone() is None
+
+    return is_unheard

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Somebody's own SQL over a recording: reading, and nothing but reading.
+
+The connection is read-only already. That alone would still let a query attach other files or change
+the connection's settings, and would name what it refuses in SQLite's words.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from nri_scope.errors import RecordingError, UsageError
+
+from .schema_check import recover
+from .sql_functions import PROBLEM
+
+Cell = None | int | float | str | bytes
+
+STEPS = 100_000
+"""Virtual machine steps between two looks at pending signals: about a millisecond."""
+_FETCH = 256
+
+_READS = frozenset(
+    {
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_RECURSIVE,
+    }
+)
+_DEEDS = {
+    sqlite3.SQLITE_INSERT: "write to {0}",
+    sqlite3.SQLITE_UPDATE: "write to {0}",
+    sqlite3.SQLITE_DELETE: "delete from {0}",
+    sqlite3.SQLITE_ATTACH: "attach another database",
+    sqlite3.SQLITE_DETACH: "detach a database",
+    sqlite3.SQLITE_TRANSACTION: "begin or end a transaction",
+    sqlite3.SQLITE_SAVEPOINT: "begin or end a transaction",
+}
+_PRAGMAS = frozenset(
+    {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo"}
+)
+"""Those that only tell how tables are made."""
+_SCHEMA = "SELECT sql FROM sqlite_master shows the tables and their columns"
+# Before what it does, SQLite attaches a database to write to.
+_VACUUM = re.compile(r"(?:[\s;]|--[^\n]*\n|/\*.*?\*/)*vacuum\b", re.IGNORECASE | re.DOTALL)
+_FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer"})
+_WAY_OUT = "here recordings are only read: use SELECT"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a query gives; ``rows`` is read while the database works, and only once."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[Cell, ...]]
+
+
+def run(connection: sqlite3.Connection, path: object, sql: str) -> Result:
+    """Run one SELECT on a recording's connection.
+
+    Raises UsageError for what is no SELECT or goes wrong in SQL, RecordingError for what is wrong
+    with the file; both also while the rows are read. The interrupt key ends it at any moment.
+    """
+    refused: list[UsageError] = []
+
+    def authorize(
+        action: int, first: str | None, second: str | None, _db: str | None, _inner: str | None
+    ) -> int:
+        if action in _READS and not (
+            action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FORBIDDEN_FUNCTIONS
+        ):
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_PRAGMA and (first or "").lower() in _PRAGMAS:
+            return sqlite3.SQLITE_OK
+        refused.append(_refusal(sql, action, first or "", second or ""))
+        return sqlite3.SQLITE_DENY
+
+    cursor: sqlite3.Cursor | None = None
+    connection.set_authorizer(authorize)
+    # The function does nothing: that Python runs it is what lets it notice a signal.
+    connection.set_progress_handler(_go_on, STEPS)
+    with _in_our_words(path, refused):
+        cursor = connection.execute(sql)
+    if cursor.description is None:
+        raise UsageError("this SQL gives no rows", _WAY_OUT)
+    columns = tuple(str(column[0]) for column in cursor.description)
+    return Result(columns, _rows(cursor, path, refused))
+
+
+def _refusal(sql: str, action: int, first: str, second: str) -> UsageError:
+    if action == sqlite3.SQLITE_PRAGMA:
+        return UsageError(f"PRAGMA {first} is not available here", _SCHEMA)
+    if action == sqlite3.SQLITE_FUNCTION:
+        return UsageError(f"this SQL would call {second}()", _WAY_OUT)
+    if _VACUUM.match(sql):
+        return UsageError("this SQL would write the recording anew", _WAY_OUT)
+    schema = first.startswith("sqlite_")
+    if schema and "pragma_" in sql.lower():
+        # SQLite makes a table for it, if only in memory.
+        return UsageError("a PRAGMA is not available here as a table", "write PRAGMA table_info(x)")
+    # All else is CREATE, DROP, ALTER and their like, in many variants; the first thing that some
+    # of them do is to write to SQLite's own tables.
+    deed = "change tables" if schema else _DEEDS.get(action, "change tables")
+    return UsageError(f"this SQL would {deed.format(first)}", _WAY_OUT)
+
+
+def _go_on() -> int:
+    return 0
+
+
+def _rows(
+    cursor: sqlite3.Cursor, path: object, refused: list[UsageError]
+) -> Iterator[tuple[Cell, ...]]:
+    while True:
+        with _in_our_words(path, refused):
+            some = cursor.fetchmany(_FETCH)
+        if not some:
+            return
+        yield from some
+
+
+@contextmanager
+def _in_our_words(path: object, refused: list[UsageError]) -> Iterator[None]:
+    PROBLEM.set("")
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if refused:
+            raise refused[0] from error
+        if code == sqlite3.SQLITE_INTERRUPT:
+            raise KeyboardInterrupt from error
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR):
+            raise RecordingError(str(path), f"damaged: {error}", recover(str(path))) from error
+        if problem := PROBLEM.get():
+            raise UsageError(f"SQL: {problem}") from error
+        raise UsageError(f"SQL: {error}", _hint(str(error))) from error
+    except UnicodeEncodeError as error:
+        raise UsageError("SQL: the query is not UTF-8 text") from error
+    except UnicodeDecodeError as error:
+        raise RecordingError(
+            str(path), "damaged: text in it is not UTF-8", recover(str(path))
+        ) from error
+    except (sqlite3.Warning, ValueError, OverflowError) as error:
+        # A NUL in the query, a number without end.
+        raise UsageError(f"SQL: {error}") from error
+
+
+def _hint(problem: str) -> str:
+    if problem.startswith("no such function"):
+        return "there are SQLite's own functions, nri_json() and nri_object()"
+    if problem.startswith("no such"):
+        return _SCHEMA
+    if problem.startswith("user-defined function"):
+        return "is the regular expression after REGEXP as filters want it?"
+    return ""

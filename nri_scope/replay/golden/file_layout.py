@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layout of a golden: version, recording and profile, then plugins, subjects and events.
+
+.. code-block:: yaml
+
+    golden: 1
+    recording: containerd 2.1.9, 43 events of 7 containers
+    fingerprint: 3fa94c0a94e2b1d7
+    profile: recorded
+    plugins:
+      10-mine:
+        session:
+          quiet: [Synchronize]
+        shop/web/app:
+          CreateContainer:
+            adjust:
+              env:
+                FOO: bar
+          quiet: [PostCreateContainer, StartContainer]
+
+``quiet`` names the events that were answered with nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .entries import QUIET, Key, is_quiet
+from .matchers import Expected, Ignored, Matcher, Present
+from .yaml_reader import MalformedYaml, Node
+from .yaml_writer import OneLine
+
+VERSION = 1
+
+_VERSION, _RECORDING, _FINGERPRINT, _PROFILE, _PLUGINS = _KEYS = (
+    "golden",
+    "recording",
+    "fingerprint",
+    "profile",
+    "plugins",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a golden belongs to."""
+
+    recording: str
+    """For people: runtime and version, how many events of how many containers."""
+    fingerprint: str
+    """As `fingerprint` makes it; compared."""
+    profile: str
+    """How the runtime behaved; compared."""
+
+
+def write_tree(origin: Origin, entries: Mapping[Key, Expected]) -> dict[str, Expected]:
+    """The document for `to_yaml`; ``entries`` in the order of a golden."""
+    plugins: dict[str, dict[str, dict[str, Expected]]] = {}
+    silent: dict[tuple[str, str], OneLine] = {}
+    for key, entry in entries.items():
+        events = plugins.setdefault(key.plugin, {}).setdefault(key.subject, {})
+        if is_quiet(entry):
+            silent.setdefault((key.plugin, key.subject), OneLine()).append(key.event)
+        else:
+            events[key.event] = entry
+    # Behind what was said.
+    for (plugin, subject), quiet in silent.items():
+        plugins[plugin][subject][QUIET] = quiet
+    return {
+        _VERSION: VERSION,
+        _RECORDING: origin.recording,
+        _FINGERPRINT: origin.fingerprint,
+        _PROFILE: origin.profile,
+        _PLUGINS: {plugin: {**subjects} for plugin, subjects in plugins.items()},
+    }
+
+
+def read_tree(root: Node) -> tuple[Origin, dict[Key, Expected], dict[Key, int]]:
+    """Origin, entries and their lines. Raises MalformedYaml for what is no golden."""
+    top = _mapping(root, "a golden")
+    if _VERSION not in top:
+        raise MalformedYaml(root.line, f"no golden: the key {_VERSION!r} is missing")
+    version = top[_VERSION].value
+    if version != VERSION or isinstance(version, bool):
+        newer = isinstance(version, int) and version > VERSION
+        raise MalformedYaml(
+            top[_VERSION].line,
+            f"a golden of version {version if isinstance(version, int | str) else '?'}, and this"
+            f" nri-scope reads version {VERSION}",
+            "upgrade nri-scope" if newer else "",
+        )
+    for key, node in top.items():
+        if key not in _KEYS:
+            raise MalformedYaml(node.line, f"unknown key {key[:80]!r}", _nearest(key, _KEYS))
+    for key in _KEYS:
+        if key not in top:
+            raise MalformedYaml(root.line, f"the key {key!r} is missing")
+    origin = Origin(
+        recording=_text(top[_RECORDING], _RECORDING),
+        fingerprint=_text(top[_FINGERPRINT], _FINGERPRINT),
+        profile=_text(top[_PROFILE], _PROFILE),
+    )
+    nodes: dict[Key, Node] = {}
+    for plugin, subjects in _mapping(top[_PLUGINS], _PLUGINS).items():
+        for subject, events in _mapping(subjects, f"plugin {plugin[:80]!r}").items():
+            for event, node in _events(events, f"subject {subject[:80]!r}"):
+                key_of = Key(plugin, subject, event)
+                if key_of in nodes:
+                    raise MalformedYaml(node.line, f"{event[:80]!r} is there twice")
+                nodes[key_of] = node
+    ordered = sorted(nodes.items(), key=lambda entry: entry[0].place)
+    return (
+        origin,
+        {key: node.expected() for key, node in ordered},
+        {key: node.line for key, node in ordered},
+    )
+
+
+def _events(subject: Node, what: str) -> list[tuple[str, Node]]:
+    found: list[tuple[str, Node]] = []
+    for event, node in _mapping(subject, what).items():
+        if event != QUIET:
+            found.append((event, _entry(node, event)))
+            continue
+        if not isinstance(node.value, list):
+            raise MalformedYaml(node.line, f"{QUIET!r} is no list of events")
+        for item in node.value:
+            found.append((_text(item, "an event that is quiet"), Node(item.line, {})))
+    return found
+
+
+def _entry(node: Node, event: str) -> Node:
+    if isinstance(node.value, dict | Present | Ignored):
+        return node
+    what = node.value.tag if isinstance(node.value, Matcher) else "no mapping"
+    raise MalformedYaml(
+        node.line, f"the reply to {event[:80]!r} is {what}", "it is a mapping, !present or !ignored"
+    )
+
+
+def _mapping(node: Node, what: str) -> dict[str, Node]:
+    if not isinstance(node.value, dict):
+        raise MalformedYaml(node.line, f"{what} is no mapping")
+    return node.value
+
+
+def _text(node: Node, what: str) -> str:
+    # A fingerprint of digits alone, with the quotes taken away, is still one.
+    if isinstance(node.value, bool) or not isinstance(node.value, str | int):
+        raise MalformedYaml(node.line, f"{what} is no text")
+    return str(node.value)
+
+
+def _nearest(key: str, known: tuple[str, ...]) -> str:
+    nearest = difflib.get_close_matches(key[:40], known, n=1, cutoff=0.5)
+    return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"

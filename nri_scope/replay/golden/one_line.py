@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was asked and answered, in few words: the form of goldens, for one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.identity import plugin_id
+from nri_scope.nri.plain import UNKNOWN, Plain
+from nri_scope.recording.display import many
+
+from .reply_values import MARK, MOUNT_KEY, REMOVED, NameOf, plain_reply
+
+NOTHING = "{}"
+"""An answer that says nothing: no change."""
+
+PARTS_MAX = 24
+"""Of one message; who wants all of a long one has `show`."""
+VALUE_MAX = 48
+"""Characters of one value."""
+
+# What every message of NRI has around that which somebody wants to know.
+_FRAMES = frozenset({"adjust", "linux", "resources", "linux_resources"})
+# Members by their keys, each with a text.
+_TEXTS = frozenset({"annotations", "env", "sysctl", "unified"})
+# Members by their keys, of which the key says the most.
+_KEYED = frozenset({"devices", "namespaces", "net_devices", "hooks", "CDI_devices"})
+# Whom a message is about: the line says it already.
+_SUBJECTS = frozenset({"pod", "container", "pods", "containers"})
+_EVENTS_MAX = 3
+
+
+def request_words(message: Message, name_of: NameOf) -> str:
+    """What a request asks, besides whom it is about; "" for nothing."""
+    match message:
+        case api.RegisterPluginRequest():
+            return plugin_id(message.plugin_idx, message.plugin_name)
+        case api.ConfigureRequest():
+            runtime = f"{message.runtime_name} {message.runtime_version}".strip()
+            config = f", {many(len(message.config), 'character')} of config"
+            return runtime + (config if message.config else "")
+        case api.SynchronizeRequest():
+            there = (
+                f"{many(len(message.pods), 'pod')}, {many(len(message.containers), 'container')}"
+            )
+            return there + (", more to come" if message.more else "")
+        case api.StateChangeEvent():
+            return ""
+        case api.ValidateContainerAdjustmentRequest():
+            what = type(message)(adjust=message.adjust, update=message.update)
+            return _words(what, name_of)
+    asked: Message = type(message)()
+    asked.CopyFrom(message)
+    for name in _SUBJECTS.intersection(message.DESCRIPTOR.fields_by_name):
+        asked.ClearField(name)
+    return _words(asked, name_of)
+
+
+def reply_words(message: Message, name_of: NameOf) -> str:
+    """What a reply says; `NOTHING` where it says nothing."""
+    if isinstance(message, api.ConfigureResponse):
+        return _events(plain_reply(message, name_of).get("events"))
+    if isinstance(message, api.UpdateContainersResponse):
+        failed = [name_of(one.container_id) or one.container_id for one in message.failed]
+        return f"failed: {_listed(failed)}" if failed else NOTHING
+    return _words(message, name_of) or NOTHING
+
+
+def names_told(request: Message) -> Iterator[tuple[str, str]]:
+    """The ids of all containers that Synchronize tells of, each with ``namespace/pod/container``;
+    those whose pod it does not tell have a ``?`` in its place.
+    """
+    if isinstance(request, api.SynchronizeRequest):
+        pods = {pod.id: f"{pod.namespace}/{pod.name}" for pod in request.pods}
+        for one in request.containers:
+            yield one.id, f"{pods.get(one.pod_sandbox_id, '?')}/{one.name}"
+
+
+def _events(names: Plain) -> str:
+    if not isinstance(names, list):
+        return f"events {names}"
+    shown = ", ".join(map(str, names[:_EVENTS_MAX]))
+    return f"{len(names)} events" if len(names) > _EVENTS_MAX else f"events {shown}"
+
+
+def _words(message: Message, name_of: NameOf) -> str:
+    return _listed(list(_parts(plain_reply(message, name_of))))
+
+
+def _listed(parts: list[str]) -> str:
+    more = len(parts) - PARTS_MAX
+    return ", ".join([*parts[:PARTS_MAX], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _parts(told: dict[str, Plain], path: str = "") -> Iterator[str]:
+    for name, value in told.items():
+        if name == UNKNOWN:
+            yield f"{path}unknown fields"
+        elif name in _FRAMES and isinstance(value, dict):
+            yield from _parts(value, path)
+        elif name in ("update", "evict") and isinstance(value, dict):
+            yield from _of_others(name, value)
+        elif name == "mounts" and isinstance(value, list):
+            yield from (f"mount {_destination(one)}" for one in value)
+        elif name in _TEXTS and isinstance(value, dict):
+            yield from (f"{_kind(name)} {_assigned(key, one)}" for key, one in value.items())
+        elif name in _KEYED and isinstance(value, dict | list):
+            yield from (f"{_kind(name)} {one}" for one in value if isinstance(one, str))
+        elif name == "rlimits" and isinstance(value, dict):
+            yield from (f"rlimit {key}={_limits(one)}" for key, one in value.items())
+        elif isinstance(value, dict) and value:
+            yield from _parts(value, f"{path}{name}.")
+        else:
+            yield _assigned(f"{path}{name}", value)
+
+
+def _of_others(name: str, values: dict[str, Plain]) -> Iterator[str]:
+    """What is wanted of containers, each with its name."""
+    for whom, wanted in values.items():
+        told = wanted if isinstance(wanted, dict) else {}
+        parts = [part for part in _parts(told) if not part.startswith("container_id=")]
+        yield f"{name} {whom} {{{_listed(parts)}}}"
+
+
+def _kind(name: str) -> str:
+    return "CDI device" if name == "CDI_devices" else name.removesuffix("s").replace("_", " ")
+
+
+def _limits(limit: Plain) -> str:
+    """As ``ulimit`` and prlimit(1) have them: soft, then hard."""
+    if isinstance(limit, dict) and limit.keys() == {"soft", "hard"}:
+        return f"{limit['soft']}:{limit['hard']}"
+    return _short(limit)
+
+
+def _destination(mount: Plain) -> str:
+    return str(mount.get(MOUNT_KEY, "")) if isinstance(mount, dict) else str(mount)
+
+
+def _assigned(key: str, value: Plain) -> str:
+    if value == REMOVED and key.startswith(MARK):
+        return key
+    return f"{key}={_short(value)}"
+
+
+def _short(value: Plain) -> str:
+    match value:
+        case bool():
+            text = "true" if value else "false"
+        case list():
+            text = f"[{', '.join(map(_short, value))}]"
+        case dict():
+            text = f"{{{', '.join(_assigned(key, one) for key, one in value.items())}}}"
+        case _:
+            text = str(value)
+    return text if len(text) <= VALUE_MAX else f"{text[: VALUE_MAX - 1]}…"

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replies in the form in which goldens hold them: what they mean, rather than how it was said.
+
+Field names are those of the API. Beyond ``recorder.plain``, which shows a message as it is:
+
+- An optional value is the value.
+- Lists whose members have a key are mappings by that key, and thereby have no order: environment,
+  devices, namespaces, rlimits, hugepage limits, updates and evictions. Lists that are sets are
+  sorted. Mounts, hooks, arguments and rules keep their order.
+- Containers are called by their names.
+- A removal is ``-KEY: removed``; a removal and a new value, in whichever order they came, are
+  ``-KEY: removed`` and ``KEY: value`` beside each other, which means "replaced". Whatever else a
+  marker carries is left out, as a runtime leaves it unread.
+- Messages that only hold others are left out when nothing is in them, so that an adjustment of
+  nothing is an empty reply.
+
+What does not fit (a key twice, a namespace removed and set, fields unknown to us) is shown as the
+list that it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar, cast
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import events_in, mask_of
+from nri_scope.nri.plain import UNKNOWN, Plain, plain
+
+NameOf = Callable[[str], str]
+"""From a container's id to ``namespace/pod/container``; "" where it is not known."""
+
+REMOVED = "removed"
+"""Stands as the value of a key that marks a removal."""
+
+MARK = "-"
+"""In front of a key: NRI's sign for a removal."""
+
+ALL_EVENTS = "all"
+"""How a subscription mask of 0 reads."""
+
+MOUNT_KEY = "destination"
+
+UNORDERED = frozenset({"CDI_devices", "architectures", "flags", "names"})
+"""Lists of strings whose order says nothing (CDI devices; seccomp, scheduler, memory policy)."""
+
+_KEYS = {
+    "KeyValue": "key",
+    "POSIXRlimit": "type",
+    "LinuxDevice": "path",
+    "LinuxNamespace": "type",
+    "HugepageLimit": "page_size",
+    "ContainerUpdate": "container_id",
+    "ContainerEviction": "container_id",
+}
+# By message and field; other keys may begin with a dash and mean nothing by it.
+_REMOVABLE = frozenset(
+    {
+        ("ContainerAdjustment", "annotations"),
+        ("ContainerAdjustment", "env"),
+        ("LinuxContainerAdjustment", "devices"),
+        ("LinuxContainerAdjustment", "namespaces"),
+        ("LinuxContainerAdjustment", "sysctl"),
+        ("LinuxContainerAdjustment", "net_devices"),
+    }
+)
+# A runtime goes through these one by one, so that removing and setting differs from the reverse; of
+# the others it takes all removals first, wherever they stand.
+_REMOVED_IN_TURN = frozenset({"LinuxNamespace"})
+# Their presence alone asks for nothing; that of all others does (pids {} is a limit of 0).
+_FRAMES = frozenset(
+    {
+        "ContainerAdjustment",
+        "LinuxContainerAdjustment",
+        "LinuxContainerUpdate",
+        "LinuxResources",
+        "LinuxMemory",
+        "LinuxCPU",
+        "LinuxRdt",
+        "Hooks",
+    }
+)
+# Where a number that is not on the wire is a 0 that somebody meant.
+_WITH_ZEROS = frozenset(
+    {
+        "POSIXRlimit",
+        "HugepageLimit",
+        "LinuxPids",
+        "LinuxDevice",
+        "LinuxIOPriority",
+        "LinuxMemoryPolicy",
+        "LinuxSeccompArg",
+    }
+)
+
+
+def plain_reply(message: Message, name_of: NameOf) -> dict[str, Plain]:
+    """What ``message`` says; {} for what says nothing.
+
+    Any reply of a plugin, and UpdateContainersRequest, which a plugin sends unasked. In the result
+    is no None. Equal results mean the same to a runtime.
+    """
+    if isinstance(message, api.ConfigureResponse):
+        return _subscription(message)
+    return _Reading(name_of).fields(message)
+
+
+def _subscription(reply: api.ConfigureResponse) -> dict[str, Plain]:
+    mask = reply.events
+    known = events_in(mask)
+    names: list[Plain] = [event.name for event in known]
+    strange = (mask & 0xFFFF_FFFF) & ~mask_of(known)
+    names += [bit + 1 for bit in range(32) if strange >> bit & 1]
+    told: dict[str, Plain] = {"events": names if mask else ALL_EVENTS}
+    return told | _unknown(reply)
+
+
+def _unknown(message: Message) -> dict[str, Plain]:
+    if not len(UnknownFieldSet(message)):
+        return {}
+    return {UNKNOWN: plain(message)[UNKNOWN]}
+
+
+class _Reading:
+    def __init__(self, name_of: NameOf) -> None:
+        self._name_of = name_of
+
+    def fields(self, message: Message) -> dict[str, Plain]:
+        kind = message.DESCRIPTOR
+        set_fields: list[tuple[FieldDescriptor, object]] = list(message.ListFields())
+        if kind.name in _WITH_ZEROS:
+            there = {field.number for field, _ in set_fields}
+            numbers = filter(_is_number, cast("Iterable[FieldDescriptor]", kind.fields))
+            set_fields += [(field, 0) for field in numbers if field.number not in there]
+            set_fields.sort(key=lambda entry: entry[0].number)
+        values: dict[str, Plain] = {}
+        for field, value in set_fields:
+            if isinstance(value, str | bytes | int | float | Message):
+                told = self._one(field, value)
+            else:
+                told = self._many(kind.name, field, value)
+            if told != {} or not _is_frame(field):
+                values[field.name] = told
+        return values | _unknown(message)
+
+    def _one(self, field: FieldDescriptor, value: object) -> Plain:
+        if isinstance(value, Message):
+            if _is_optional_value(value) and not len(UnknownFieldSet(value)):
+                inner = cast("_Valued", value).value
+                return inner if isinstance(inner, bool | int | str) else list(inner)
+            return self.fields(value)
+        if isinstance(value, bytes):
+            return value.hex()
+        if field.enum_type is not None:
+            named = field.enum_type.values_by_number.get(cast("int", value))
+            return named.name if named else cast("int", value)
+        if field.name == "container_id":
+            return self._name_of(cast("str", value)) or cast("str", value)
+        return cast("Plain", value)
+
+    def _many(self, kind: str, field: FieldDescriptor, value: object) -> Plain:
+        removable = (kind, field.name) in _REMOVABLE
+        if _is_map(field):
+            return self._map(field, cast("dict[object, object]", value), removable)
+        items = cast("Iterable[object]", value)
+        of = field.message_type.name if field.message_type is not None else ""
+        if of == "Mount":
+            return self._mounts(cast("Iterable[Message]", items))
+        told = [self._one(field, item) for item in items]
+        if of in _KEYS:
+            by_key = _by_key(told, _KEYS[of], removable)
+            if by_key is None or (of in _REMOVED_IN_TURN and _both_ways(by_key)):
+                return told
+            return by_key
+        if field.name in UNORDERED:
+            return unordered([_bare_name(item) for item in told])
+        return told
+
+    def _map(
+        self, field: FieldDescriptor, entries: dict[object, object], removable: bool
+    ) -> dict[str, Plain] | list[Plain]:
+        assert field.message_type is not None
+        of_value = field.message_type.fields_by_name["value"]
+        told = {str(key): self._one(of_value, entries[key]) for key in entries}
+        if not removable:
+            return dict(sorted(told.items()))
+        if any(_is_marker(key) and _has_unknown(value) for key, value in told.items()):
+            return [{"key": key, "value": value} for key, value in sorted(told.items())]
+        return _in_order((key, REMOVED if _is_marker(key) else told[key]) for key in told)
+
+    def _mounts(self, mounts: Iterable[Message]) -> list[Plain]:
+        removals: dict[str, Plain] = {}
+        others: list[Plain] = []
+        for mount in mounts:
+            told = self.fields(mount)
+            destination = told.get(MOUNT_KEY)
+            if isinstance(destination, str) and _is_marker(destination) and UNKNOWN not in told:
+                removals[destination] = {MOUNT_KEY: destination}
+            else:
+                others.append(told)
+        return [removals[key] for key in sorted(removals)] + others
+
+
+_Item = TypeVar("_Item")
+
+
+class _Valued:
+    value: bool | int | str | Iterable[str]
+
+
+def unordered(items: list[_Item]) -> list[_Item]:
+    """A list that is a set, in the one order in which goldens write it."""
+    return sorted(items, key=lambda item: (not isinstance(item, str), str(item)))
+
+
+def _by_key(items: list[Plain], key_field: str, removable: bool) -> dict[str, Plain] | None:
+    """None where the items do not fit into a mapping."""
+    found: dict[str, Plain] = {}
+    for item in items:
+        assert isinstance(item, dict)
+        key = item.get(key_field, "")
+        assert isinstance(key, str)
+        rest: Plain = {name: value for name, value in item.items() if name != key_field}
+        if key_field == "key" and UNKNOWN not in item:
+            rest = item.get("value", "")
+        if removable and _is_marker(key):
+            if UNKNOWN in item:
+                return None
+            # Removing twice is removing.
+            found.pop(key, None)
+            rest = REMOVED
+        if key in found:
+            return None
+        found[key] = rest
+    return _in_order(found.items())
+
+
+def _both_ways(by_key: dict[str, Plain]) -> bool:
+    return any(_is_marker(key) and key.removeprefix(MARK) in by_key for key in by_key)
+
+
+def _in_order(entries: Iterable[tuple[str, Plain]]) -> dict[str, Plain]:
+    """A removal stands right before what takes the place of the removed."""
+    return dict(
+        sorted(entries, key=lambda entry: (entry[0].removeprefix(MARK), not _is_marker(entry[0])))
+    )
+
+
+def _is_marker(key: str) -> bool:
+    return key.startswith(MARK)
+
+
+def _has_unknown(value: Plain) -> bool:
+    return isinstance(value, dict) and UNKNOWN in value
+
+
+def _bare_name(item: Plain) -> Plain:
+    """A CDI device is its name and nothing else."""
+    if isinstance(item, dict) and list(item) == ["name"]:
+        return item["name"]
+    return item
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def _is_frame(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.name in _FRAMES
+
+
+def _is_optional_value(message: Message) -> bool:
+    return message.DESCRIPTOR.name.startswith("Optional")
+
+
+def _is_number(field: FieldDescriptor) -> bool:
+    return field.cpp_type in _NUMBERS and not field.has_presence and field.default_value == 0
+
+
+_NUMBERS = frozenset(
+    {
+        FieldDescriptor.CPPTYPE_INT32,
+        FieldDescriptor.CPPTYPE_INT64,
+        FieldDescriptor.CPPTYPE_UINT32,
+        FieldDescriptor.CPPTYPE_UINT64,
+        FieldDescriptor.CPPTYPE_ENUM,
+    }
+)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a plugin's answer to what is thought of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from google.protobuf.message import Message
+
+from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError, RpcError
+from nri_scope.nri.no_change import says_nothing
+from nri_scope.runtime import Answer
+
+from .replies import Reply, Verdict
+
+BROKEN = "protocol error"
+"""Begins the reason for which `transport.Link` gives up a peer that talks nonsense."""
+
+
+class Judge:
+    """Turns answers into replies, counting how often each plugin got which event."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[tuple[str, str, str]] = Counter()
+
+    def reply(
+        self,
+        answer: Answer,
+        event_id: int,
+        event: str,
+        subject: str,
+        *,
+        refused: str = "",
+        lost: str = "",
+    ) -> Reply:
+        """The judged reply.
+
+        ``refused`` tells why the runtime does not do what it asks for, ``lost`` how the plugin's
+        connection ended where it ended instead.
+        """
+        key = (answer.plugin, event, subject)
+        self._seen[key] += 1
+        found = verdict(answer.error)
+        problem = str(answer.error or "")
+        if found is Verdict.OK and refused:
+            found, problem = Verdict.CONFLICT, refused
+        elif found is Verdict.LATE:
+            problem = f"no answer within {answer.timeout_ns / 1e9:.3g} s"
+        elif found is Verdict.CRASH:
+            problem = lost or problem
+        return Reply(
+            event_id=event_id,
+            event=event,
+            plugin=answer.plugin,
+            subject=subject,
+            occurrence=self._seen[key],
+            message=_shared(answer.reply),
+            verdict=found,
+            problem=problem,
+            took_ns=answer.took_ns,
+            deadline_ns=answer.timeout_ns,
+        )
+
+
+_EMPTY: dict[str, Message] = {}
+
+
+def _shared(message: Message | None) -> Message | None:
+    """Most replies say nothing: these are one object, as a recording may have millions."""
+    if message is None or not says_nothing(message):
+        return message
+    return _EMPTY.setdefault(message.DESCRIPTOR.full_name, message)
+
+
+def verdict(error: NriScopeError | None) -> Verdict:
+    """What an answer's error means."""
+    match error:
+        case None:
+            return Verdict.OK
+        case DeadlineExceeded():
+            return Verdict.LATE
+        case ConnectionClosed(reason=reason) if reason.startswith(BROKEN):
+            return Verdict.RUBBISH
+        case ConnectionClosed():
+            return Verdict.CRASH
+        case RpcError():
+            return Verdict.ERROR
+    return Verdict.RUBBISH

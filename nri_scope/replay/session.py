@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of a replay: a runtime, a world, plugins on stage, and everything played to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from time import monotonic_ns
+
+from google.protobuf.message import DecodeError
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import ConnectionClosed, NriScopeError, RemoteProtocolError
+from nri_scope.nri.merging import Dropped
+from nri_scope.nri.session import check_part_reply
+from nri_scope.oci import changes, manner_of
+from nri_scope.runtime import Answer, Exchange, Plugin, Profile, Runtime
+from nri_scope.runtime.dispatch import event_of
+
+from .effects import Effects
+from .golden import fingerprint
+from .ledger import Ledger
+from .player import Manner, Player, Stage
+from .plugin_setup import SetUp, crowd, size_of
+from .plugins import Cast, Casting
+from .progress import Audience, Story
+from .replay_recording import Tape
+from .reply_verdict import Judge
+from .result import ContainerResult, Line, PlayedEvent, Replayed
+from .script import Script
+from .world import World
+
+_PARTS = 3
+"""Into about so many parts --fault split-sync splits a state."""
+
+
+class Performance:
+    """Use it once."""
+
+    def __init__(
+        self,
+        script: Script,
+        profile: Profile,
+        casting: Casting,
+        manner: Manner,
+        audience: Audience,
+        tape: Tape | None,
+        *,
+        keep: bool,
+    ) -> None:
+        """Raises `UsageError` where nothing of the script is to be played."""
+        session = script.session
+        self._script = script
+        self._manner = manner
+        self._tape = tape
+        self._keep = keep
+        self._judge = Judge()
+        self._setup = SetUp(profile)
+        self._runtime_words = f"{session.runtime_name} {session.runtime_version}".strip()
+        self._result = Replayed(
+            source=f"session {session.id}, {session.plugin} on {self._runtime_words}",
+            fingerprint="",
+            profile=profile.name,
+            title=profile.title,
+        )
+        self._story = Story(self._result, audience, keep)
+        self._cast = Cast(casting, self._printed, lambda: self._story.last_id)
+        self._began_ns = monotonic_ns()
+        self._parts = 0
+        self._unfinished: dict[Plugin, tuple[PlayedEvent, Answer]] = {}
+        self._first_round: dict[str, ContainerResult] = {}
+        self._prepare()
+        split = manner.faults.split_sync
+        self._runtime = Runtime(
+            self._setup,
+            on_new=self._new_plugin,
+            on_ready=self._ready,
+            on_end=self._ended,
+            on_update=self._unsolicited,
+            sync_part_max=size_of(self._world) // _PARTS + 1 if split else None,
+        )
+        audience.began(self._result)
+
+    async def perform(self, rounds: int) -> Replayed:
+        """Everything between opening the recording and having the result."""
+        result = self._result
+        try:
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(self._runtime)
+                stack.callback(self._cast.leave)
+                self._story.note("RegisterPlugin")
+                await self._cast.enter(self._runtime)
+                for number in range(1, rounds + 1):
+                    if number > 1:
+                        await self._again(number)
+                    playing_ns = monotonic_ns()
+                    await Player(self._script, self._stage(), self._manner).play()
+                    result.playing_ns += monotonic_ns() - playing_ns
+                    self._compare_rounds(number)
+        finally:
+            # The event that could not be played, and what was printed meanwhile.
+            self._story.end()
+        result.plugins = self._cast.results()
+        if self._keep:
+            result.fingerprint = fingerprint(self._runtime_words, self._outline())
+        return result
+
+    def _stage(self) -> Stage:
+        self._effects = self._new_effects()
+        return Stage(
+            runtime=self._runtime,
+            world=self._world,
+            effects=self._effects,
+            judge=self._judge,
+            story=self._story,
+            restart=lambda: self._cast.restart(self._runtime),
+            drop_connections=lambda reason: self._cast.send_away(self._runtime, reason),
+            lost=lambda plugin: self._cast.lost(self._runtime, plugin),
+            hear_out=self._cast.hear_out,
+        )
+
+    def _prepare(self) -> None:
+        """What existed before the first event that is played."""
+        manner = self._manner
+        world = World.of(
+            self._script.pods,
+            self._script.containers,
+            effects=manner.effects,
+            shows_rlimits=self._setup.profile.shows_rlimits,
+        )
+        for step in self._script.before():
+            if step.event is not None and step.message is not None:
+                world.happened(step.event, world.shown(step.event, step.message))
+        crowd(world, manner.faults.huge_sync)
+        self._world = self._setup.world = world
+        self._result.name_of = world.name_of
+        self._result.containers = {}
+        self._effects = self._new_effects()
+
+    def _new_effects(self) -> Effects:
+        profile = self._setup.profile
+        manner = manner_of(profile.runtime_name)
+        ledger = Ledger(self._world, self._result.containers, manner, keep=self._keep)
+        return Effects(self._world, ledger, profile.version)
+
+    async def _again(self, number: int) -> None:
+        self._prepare()
+        self._story.note("restart-runtime", f"round {number} begins")
+        await self._cast.restart(self._runtime)
+
+    def _compare_rounds(self, number: int) -> None:
+        """The same events to the same plugins have to come to the same containers."""
+        if number == 1:
+            self._first_round = self._result.containers
+            return
+        ours = self._result.containers
+        for name in dict.fromkeys([*self._first_round, *ours]):
+            first, now = self._first_round.get(name), ours.get(name)
+            same = first is not None and now is not None and first.created == now.created
+            if first is None or now is None or not same or changes(first.spec, now.spec):
+                self._result.tally.fail(
+                    f"{name} came out of round {number} otherwise than of the first one"
+                )
+
+    # -- what the runtime tells ---------------------------------------------------------------
+
+    def _new_plugin(self, plugin: Plugin) -> None:
+        plugin.on_exchange = self._exchanged
+        slow = self._manner.faults.slow
+        if slow:
+
+            def transit_ns(method: str, payload: bytes) -> int:
+                event = event_of(method, payload)
+                return int(slow.get(event, 0) * 1e9) if event is not None else 0
+
+            plugin.transit_ns = transit_ns
+
+    def _ready(self, plugin: Plugin) -> None:
+        self._cast.ready(plugin)
+        if plugin.process is not None and not self._setup.profile.synchronizes_launched:
+            why = f"{self._setup.profile.title} does not synchronize plugins that it launches"
+            self._story.tell(PlayedEvent(0, "Synchronize", "", 0, skipped=why))
+
+    def _exchanged(self, plugin: Plugin, exchange: Exchange) -> None:
+        if self._tape is not None:
+            self._tape.exchanged(plugin, exchange)
+        if exchange.method == "Synchronize":
+            self._synchronized(plugin, exchange)
+
+    def _synchronized(self, plugin: Plugin, exchange: Exchange) -> None:
+        self._parts += 1
+        reply, error, more = _sync_reply(exchange)
+        if more:
+            return
+        played = PlayedEvent(0, "Synchronize", "", 0)
+        if self._parts > 1:
+            played.fault = f"the state comes in {self._parts} parts"
+        self._parts = 0
+        answer = Answer(
+            plugin.id,
+            "Synchronize",
+            reply,
+            exchange.reply,
+            error,
+            exchange.took_ns,
+            timeout_ns=exchange.timeout_ns,
+        )
+        if error is not None:
+            self._cast.failed_setup(plugin)
+        if isinstance(error, ConnectionClosed):
+            # How it ended is known once it is accounted for.
+            self._unfinished[plugin] = played, answer
+            return
+        self._tell_synchronized(played, answer)
+
+    def _tell_synchronized(self, played: PlayedEvent, answer: Answer, lost: str = "") -> None:
+        played.replies.append(self._judge.reply(answer, 0, played.event, "", lost=lost))
+        if isinstance(answer.reply, api.SynchronizeResponse) and answer.error is None:
+            self._effects.asked_for(played, answer.plugin, answer.reply.update)
+        self._story.tell(played)
+
+    def _unsolicited(
+        self, plugin: Plugin, request: api.UpdateContainersRequest
+    ) -> api.UpdateContainersResponse:
+        played = PlayedEvent(0, "UpdateContainers", "", 0)
+        self._effects.asked_for(played, plugin.id, request.update)
+        for eviction in request.evict:
+            reason = "no runtime evicts"
+            played.dropped.append(
+                Dropped(plugin.id, eviction.container_id, "/evict", eviction.reason, reason)
+            )
+        self._story.tell(played)
+        return api.UpdateContainersResponse()
+
+    def _ended(self, plugin: Plugin) -> None:
+        self._cast.ended(plugin)
+        if plugin in self._unfinished:
+            self._tell_synchronized(*self._unfinished.pop(plugin), lost=plugin.end_reason)
+        if self._tape is not None:
+            self._tape.ended(plugin)
+
+    # -- keeping the result -------------------------------------------------------------------
+
+    def _printed(self, line: Line) -> None:
+        self._story.printed(line._replace(at_ns=line.at_ns - self._began_ns))
+
+    def _outline(self) -> Iterable[tuple[str, str]]:
+        last = 0
+        for event in self._result.events:
+            if event.event_id and event.event_id != last:
+                yield event.subject, event.event
+            last = event.event_id or last
+
+
+def _sync_reply(
+    exchange: Exchange,
+) -> tuple[api.SynchronizeResponse | None, NriScopeError | None, bool]:
+    """The reply to Synchronize, or what is wrong with it, and whether more parts follow."""
+    if exchange.error is not None:
+        return None, exchange.error, False
+    try:
+        reply = api.SynchronizeResponse.FromString(exchange.reply)
+    except DecodeError as error:
+        return None, RemoteProtocolError(f"the reply cannot be decoded: {error}"), False
+    if not api.SynchronizeRequest.FromString(exchange.request).more:
+        return reply, None, False
+    try:
+        check_part_reply(reply)
+    except RemoteProtocolError as error:
+        return reply, error, False
+    return reply, None, True

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What fails in a replay, one check at a time, so that the same failure is known again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nri_scope.runtime import exit_in
+
+from ..progress import Audience
+from ..replies import Reply, Verdict
+from ..result import FAILURES_KEPT, Line, PlayedEvent, Replayed
+from .crash_output import LastWords, alike
+
+KEPT = 1_000
+"""Failing checks that are told apart. One of them is looked for, the rest is only mentioned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A failing check. Two are equal if they are the same one in two replays."""
+
+    kind: str
+    """A verdict, or what else can be wrong, in a word or two."""
+    plugin: str = ""
+    """``NN-name``; "" where it is nobody's."""
+    event: str = ""
+    subject: str = ""
+    """``namespace/pod`` or ``namespace/pod/container``; "" where it is about neither."""
+    says: str = ""
+    """In which words it fails, without the numbers in them."""
+    event_id: int = field(default=0, compare=False)
+    """The recorded event at which it fails; 0 where it fails at none."""
+    text: str = field(default="", compare=False)
+    """For people, in one line."""
+
+
+class Failing(Audience):
+    """Hears a replay, and keeps what fails. For one replay."""
+
+    def __init__(self) -> None:
+        self._checks: dict[Check, None] = {}
+        self._texts: set[str] = set()
+        self._words = LastWords()
+        self._crashes: dict[tuple[str, str, str, int], str] = {}
+
+    def event(self, played: PlayedEvent) -> None:
+        where = f"{played.event} {played.subject}".strip()
+        for reply in played.replies:
+            if reply.verdict is not Verdict.CRASH:
+                # What it printed before was not the end of it.
+                self._words.forget(reply.plugin)
+        for line in played.output:
+            self._words.hear(line)
+        for reply in played.replies:
+            if reply.verdict is Verdict.OK:
+                continue
+            text = f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}"
+            if len(self._texts) < FAILURES_KEPT:
+                # The tally has them too, beside others.
+                self._texts.add(text)
+            self._add(self._of_reply(reply, text))
+
+    def line(self, line: Line) -> None:
+        self._words.hear(line)
+
+    def crash_of(self, reply: Reply) -> str:
+        """What the crash is known by that came instead of this reply; "" where none did."""
+        return self._crashes.get(_key(reply), "")
+
+    def checks(self, replayed: Replayed) -> list[Check]:
+        """All of them, as they came, once the replay is over."""
+        for text in replayed.tally.failures:
+            if text not in self._texts:
+                self._add(Check("failure", says=alike(text), text=text))
+        for check in self.of_plugins(replayed):
+            self._add(check)
+        return list(self._checks)
+
+    def of_plugins(self, replayed: Replayed) -> list[Check]:
+        """What is wrong with how plugins fared."""
+        return of_plugins(replayed, self._ended)
+
+    def _ended(self, plugin: str, explained: str) -> str:
+        """How a plugin's process ended, and what that is known by."""
+        return " ".join(filter(None, (exit_in(explained), self._words.of(plugin))))
+
+    def _of_reply(self, reply: Reply, text: str) -> Check:
+        if reply.verdict is Verdict.CRASH:
+            says = self._ended(reply.plugin, reply.problem)
+            if len(self._crashes) < KEPT:
+                self._crashes[_key(reply)] = says
+        else:
+            # How late it was may be told otherwise each time.
+            says = "" if reply.verdict is Verdict.LATE else alike(reply.problem)
+        return Check(
+            str(reply.verdict),
+            reply.plugin,
+            reply.event,
+            reply.subject,
+            says,
+            reply.event_id,
+            text=text,
+        )
+
+    def _add(self, check: Check) -> None:
+        if len(self._checks) < KEPT:
+            self._checks.setdefault(check)
+
+
+def of_plugins(replayed: Replayed, ended: Callable[[str, str], str]) -> list[Check]:
+    """What is wrong with how plugins fared.
+
+    ``ended`` tells what the end of a plugin is known by, given its name and the end in words.
+    """
+    found: list[Check] = []
+    for plugin in replayed.plugins:
+        name = plugin.plugin
+        if plugin.deserted:
+            text = f"{name}: {plugin.deserted}"
+            says = ended(name, plugin.deserted) or alike(plugin.deserted)
+            found.append(Check("deserted", name, says=says, text=text))
+        for process in plugin.left_behind:
+            text = f"{name} left a process behind: {process}"
+            found.append(Check("left behind", name, says=alike(process), text=text))
+    return found
+
+
+def _key(reply: Reply) -> tuple[str, str, str, int]:
+    return reply.plugin, reply.event, reply.subject, reply.event_id

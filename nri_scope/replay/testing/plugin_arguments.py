@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which plugins a test means: objects, commands, or several of them by their indices."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from typing import cast
+
+from nri_scope.errors import UsageError
+from nri_scope.nri.identity import check_index, check_name
+from nri_scope.plugin.handlers import Handlers
+
+from ..chain import DEFAULT_INDEX, Command, command
+from ..plugins import Casting, InProcess
+
+Find = Callable[[str], str]
+"""Where a file is that is named relative to a test."""
+
+
+def casting_of(
+    plugin: object,
+    *,
+    index: str = "",
+    name: str = "",
+    config: str | Mapping[str, str] = "",
+    environment: Mapping[str, str] | None = None,
+    find: Find = str,
+) -> Casting:
+    """``plugin`` is one plugin, or a mapping that has several by ``NN`` or ``NN-name``.
+
+    One plugin is an object with handlers, or a command: a list, a path, or a text in the shell's
+    quoting. ``config`` is for all, or a mapping by index. Raises `UsageError`.
+    """
+    if isinstance(plugin, Mapping):
+        several = cast("Mapping[object, object]", plugin)
+        if not several:
+            raise UsageError("there is no plugin to replay to", "put one into the mapping")
+        if index or name:
+            raise UsageError(
+                "index and name are for one plugin", 'several have theirs as keys: "10-mine"'
+            )
+        plugins = tuple(_one(one, *_place(key), find) for key, one in several.items())
+    else:
+        plugins = (_one(plugin, index, name, find),)
+    configs = {"": config} if isinstance(config, str) else dict(config)
+    for wanted in configs.keys() - {one.index for one in plugins} - {""}:
+        raise UsageError(f"config for {wanted!r}: no plugin has this index")
+    return Casting(plugins, configs, dict(environment or {}))
+
+
+def _place(key: object) -> tuple[str, str]:
+    if not isinstance(key, str):
+        raise UsageError(f"{key!r} is no plugin index", 'write it as text: "10"')
+    index, _, name = key.partition("-")
+    return check_index(index), name
+
+
+def _one(plugin: object, index: str, name: str, find: Find) -> Command | InProcess:
+    argv = _argv(plugin)
+    if argv is None:
+        # Also finds out what is no plugin at all, before anybody waits for it to register.
+        Handlers.of(plugin)
+        return InProcess(
+            check_index(index or DEFAULT_INDEX), check_name(name or _name_of(plugin)), plugin
+        )
+    if not argv or not argv[0]:
+        raise UsageError("the plugin's command is empty", "name a program")
+    program = find(argv[0]) if "/" in argv[0] else argv[0]
+    return command((program, *argv[1:]), index, name)
+
+
+def _argv(plugin: object) -> tuple[str, ...] | None:
+    """A command's words; None for what is no command."""
+    match plugin:
+        case str():
+            try:
+                return tuple(shlex.split(plugin))
+            except ValueError as error:
+                raise UsageError(f"{plugin!r}: {str(error).lower()}", "check its quotes") from error
+        case os.PathLike():
+            return (_word(plugin),)
+        case list() | tuple():
+            return tuple(map(_word, cast("Iterable[object]", plugin)))
+    return None
+
+
+def _word(word: object) -> str:
+    if isinstance(word, str):
+        return word
+    path = os.fspath(cast("os.PathLike[str]", word)) if isinstance(word, os.PathLike) else None
+    if not isinstance(path, str):
+        raise UsageError(f"{word!r} is no word of a command", "a command is made of text and paths")
+    return path
+
+
+def _name_of(plugin: object) -> str:
+    """``DeviceInjector`` becomes device-injector, ``MyPlugin`` my: names rarely end in plugin."""
+    words = re.sub(
+        r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+", "-", type(plugin).__name__
+    )
+    name = words.strip("-").lower()
+    return name.removesuffix("-plugin") or "plugin"

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers that were changed, each with what was done to it and by whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nri_scope.differ.attribution.model import Evidence, NameOf, RoundDiff, Step
+from nri_scope.differ.attribution.rounds import CONTAINER_STATUS, CREATE
+from nri_scope.differ.render import wording
+from nri_scope.differ.render.legend import Legend
+from nri_scope.differ.render.values import clipped, clipped_pair, place, sides
+
+from .limits import CONTAINERS_MAX, STEPS_MAX, STEPS_OF_ONE_MAX, TRACKED_MAX, VALUE_MAX, WORDS_MAX
+from .model import Changed, Row
+
+_Key = tuple[str, int, tuple[Evidence, ...]]
+
+
+@dataclass(slots=True)
+class _Container:
+    name: str
+    created: int = 0
+    failure: str = ""
+    rows: dict[_Key, Row] = field(default_factory=dict)
+    requests: dict[tuple[str, str], None] = field(default_factory=dict)
+    remarks: dict[str, None] = field(default_factory=dict)
+    in_all: int = 0
+
+
+class Changes:
+    """Takes rounds as they come, and keeps the first ones' changes, as text of bounded length."""
+
+    def __init__(self, name_of: NameOf) -> None:
+        self._name_of = name_of
+        self._found: dict[str, _Container] = {}
+        self._skipped: set[str] = set()
+        self._legend = Legend()
+        self._kept = 0
+        self.rows = 0
+        """Changes in all, with those that are left out."""
+
+    @property
+    def containers(self) -> int:
+        """Those that were changed, with those that are left out."""
+        return len(self._found) + len(self._skipped)
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """Containers and changes that are told."""
+        return len(self._found), self._kept
+
+    def round(self, diff: RoundDiff) -> None:
+        """What it changed, and what became of earlier changes."""
+        fresh = set(diff.events)
+        for step in diff.steps:
+            if step.event in fresh:
+                self._add(step)
+            else:
+                self._judge(step)
+        # What a change has as its note is not told twice.
+        for asked in wording.unnoted(diff.asked, diff.steps):
+            found = self._of(asked.container)
+            if found is not None and len(found.requests) < STEPS_OF_ONE_MAX:
+                self._legend.see(asked.owner, (asked.evidence,))
+                sentence = clipped(wording.request(asked), WORDS_MAX)
+                found.requests[wording.FATES[asked.fate], sentence] = None
+        if diff.name == CONTAINER_STATUS and diff.failure:
+            found = self._of(diff.container)
+            if found is not None and len(found.remarks) < STEPS_OF_ONE_MAX:
+                found.remarks[clipped(diff.failure, WORDS_MAX)] = None
+        if diff.name != CREATE or not diff.container:
+            return
+        matters = diff.failure or diff.doubt
+        found = self._of(diff.container) if matters else self._found.get(diff.container)
+        if found is not None:
+            if diff.created:
+                found.created = found.created or diff.event
+            found.failure = clipped(diff.failure, WORDS_MAX)
+            if len(found.remarks) < STEPS_OF_ONE_MAX:
+                told = (*filter(None, [diff.doubt]), *diff.remarks)
+                found.remarks.update(dict.fromkeys(clipped(one, WORDS_MAX) for one in told))
+
+    def result(self) -> tuple[Changed, ...]:
+        """In the order in which they were changed first."""
+        return tuple(
+            Changed(
+                key,
+                one.name,
+                one.created,
+                one.failure,
+                tuple(one.rows.values()),
+                tuple(one.requests),
+                one.in_all,
+                tuple(one.remarks),
+            )
+            for key, one in self._found.items()
+        )
+
+    def legend(self) -> tuple[str, ...]:
+        """What the words of owners and evidence mean."""
+        return tuple(self._legend.lines())
+
+    def _of(self, container: str) -> _Container | None:
+        """None where there are too many already."""
+        found = self._found.get(container)
+        if found is None and container not in self._skipped:
+            if len(self._found) >= CONTAINERS_MAX or self._kept >= STEPS_MAX:
+                if len(self._skipped) < TRACKED_MAX:
+                    self._skipped.add(container)
+            else:
+                found = self._found[container] = _Container(self._name_of(container))
+        return found
+
+    def _add(self, step: Step) -> None:
+        self.rows += 1
+        found = self._of(step.container)
+        if found is None:
+            return
+        found.in_all += 1
+        if len(found.rows) >= STEPS_OF_ONE_MAX or self._kept >= STEPS_MAX:
+            return
+        key = step.change.path, step.event, step.evidence
+        self._kept += key not in found.rows
+        found.rows[key] = _row(step)
+        self._legend.see(step.owner, step.evidence)
+        for other in step.disputed:
+            self._legend.see(other.owner, (other.evidence,))
+
+    def _judge(self, step: Step) -> None:
+        """A step that was told before, with what became of it."""
+        key = step.change.path, step.event, step.evidence
+        found = self._found.get(step.container)
+        if found is not None and key in found.rows:
+            found.rows[key] = _row(step)
+            self._legend.see(step.owner, step.evidence)
+
+
+def _row(step: Step) -> Row:
+    change = step.change
+    before, after = clipped_pair(*sides(change), VALUE_MAX)
+    if change.kind == "moved":
+        before, after = f"{before} place", f"{after} place"
+    elif change.at is not None:
+        after = f"{after} (as the {place(change.at)})"
+    told = wording.details(step)
+    trouble = [
+        text.removeprefix("! ") for weight, text in told if weight is not wording.Weight.REMARK
+    ]
+    return Row(
+        step.event,
+        change.kind,
+        clipped(change.path or wording.WHOLE, WORDS_MAX),
+        before,
+        after,
+        _by(step),
+        wording.sources(step.evidence),
+        clipped("; ".join(trouble), VALUE_MAX),
+        clipped(step.note, VALUE_MAX),
+    )
+
+
+def _by(step: Step) -> str:
+    who = clipped(wording.owner(step.owner), WORDS_MAX)
+    return f"{who}, {step.applied}" if step.applied else who

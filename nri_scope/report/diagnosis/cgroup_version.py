@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings for cgroup v2 (``unified``) on a node that has cgroup v1.
+
+NRI does not say which one a node has. But on v2 containerd and CRI-O give every container that is
+not privileged a cgroup namespace, and on v1 none; and with ``unified`` on v1 runc refuses to make
+the container: it is never started, and then removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.differ.attribution.owner import Who
+from nri_scope.differ.attribution.rounds import CREATE
+from nri_scope.differ.render import wording
+from nri_scope.events import Event
+from nri_scope.oci import Spec
+
+from ..finding import Finding, Kind, Level, Shown
+from .recording_facts import Latest, Scene
+
+_PATH = "/linux/resources/unified"
+_ADVICE = (
+    "Set `unified` only where the node has cgroup v2 (`stat -fc %T /sys/fs/cgroup` says "
+    "cgroup2fs), and the settings of v1 (cpu, memory, pids) elsewhere; or move the node to "
+    "cgroup v2."
+)
+_STARTS = ("StartContainer", "PostStartContainer")
+_ENDS = ("StopContainer", "RemoveContainer")
+
+
+class Unified:
+    """See `Part`."""
+
+    def __init__(self, scene: Scene, spec_of: Callable[[str], Spec]) -> None:
+        self._scene = scene
+        self._spec_of = spec_of
+        self._waiting: Latest[tuple[int, str, str]] = Latest()
+        """Containers that were not started yet: the event, who asked, and their names."""
+        self._started: Latest[bool] = Latest()
+        self._shown: dict[str, Shown] = {}
+        self._is_v2 = False
+
+    def see(self, event: Event) -> None:
+        """Whether it is started, or never will be."""
+        key = 0, event.container_id
+        if event.event in _STARTS:
+            # A creation is told of late: whatever follows may be there already.
+            self._started[key] = True
+            self._waiting.pop(key)
+        elif event.event in _ENDS and (waiting := self._waiting.pop(key)) is not None:
+            number, owner, name = waiting
+            if self._scene.wanted(event):
+                self._shown.setdefault(owner, Shown()).add(number, event.id, container=name)
+
+    def round(self, diff: RoundDiff, *, wanted: bool) -> None:
+        """Whether a plugin sets anything in ``unified``."""
+        if diff.name != CREATE or self._is_v2:
+            return
+        if _has_cgroup_namespace(self._spec_of(diff.container)):
+            self._is_v2 = True
+            return
+        if diff.failure or self._started.get((0, diff.container)):
+            return
+        for step in diff.own:
+            if step.change.path.startswith(_PATH) and step.change.kind != "removed":
+                if step.owner.who in (Who.RUNTIME, Who.REQUEST):
+                    continue
+                name = self._scene.name_of(diff.container)
+                self._waiting[0, diff.container] = step.event, wording.owner(step.owner), name
+                return
+
+    def findings(self) -> Iterator[Finding]:
+        """One for each owner; none where any container shows that the node has cgroup v2."""
+        if self._is_v2:
+            return
+        for owner, shown in self._shown.items():
+            count = len(shown.containers)
+            yield Finding(
+                Kind.UNIFIED,
+                Level.WARNING,
+                f"{owner} set `unified` on what looks like a node with cgroup v1",
+                f"{count:,} container{'s were' if count != 1 else ' was'} created with `unified` "
+                "and without a cgroup namespace (the mark of cgroup v1), never started, and ended. "
+                "On cgroup v1 runc refuses a container that has `unified`; the runtime's log "
+                "would say so.",
+                _ADVICE,
+                shown.events,
+                shown.count,
+                tuple(shown.containers),
+            )
+
+
+def _has_cgroup_namespace(spec: Spec) -> bool:
+    linux = spec.get("linux")
+    namespaces = linux.get("namespaces") if isinstance(linux, dict) else None
+    return isinstance(namespaces, list) and any(
+        isinstance(one, dict) and one.get("type") == "cgroup" for one in namespaces
+    )

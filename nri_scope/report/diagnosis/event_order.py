@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events in an order that is allowed, and that a plugin's author may not have thought of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.events import Event, Role
+from nri_scope.nri.events import Event as NriEvent
+
+from ..finding import Finding, Kind, Level, Shown
+from .recording_facts import Latest, Scene, Sequence
+
+_RANKS = {
+    "CreateContainer": 1,
+    "PostCreateContainer": 2,
+    "StartContainer": 3,
+    "PostStartContainer": 4,
+    "StopContainer": 5,
+    "RemoveContainer": 6,
+}
+_CREATED, _STARTED, _STOPPED = 2, 3, 5
+_POD_RANKS = {"RunPodSandbox": 1, "StopPodSandbox": 2, "RemovePodSandbox": 3}
+_POD_STOPPED, _POD_REMOVED = 2, 3
+_START_BITS = NriEvent.StartContainer.bit | NriEvent.PostStartContainer.bit
+_STOP_BIT = NriEvent.StopContainer.bit
+_PAIRS = 4
+"""Of events that came in the wrong order, so many are named."""
+
+
+class Rule(Enum):
+    """What may surprise: what happened, what it means, and what to do."""
+
+    POD_FIRST = (
+        "A container was stopped after its pod",
+        "StopPodSandbox came while a container of the pod had not been stopped.",
+        "Do not throw away what StopContainer still needs when the pod stops; wait for "
+        "RemovePodSandbox, or clean up at whichever comes last.",
+    )
+    UNSTOPPED = (
+        "A container was removed without having been stopped",
+        "RemoveContainer came, and StopContainer had not, though the container was started and "
+        "the connection had subscribed to both.",
+        "Release resources at StopContainer and at RemoveContainer, whichever comes first.",
+    )
+    NEVER_RAN = (
+        "A container was stopped that never ran",
+        "StopContainer came, and StartContainer had not: it was created and could not be started, "
+        "or nobody started it.",
+        "Do not take StopContainer for the end of something that began: release what was set up "
+        "at creation, and expect nothing of what StartContainer would have set up.",
+    )
+    BACKWARDS = (
+        "An event came after one that usually follows it",
+        "The course of a container (create, start, stop, remove) or pod went backwards.",
+        "Do not derive a container's state from the newest event alone.",
+    )
+    REPEATED = (
+        "An event came more than once",
+        "Runtimes repeat an operation that did not succeed, and CRI-O repeats StopPodSandbox.",
+        "Make handlers idempotent: the second call must neither fail nor release anything twice.",
+    )
+    AFTER_POD = (
+        "A container had events after its pod was removed",
+        "RemovePodSandbox was not the end of it.",
+        "Keep what belongs to a container until its own RemoveContainer.",
+    )
+
+
+@dataclass(slots=True)
+class _Course:
+    rank: int = 0
+    started: bool = False
+    stopped: bool = False
+
+
+class Order:
+    """See `Part`. Each connection is looked at by itself: it is what a plugin sees."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._sequence = Sequence(scene)
+        self._containers: Latest[_Course] = Latest()
+        self._pods: Latest[int] = Latest()
+        self._shown: dict[Rule, Shown] = {}
+        self._pairs: dict[str, None] = {}
+
+    def see(self, event: Event) -> None:
+        """The next event of a connection."""
+        self._sequence.see(event)
+        session = self._scene.sessions.get(event.session)
+        if session is None or session.role == Role.CRI:
+            return
+        if event.event in _POD_RANKS and event.pod_id:
+            self._pod(event)
+        elif event.event in _RANKS and event.container_id:
+            self._container(event, session.mask)
+
+    def round(self, diff: RoundDiff, *, wanted: bool) -> None:
+        """Connections tell it each for itself."""
+
+    def findings(self) -> Iterator[Finding]:
+        """One for each rule."""
+        for rule, shown in self._shown.items():
+            title, detail, advice = rule.value
+            count = len(shown.containers)
+            if rule is Rule.BACKWARDS:
+                detail = f"{detail} {'; '.join([*self._pairs][:_PAIRS])}."
+            times = f" It happened to {count:,} of them." if count > 1 else ""
+            yield Finding(
+                Kind.ORDER,
+                Level.NOTE,
+                title,
+                f"{detail}{times}",
+                advice,
+                shown.events,
+                shown.count,
+                tuple(shown.containers),
+            )
+
+    def _pod(self, event: Event) -> None:
+        key, rank = (event.session, event.pod_id), _POD_RANKS[event.event]
+        before = self._pods.get(key) or 0
+        if rank == before:
+            self._note(Rule.REPEATED, event)
+        elif rank < before:
+            self._backwards(event, _POD_RANKS, before)
+        self._pods[key] = max(rank, before)
+
+    def _container(self, event: Event, mask: int) -> None:
+        key, rank = (event.session, event.container_id), _RANKS[event.event]
+        course = self._containers.get(key)
+        if course is None:
+            course = self._containers[key] = _Course()
+        if rank == course.rank:
+            self._note(Rule.REPEATED, event)
+        elif rank < course.rank:
+            self._backwards(event, _RANKS, course.rank)
+        else:
+            rule = self._surprise(event, course, mask)
+            if rule is not None:
+                self._note(rule, event)
+        course.rank = max(rank, course.rank)
+        course.started |= rank in (_STARTED, _STARTED + 1)
+        course.stopped |= rank == _STOPPED
+
+    def _surprise(self, event: Event, course: _Course, mask: int) -> Rule | None:
+        """What is odd about an event that goes forwards."""
+        pod = self._pods.get((event.session, event.pod_id)) or 0
+        if pod == _POD_REMOVED:
+            return Rule.AFTER_POD
+        if event.event == "StopContainer":
+            if course.started and pod == _POD_STOPPED:
+                return Rule.POD_FIRST
+            # One whose creation failed is told to have stopped as well: that is another story.
+            never_ran = course.rank == _CREATED and _subscribed(mask, _START_BITS)
+            if never_ran and self._sequence.is_whole(event.session):
+                return Rule.NEVER_RAN
+        unstopped = event.event == "RemoveContainer" and course.started and not course.stopped
+        if unstopped and _subscribed(mask, _STOP_BIT) and self._sequence.is_whole(event.session):
+            return Rule.UNSTOPPED
+        return None
+
+    def _backwards(self, event: Event, ranks: Mapping[str, int], newest: int) -> None:
+        before = next(name for name, rank in ranks.items() if rank == newest)
+        if self._scene.wanted(event) and len(self._pairs) < _PAIRS:
+            self._pairs[f"{event.event} came after {before}"] = None
+        self._note(Rule.BACKWARDS, event)
+
+    def _note(self, rule: Rule, event: Event) -> None:
+        if self._scene.wanted(event):
+            thing = event.container_id or event.pod_id
+            name = self._scene.name_of(thing)
+            self._shown.setdefault(rule, Shown()).add(event.id, container=name)
+
+
+def _subscribed(mask: int, bits: int) -> bool:
+    return mask == 0 or bool(mask & bits)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What plugins asked for and did not get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nri_scope.differ.attribution.model import (
+    EVICTION,
+    Applied,
+    Asked,
+    RequestFate,
+    RoundDiff,
+    Step,
+)
+from nri_scope.differ.attribution.owner import Owner, Who
+from nri_scope.differ.render import wording
+from nri_scope.differ.render.values import clipped
+from nri_scope.events import Event
+
+from ..finding import Finding, Kind, Level, Shown
+from ..limits import CASES_MAX, WORDS_MAX
+from .recording_facts import Scene
+
+_ADVICE = (
+    "The plugin thinks that it has this, and it has not. Ask for it in a way that this runtime "
+    "takes notice of, or drop it: `nri-scope blame FILE CONTAINER --history PATH` shows what "
+    "became of it."
+)
+_CRI_ADVICE = (
+    "Compare with the runtime's own rules for this field, and with later plugins: "
+    "`nri-scope blame FILE CONTAINER --history PATH` shows all that happened to it."
+)
+
+
+@dataclass(slots=True)
+class _Dropped:
+    title: str
+    detail: str
+    advice: str
+    shown: Shown = field(default_factory=Shown)
+
+
+class Dropped:
+    """See `Part`."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._found: dict[tuple[str, str, str], _Dropped] = {}
+
+    def see(self, event: Event) -> None:
+        """Rounds tell all."""
+
+    def round(self, diff: RoundDiff, *, wanted: bool) -> None:
+        """Requests that were not applied, and changes of which the CRI says so."""
+        if not wanted or diff.failure:
+            # Where all came to nothing, that is what there is to say.
+            return
+        for asked in diff.asked:
+            if asked.fate is RequestFate.NOT_APPLIED:
+                self._asked(asked, diff.event)
+        for step in diff.steps:
+            if step.applied in (Applied.NO, Applied.DIFFERENTLY) and _is_plugins(step.owner):
+                self._step(step)
+
+    def findings(self) -> Iterator[Finding]:
+        """One for each owner, path and reason."""
+        for one in self._found.values():
+            shown = one.shown
+            yield Finding(
+                Kind.DROPPED,
+                Level.WARNING,
+                one.title,
+                one.detail,
+                one.advice,
+                shown.events,
+                shown.count,
+                tuple(shown.containers),
+            )
+
+    def _asked(self, asked: Asked, event: int) -> None:
+        who = wording.owner(asked.owner)
+        what = "an eviction" if asked.path == EVICTION else asked.path or "an update"
+        self._add(
+            (str(asked.owner), asked.path, asked.reason),
+            f"{what}, requested by {who}, was not applied",
+            f"{wording.request(asked)}.",
+            _ADVICE,
+            asked.container,
+            event,
+        )
+
+    def _step(self, step: Step) -> None:
+        who, fate = wording.owner(step.owner), wording.fate(step)
+        self._add(
+            (str(step.owner), step.change.path, str(step.applied)),
+            f"{step.change.path} of {who} was {step.applied}",
+            f"{fate[:1].upper()}{fate[1:].replace('APPLIED', 'applied', 1)}, as the CRI tells it.",
+            _CRI_ADVICE,
+            step.container,
+            step.event,
+        )
+
+    def _add(
+        self, key: tuple[str, str, str], title: str, detail: str, advice: str, container: str,
+        event: int,
+    ) -> None:  # fmt: skip
+        key = clipped(key[0], WORDS_MAX), clipped(key[1], WORDS_MAX), clipped(key[2], WORDS_MAX)
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= CASES_MAX:
+                return
+            found = self._found[key] = _Dropped(
+                clipped(title, WORDS_MAX), clipped(detail, WORDS_MAX), advice
+            )
+        found.shown.add(event, container=self._scene.name_of(container) if container else "")
+
+
+def _is_plugins(owner: Owner) -> bool:
+    return owner.who not in (Who.RUNTIME, Who.REQUEST)

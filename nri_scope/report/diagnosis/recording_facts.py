@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every part of the diagnosis may ask about the recording."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from nri_scope.differ.attribution.model import NameOf, RoundDiff
+from nri_scope.events import Event, Gap, Role, Session
+
+from ..finding import Finding
+from ..limits import TRACKED_MAX
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What every part of the diagnosis may ask about the recording."""
+
+    sessions: Mapping[int, Session]
+    gaps: tuple[Gap, ...]
+    wanted: Callable[[Event], bool]
+    """Whether an event is among what the report is about. All others are evidence still."""
+    name_of: NameOf
+    existed: Callable[[int], frozenset[str]]
+    """The ids of the containers that Synchronize told a session."""
+
+    def is_passive(self, session: int) -> bool:
+        """Whether a connection is ours: it changes nothing."""
+        found = self.sessions.get(session)
+        return found is None or found.role in (Role.LOGGER, Role.PROBE)
+
+    def passive_plugins(self) -> frozenset[str]:
+        """``NN-name`` of connections that are ours."""
+        return frozenset(one.plugin for one in self.sessions.values() if self.is_passive(one.id))
+
+
+class Part(Protocol):
+    """Looks for one kind of finding. Values are somebody's untrusted input: nothing raises."""
+
+    def see(self, event: Event) -> None:
+        """The next event of the recording."""
+
+    def round(self, diff: RoundDiff, *, wanted: bool) -> None:
+        """A round that is over; what the CRI tells later comes as one of its own."""
+
+    def findings(self) -> Iterable[Finding]:
+        """What was found, once everything was seen."""
+        ...
+
+
+class Latest(Generic[T]):
+    """A dictionary that forgets its oldest entries when it has too many."""
+
+    def __init__(self, most: int = TRACKED_MAX) -> None:
+        self._entries: OrderedDict[tuple[int, str], T] = OrderedDict()
+        self._most = most
+
+    def get(self, key: tuple[int, str]) -> T | None:
+        """None where it is not known, or not any more."""
+        return self._entries.get(key)
+
+    def __setitem__(self, key: tuple[int, str], value: T) -> None:
+        self._entries[key] = value
+        if len(self._entries) > self._most:
+            self._entries.popitem(last=False)
+
+    def pop(self, key: tuple[int, str]) -> T | None:
+        """Forget it."""
+        return self._entries.pop(key, None)
+
+
+class Sequence:
+    """Which sessions lost nothing so far: of the others absence proves nothing."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._newest: dict[int, int] = {}
+        self._lossy: set[int] = set()
+        self._in_gap: dict[int, bool] = {}
+
+    def see(self, event: Event) -> None:
+        """Each event in its turn."""
+        if event.seq != self._newest.get(event.session, 0) + 1:
+            self._lossy.add(event.session)
+        self._newest[event.session] = event.seq
+
+    def is_whole(self, session: int) -> bool:
+        """Whether all events of this session are there until now."""
+        if session not in self._in_gap:
+            self._in_gap[session] = any(self._touches(gap, session) for gap in self._scene.gaps)
+        return session not in self._lossy and not self._in_gap[session]
+
+    def _touches(self, gap: Gap, number: int) -> bool:
+        """Whether a session may have lost something in a gap."""
+        session = self._scene.sessions.get(number)
+        if gap.session is not None or session is None:
+            return gap.session in (None, number)
+        ended_ns = session.ended_ns
+        return gap.to_ns > session.started_ns and (ended_ns is None or gap.from_ns < ended_ns)

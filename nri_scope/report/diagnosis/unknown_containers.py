@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers that a plugin hears of without ever having been told that they exist.
+
+A container that is created while a plugin is being synchronized can be neither in what Synchronize
+tells nor come as an event (containerd#13698).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nri_scope.differ.attribution.model import RoundDiff
+from nri_scope.events import Event, Role
+from nri_scope.nri.events import Event as NriEvent
+
+from ..finding import Finding, Kind, Level, Shown
+from .recording_facts import Latest, Scene, Sequence
+
+_LIVING = frozenset(
+    {
+        "PostCreateContainer",
+        "StartContainer",
+        "PostStartContainer",
+        "UpdateContainer",
+        "PostUpdateContainer",
+    }
+)
+"""What only a container gets whose creation went well. Those whose creation an earlier plugin
+refused are stopped and removed, and plugins behind never saw it: that is as it should be."""
+_ADVICE = (
+    "Take a container that is not known as a new one, wherever it turns up first, and read what is "
+    "needed from that event. What the plugin does at creation was not done to it: create it again. "
+    "Avoid to connect plugins while pods are being started."
+)
+_CREATE_BIT = NriEvent.CreateContainer.bit
+
+
+class Missed:
+    """See `Part`."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._sequence = Sequence(scene)
+        self._known: Latest[bool] = Latest()
+        self._existed: dict[int, frozenset[str]] = {}
+        self._shown: dict[int, Shown] = {}
+
+    def see(self, event: Event) -> None:
+        """The first event of a container at each connection."""
+        self._sequence.see(event)
+        if not event.container_id:
+            return
+        key = event.session, event.container_id
+        known = self._known.get(key)
+        if event.event == "RemoveContainer":
+            self._known.pop(key)
+        if known is not None or event.event == "RemoveContainer":
+            return
+        self._known[key] = True
+        if event.event in _LIVING and self._is_strange(event) and self._scene.wanted(event):
+            name = self._scene.name_of(event.container_id)
+            self._shown.setdefault(event.session, Shown()).add(event.id, container=name)
+
+    def round(self, diff: RoundDiff, *, wanted: bool) -> None:
+        """Connections tell it each for itself."""
+
+    def findings(self) -> Iterator[Finding]:
+        """One for each connection."""
+        for number, shown in self._shown.items():
+            session = self._scene.sessions[number]
+            count = shown.count
+            yield Finding(
+                Kind.MISSED,
+                Level.WARNING,
+                f"{session.plugin} was never told of {count:,} container"
+                f"{'s' if count != 1 else ''} that it got events of",
+                "Neither Synchronize nor CreateContainer named "
+                f"{'them' if count != 1 else 'it'} in session {number}, which lost no event and "
+                "had subscribed to creations. Containers that are created while a plugin is being "
+                "synchronized can be missed so.",
+                _ADVICE,
+                shown.events,
+                count,
+                tuple(shown.containers),
+            )
+
+    def _is_strange(self, event: Event) -> bool:
+        session = self._scene.sessions.get(event.session)
+        if session is None or session.role == Role.CRI or not self._sequence.is_whole(session.id):
+            return False
+        if session.mask and not session.mask & _CREATE_BIT:
+            return False
+        existed = self._existed.get(session.id)
+        if existed is None:
+            existed = self._existed[session.id] = self._scene.existed(session.id)
+        return event.container_id not in existed

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The findings alone: as text for people, and as one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nri_scope.differ.render.layout import BOLD, CYAN, DIM, RED, YELLOW, Layout, Part
+from nri_scope.nri.plain import Plain
+from nri_scope.recording.display import many
+from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
+
+from . import wording
+from .finding import Finding, Level
+from .model import Facts
+
+_COLOURS = {Level.PROBLEM: RED, Level.WARNING: YELLOW, Level.NOTE: CYAN}
+
+
+def text(facts: Facts, *, width: int | None, colour: bool) -> Iterator[str]:
+    """Lines for people, one block for each finding."""
+    layout = Layout(width=width, colour=colour)
+    for finding in facts.findings:
+        yield from _finding(finding, layout)
+        yield ""
+    yield from layout.sentence(_sum(facts), 0)
+
+
+def _finding(one: Finding, layout: Layout) -> Iterator[str]:
+    parts = [Part(one.level, _COLOURS[one.level]), Part(one.title, BOLD)]
+    yield from layout.parts(parts, 0, 2)
+    yield from layout.sentence(one.detail, 2)
+    where = wording.named(one.events, one.event_count)
+    if where:
+        yield from layout.sentence(f"see {where}", 2)
+    if one.containers:
+        yield from layout.sentence(f"about {wording.listed(one.containers)}", 2)
+    yield from layout.sentence(f"→ {one.advice}", 2, DIM)
+
+
+def _sum(facts: Facts) -> str:
+    of = f"{facts.about or facts.file}: "
+    events = many(facts.events, "event")
+    if not facts.findings:
+        gaps = f" There are gaps ({many(len(facts.gaps), 'gap')})." if facts.gaps else ""
+        return f"{of}{wording.NOTHING_FOUND[:-1]} in {events}.{gaps}"
+    told = ", ".join(many(count, level) for level, count in wording.counted_levels(facts.findings))
+    return f"{of}{told} in {events}"
+
+
+def document(facts: Facts) -> dict[str, Plain]:
+    """For programs."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "about": facts.about,
+        "events": facts.events,
+        "first": None if facts.first_ns is None else rfc3339(facts.first_ns),
+        "last": None if facts.last_ns is None else rfc3339(facts.last_ns),
+        "gaps": len(facts.gaps),
+        "findings": [one.record() for one in facts.findings],
+    }

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The course of things on a runtime: what it sends to its plugins for what happens to containers.
+
+Events that were recorded from one runtime happen to pods and containers on another one. `Course`
+says what that one sends: not the events that it leaves out, and also the ones that it sends by
+itself. It asks nobody and changes no request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum, auto
+from typing import NamedTuple
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import METHODS
+from nri_scope.nri.request_subject import container_of, pod_of
+
+from .profile import Profile
+
+
+class Step(NamedTuple):
+    """One event of the course."""
+
+    event: Event
+    request: Message
+    skipped: str = ""
+    """"" for an event that is sent; else why this runtime does not send it."""
+    own: bool = False
+    """It is not one of the events that were given: the runtime sends it by itself."""
+
+
+class _Stage(Enum):
+    """How far a container or pod has come in the runtime's books."""
+
+    LIVE = auto()
+    STOPPED = auto()
+    FAILED = auto()
+    """Its creation failed: nothing happens to it any more."""
+    UNSTARTED = auto()
+    """Its start failed: it is there, stopped, and is to be removed."""
+
+
+_ENDS = frozenset({Event.StopContainer, Event.RemoveContainer})
+_POD_ENDS = frozenset({Event.StopPodSandbox, Event.RemovePodSandbox})
+_AFTERMATH = {
+    Event.UpdateContainer: Event.PostUpdateContainer,
+    Event.UpdatePodSandbox: Event.PostUpdatePodSandbox,
+}
+"""What does not come when the former failed."""
+
+
+class Course:
+    """The books of one run of a runtime.
+
+    Feed it with all that happens, in order, also with what no plugin is to hear of: what a runtime
+    sends later depends on it.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._habits = profile.habits
+        self._containers: dict[str, _Stage] = {}
+        self._pods: dict[str, _Stage] = {}
+        self._gone_pods: set[str] = set()
+        self._without_aftermath: set[tuple[Event, str]] = set()
+
+    def ran(self, pods: Iterable[api.PodSandbox]) -> None:
+        """The runtime had run these pods before its plugins came.
+
+        Say so of what a plugin that came late finds, and not of what is left after a restart: of
+        the pods from before its start containerd tells no stop and no removal.
+        """
+        for pod in pods:
+            self._pods[pod.id] = _Stage.LIVE
+
+    def synchronized(self, containers: Iterable[api.Container]) -> None:
+        """A plugin was told of these containers: now the runtime's books have them.
+
+        (It takes no note of the pods that it tells.)
+        """
+        for container in containers:
+            stopped = container.state == api.ContainerState.CONTAINER_STOPPED
+            self._containers[container.id] = _Stage.STOPPED if stopped else _Stage.LIVE
+
+    def happens(self, event: Event, request: Message) -> tuple[Step, ...]:
+        """What the runtime sends when ``event`` happens; ``request`` is the event's own message."""
+        skipped = self._profile.skips(event) or self._gone(event, request)
+        if skipped:
+            return (Step(event, request, skipped),)
+        return tuple(self._booked(event, request))
+
+    def failed(self, event: Event, request: Message) -> tuple[Step, ...]:
+        """What follows when the CRI request of ``event`` has failed, as `Outcome.failure` says.
+
+        The runtime undoes what it began, and what else was to happen to the pod or container does
+        not: `happens` skips it.
+        """
+        undone = self._profile.conduct.undone.get(event, ())
+        pod, container = pod_of(event.name, request), container_of(event.name, request)
+        pod_id, container_id = (pod.id if pod else ""), (container.id if container else "")
+        match event:
+            case Event.RunPodSandbox:
+                self._pods[pod_id] = _Stage.FAILED
+            case Event.CreateContainer:
+                self._containers[container_id] = _Stage.FAILED
+            case Event.StartContainer:
+                self._containers[container_id] = _Stage.UNSTARTED
+            case Event.UpdateContainer | Event.UpdatePodSandbox:
+                self._without_aftermath.add((_AFTERMATH[event], container_id or pod_id))
+            case _:
+                pass
+        return tuple(Step(one, _request(one, pod, container), own=True) for one in undone)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _gone(self, event: Event, request: Message) -> str:
+        """Why the event cannot happen after what failed before."""
+        pod, container = pod_of(event.name, request), container_of(event.name, request)
+        if container is None or event is Event.CreateContainer:
+            stage = self._pods.get(pod.id) if pod is not None else None
+            if stage is _Stage.FAILED and event is not Event.RunPodSandbox:
+                return "its pod was not run here: RunPodSandbox failed"
+        if container is not None and event is not Event.CreateContainer:
+            stage = self._containers.get(container.id)
+            if stage is _Stage.FAILED or self._pods.get(container.pod_sandbox_id) is _Stage.FAILED:
+                return "its container was not created here"
+            if stage is _Stage.UNSTARTED and event is not Event.RemoveContainer:
+                return "its container was not started here: StartContainer failed"
+        key = (event, container.id if container is not None else pod.id if pod is not None else "")
+        if key in self._without_aftermath:
+            self._without_aftermath.remove(key)
+            return "nothing was updated here: the update failed"
+        return ""
+
+    def _booked(self, event: Event, request: Message) -> Iterator[Step]:
+        pod, container = pod_of(event.name, request), container_of(event.name, request)
+        if container is not None:
+            if event in _ENDS:
+                yield from self._container_ends(event, request, pod, container)
+            else:
+                if event in (Event.CreateContainer, Event.StartContainer):
+                    self._containers[container.id] = _Stage.LIVE
+                yield Step(event, request)
+        elif pod is not None and event in _POD_ENDS:
+            yield from self._pod_ends(event, request, pod)
+        else:
+            if pod is not None and event is Event.RunPodSandbox:
+                self._pods[pod.id] = _Stage.LIVE
+                self._gone_pods.discard(pod.id)
+            yield Step(event, request)
+
+    def _container_ends(
+        self,
+        event: Event,
+        request: Message,
+        pod: api.PodSandbox | None,
+        container: api.Container,
+    ) -> Iterator[Step]:
+        stage = self._containers.get(container.id)
+        if self._habits.books_containers and stage is None:
+            why = "no plugin was told of the container since the runtime began"
+            yield Step(event, request, f"{self._profile.title} does not tell of it: {why}")
+            return
+        if event is Event.StopContainer:
+            if self._habits.books_containers and stage is not _Stage.LIVE:
+                yield Step(event, request, f"{self._profile.title} has told of the stop before")
+                return
+            self._containers[container.id] = _Stage.STOPPED
+            yield Step(event, self._of_gone_pod(request, pod, container))
+            return
+        if self._habits.books_containers and stage is _Stage.LIVE:
+            stop = _request(Event.StopContainer, pod, container)
+            yield Step(Event.StopContainer, self._of_gone_pod(stop, pod, container), own=True)
+        self._containers.pop(container.id, None)
+        yield Step(event, request)
+
+    def _of_gone_pod(
+        self, request: Message, pod: api.PodSandbox | None, container: api.Container
+    ) -> Message:
+        pod_id = container.pod_sandbox_id or (pod.id if pod is not None else "")
+        if not self._habits.forgets_pods or pod_id not in self._gone_pods:
+            return request
+        return _request(Event.StopContainer, api.PodSandbox(id=pod_id), container)
+
+    def _pod_ends(self, event: Event, request: Message, pod: api.PodSandbox) -> Iterator[Step]:
+        stage = self._pods.get(pod.id)
+        if self._habits.books_pods:
+            if stage is None:
+                why = "the pod was not run since the runtime began"
+                yield Step(event, request, f"{self._profile.title} does not tell of it: {why}")
+                return
+            if event is Event.StopPodSandbox and stage is not _Stage.LIVE:
+                yield Step(event, request, f"{self._profile.title} has told of the stop before")
+                return
+        if event is Event.StopPodSandbox:
+            self._pods[pod.id] = _Stage.STOPPED
+        else:
+            self._pods.pop(pod.id, None)
+            self._gone_pods.add(pod.id)
+        yield Step(event, request)
+
+
+def _request(event: Event, pod: api.PodSandbox | None, container: api.Container | None) -> Message:
+    """The event's own request about this pod and container."""
+    request = METHODS[event.name].request()
+    about = api.StateChangeEvent(pod=pod, container=container)
+    fields = request.DESCRIPTOR.fields_by_name
+    for name in ("pod", "container"):
+        if name in fields and about.HasField(name):
+            # Both have the same numbers and types in all of these messages.
+            getattr(request, name).CopyFrom(getattr(about, name))
+    return request

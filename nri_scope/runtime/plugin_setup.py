@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plugin is told before its first event: Configure, and the runtime's state in Synchronize.
+
+The state goes in parts where it does not fit into one ttRPC message, which is 4 MiB at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from google.protobuf.message import DecodeError
+
+from nri_scope._gen.nri.api_pb2 import ConfigureRequest, Container, PodSandbox, SynchronizeRequest
+from nri_scope.errors import UsageError
+from nri_scope.wire.limits import MESSAGE_DATA_MAX
+
+from .profile import Profile, recorded_profile
+
+ENVELOPE_MAX = 1024
+"""Bytes of a ttRPC request beside its payload: service, method and timeout take less than 100."""
+
+FIELD_OVERHEAD_MAX = 6
+"""Bytes that a repeated message field takes beside the message: a tag and a varint length."""
+
+MORE_LENGTH = 2
+"""Bytes of ``more``: a tag and a bool."""
+
+
+class SetUp(Protocol):
+    """The requests with which plugins are set up, as bytes. ``plugin`` is an ``NN-name``."""
+
+    @property
+    def profile(self) -> Profile:
+        """The runtime's manners."""
+        ...
+
+    def configure(self, plugin: str, config: str) -> bytes:
+        """The Configure request, with the configuration of a launched plugin."""
+        ...
+
+    def synchronize(self, plugin: str) -> Sequence[bytes]:
+        """The Synchronize requests, in order: all but the last say that more follows."""
+        ...
+
+
+@dataclass(slots=True)
+class ProfileSetUp:
+    """Pods and containers that exist already, told in the manner of a profile.
+
+    Both lists may be changed at any time: a plugin is told what they hold when its turn comes.
+    """
+
+    profile: Profile
+    pods: list[PodSandbox] = field(default_factory=list)
+    containers: list[Container] = field(default_factory=list)
+
+    def configure(self, plugin: str, config: str) -> bytes:
+        """The same for everyone but for the configuration."""
+        return self.profile.configure_request(config).SerializeToString()
+
+    def synchronize(self, plugin: str) -> Sequence[bytes]:
+        """The state, split where this runtime can do that."""
+        if self.profile.split_sync:
+            return synchronize_parts(self.pods, self.containers)
+        whole = SynchronizeRequest(pods=self.pods, containers=self.containers)
+        return [whole.SerializeToString()]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSetUp:
+    """What a runtime once sent, byte for byte.
+
+    A plugin gets what the plugin of its ``NN-name`` got then, or what the first one got.
+    """
+
+    profile: Profile
+    configures: Mapping[str, bytes]
+    states: Mapping[str, Sequence[bytes]]
+
+    @classmethod
+    def of(
+        cls,
+        configures: Mapping[str, bytes],
+        states: Mapping[str, Sequence[bytes]],
+        profile: Profile | None = None,
+    ) -> RecordedSetUp:
+        """From requests by plugin. ``profile`` is needed only where there is no Configure."""
+        if profile is None:
+            try:
+                first = ConfigureRequest.FromString(next(iter(configures.values())))
+            except (StopIteration, DecodeError):
+                raise UsageError(
+                    "the recording does not tell which runtime it is of",
+                    "it has to begin with a plugin's Configure",
+                ) from None
+            profile = recorded_profile(first)
+        return cls(profile, configures, states)
+
+    def configure(self, plugin: str, config: str) -> bytes:
+        """As recorded; a configuration that is given now takes the place of the recorded one."""
+        recorded = self.configures.get(plugin) or next(iter(self.configures.values()), b"")
+        if recorded and not config:
+            return recorded
+        request = ConfigureRequest.FromString(recorded) if recorded else None
+        if request is None:
+            return self.profile.configure_request(config).SerializeToString()
+        request.config = config
+        return request.SerializeToString()
+
+    def synchronize(self, plugin: str) -> Sequence[bytes]:
+        """As recorded; an empty state where none was."""
+        return self.states.get(plugin) or next(iter(self.states.values()), ()) or (b"",)
+
+
+def synchronize_parts(
+    pods: Iterable[PodSandbox],
+    containers: Iterable[Container],
+    *,
+    limit: int = MESSAGE_DATA_MAX - ENVELOPE_MAX,
+) -> list[bytes]:
+    """Synchronize requests of at most ``limit`` bytes each that hold everything, pods first.
+
+    Each is filled as far as it goes. (Upstream shrinks the shares of pods and containers by one
+    factor until a message fits, which never ends once the share of pods has come to 0.) An object
+    that is over the limit by itself gets a request of its own, which nobody can send.
+    """
+    requests = [SynchronizeRequest()]
+    whole = room = limit - MORE_LENGTH
+    items: list[PodSandbox | Container] = [*pods, *containers]
+    for item in items:
+        size = item.ByteSize() + FIELD_OVERHEAD_MAX
+        if size > room and room < whole:
+            requests[-1].more = True
+            requests.append(SynchronizeRequest())
+            room = whole
+        if isinstance(item, PodSandbox):
+            requests[-1].pods.append(item)
+        else:
+            requests[-1].containers.append(item)
+        room -= size
+    return [request.SerializeToString() for request in requests]
+
+
+def split_again(parts: Iterable[bytes], limit: int) -> list[bytes]:
+    """The same state in parts of at most ``limit`` bytes.
+
+    Raises `UsageError` where the parts are no Synchronize requests.
+    """
+    pods: list[PodSandbox] = []
+    containers: list[Container] = []
+    for part in parts:
+        try:
+            request = SynchronizeRequest.FromString(part)
+        except DecodeError as error:
+            raise UsageError(
+                f"Synchronize cannot be split: it cannot be decoded: {error}"
+            ) from error
+        pods.extend(request.pods)
+        containers.extend(request.containers)
+    return synchronize_parts(pods, containers, limit=limit)

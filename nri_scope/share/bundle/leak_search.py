@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many values, looked for at once in any bytes, in whatever form they may be written there."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import re2
+
+from ..redaction import Original
+from ..redaction.value_encodings import forms
+
+_TOGETHER = 256
+"""Values in one pattern: more of them make each byte take longer, fewer more patterns."""
+_LONG = 300
+"""Bytes from which on a value is looked for by itself, as a pattern of it would be large."""
+MANY, MANY_LONG = 8_192, 256
+"""Forms from which on all are found by how they begin. That takes 0.1 s for a MiB however many
+there are; patterns are quicker for a few, and take 10 kB of memory for each."""
+_BEGINNING = 6
+"""Bytes of a beginning: no original that is looked for is shorter."""
+
+
+class Found(NamedTuple):
+    """A value that was met."""
+
+    original: Original
+    start: int
+    form: bytes
+    """How it is written there."""
+
+
+class Needles:
+    """Looks for originals: as they are, in JSON, in a URL, in hexadecimal, in base64."""
+
+    def __init__(self, originals: Iterable[Original]) -> None:
+        self._of: dict[bytes, Original] = {}
+        for original in originals:
+            if original.is_searchable:
+                for form in forms(original.value):
+                    self._of.setdefault(form, original)
+        self._patterns: list[re2._Regexp[bytes]] | None = None
+        self._are_many: bool | None = None
+        self._beginnings: dict[bytes, list[bytes]] = {}
+        self._longest: dict[bytes, int] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest one; 0 where there is none."""
+        return max(map(len, self._of), default=0)
+
+    def without(self, text: bytes) -> Needles:
+        """Those of them that do not occur in ``text``."""
+        fewer = Needles(())
+        fewer._of = {form: original for form, original in self._of.items() if form not in text}
+        return fewer
+
+    def find(self, data: bytes) -> Found | None:
+        """One that is in ``data``, the first that comes up; None where there is none."""
+        if self._are_many is None:
+            long = sum(len(form) >= _LONG for form in self._of)
+            self._are_many = len(self._of) >= MANY or long >= MANY_LONG
+        if self._are_many:
+            return self._by_beginning(data)
+        for search in self._searches():
+            found = search(data)
+            if found is not None:
+                return found
+        return None
+
+    def _by_beginning(self, data: bytes) -> Found | None:
+        index = self._beginnings
+        if not index:
+            self._size = min(_BEGINNING, min(map(len, self._of), default=0))
+            for form in sorted(self._of):
+                begins_alike = index.setdefault(form[: self._size], [])
+                # One that goes on where another ends is found with that one.
+                if not begins_alike or not form.startswith(begins_alike[-1]):
+                    begins_alike.append(form)
+            self._longest = {begin: max(map(len, some)) for begin, some in index.items()}
+        size = self._size
+        begins = (at for at in range(len(data) - size + 1) if data[at : at + size] in index)
+        for at in begins:
+            begin = data[at : at + size]
+            # As none is the beginning of another, only the last one that is not behind the text
+            # in the alphabet can be what the text begins with, however many begin alike.
+            text = data[at : at + self._longest[begin]]
+            place = bisect_right(index[begin], text)
+            if place and text.startswith(form := index[begin][place - 1]):
+                return Found(self._of[form], at, form)
+        return None
+
+    def _searches(self) -> Iterator[Callable[[bytes], Found | None]]:
+        if self._patterns is None:
+            # Sorted, so that those that begin alike share a pattern, which keeps it small.
+            short = sorted(form for form in self._of if len(form) < _LONG)
+            self._patterns = [
+                _compiled(short[start : start + _TOGETHER])
+                for start in range(0, len(short), _TOGETHER)
+            ]
+        for pattern in self._patterns:
+            yield lambda data, pattern=pattern: self._match(pattern, data)  # type: ignore[misc]
+        for form in self._of:
+            if len(form) >= _LONG:
+                yield lambda data, form=form: self._plain(form, data)  # type: ignore[misc]
+
+    def _match(self, pattern: re2._Regexp[bytes], data: bytes) -> Found | None:
+        match = pattern.search(data)
+        if match is None:
+            return None
+        form = match[0] or b""
+        return Found(self._of[form], match.start(), form)
+
+    def _plain(self, form: bytes, data: bytes) -> Found | None:
+        at = data.find(form)
+        return None if at < 0 else Found(self._of[form], at, form)
+
+
+def _compiled(values: list[bytes]) -> re2._Regexp[bytes]:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 64 << 20
+    # Bytes are bytes.
+    options.encoding = re2.Options.Encoding.LATIN1
+    return re2.compile(b"|".join(map(_escaped, values)), options)
+
+
+def _escaped(value: bytes) -> bytes:
+    return b"".join(
+        bytes([byte]) if bytes([byte]).isalnum() else b"\\x%02x" % byte for byte in value
+    )

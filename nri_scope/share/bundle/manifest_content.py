@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a bundle's manifest says of the recording that is packed, read from that recording."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+
+from nri_scope import __version__
+from nri_scope.events import Role, Session
+from nri_scope.recording.bundle.manifest import (
+    README,
+    RECORDING,
+    Counts,
+    File,
+    Manifest,
+    Redaction,
+    Replaced,
+    Runtime,
+    to_bytes,
+)
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.records import rfc3339
+
+from ..extract import Extracted, Selection
+from ..redaction import Redactor
+from .readme import render
+
+_MOST_RUNTIMES = 20
+_MOST = 200
+"""Plugins that are listed. Nobody reads more, and a manifest has at most `MAX_MANIFEST` bytes."""
+_MOST_PLACES = 500
+_LONG = 100
+"""Characters of a name. A stranger's recording may have longer ones, which are cut."""
+_LONG_FILTER = 2_000
+"""Characters of an option's value."""
+
+Counted = Counter[tuple[str, str]]
+"""How many values were replaced, by rule and place."""
+
+
+class Describing:
+    """Makes manifests for one export. Words that somebody typed are redacted on their way."""
+
+    def __init__(self, selection: Selection, redactor: Redactor | None, note: str) -> None:
+        self._selection = selection
+        self._redactor = redactor
+        self._note = note
+
+    def counted(self) -> Counted:
+        """What was replaced so far."""
+        counts: Counted = Counter()
+        if self._redactor is not None:
+            for one in self._redactor.tally:
+                counts[one.rule, one.place] += one.values
+        return counts
+
+    def manifest(self, rebuilt: Extracted, before: Counted) -> tuple[Manifest, str]:
+        """The manifest without its files, and which pod has most of the events, in words.
+
+        ``before`` is what was replaced for others. Raises RecordingError.
+        """
+        with Recording.open(rebuilt.path) as recording:
+            sessions = [one for one in recording.sessions() if one.role != Role.CRI]
+            chain = {one.plugin for one in sessions}
+            pods: Counter[str] = Counter()
+            for event in recording.events():
+                chain.update(event.owners)
+                if event.pod:
+                    pods[f"{event.namespace}/{event.pod}"] += 1
+            version = recording.version
+            # What was left out is counted by itself.
+            gaps = sum(not gap.is_left_out for gap in recording.gaps())
+        manifest = Manifest(
+            tool_version=__version__,
+            recording_version=version,
+            counts=Counts(
+                events=rebuilt.events,
+                context=rebuilt.context,
+                left_out=rebuilt.left_out,
+                sessions=rebuilt.sessions,
+                pods=rebuilt.pods,
+                containers=rebuilt.containers,
+                gaps=gaps,
+            ),
+            first_ns=rebuilt.first_ns,
+            last_ns=rebuilt.last_ns,
+            runtimes=tuple(islice(dict.fromkeys(map(_runtime, sessions)), _MOST_RUNTIMES)),
+            chain=tuple(plugin[:_LONG] for plugin in sorted(chain)[:_MOST]),
+            selection=self._asked(),
+            note=self._text(self._note, "note"),
+            damage=self._text(rebuilt.damage, "damage")[:_LONG],
+        )
+        if self._redactor is not None:
+            manifest = replace(manifest, redaction=self._report(self._redactor, before))
+        busiest = [f"{pod} has {count:,} of the events" for pod, count in pods.most_common(1)]
+        return manifest, "".join(busiest)
+
+    def _asked(self) -> dict[str, str]:
+        selection = self._selection
+        asked: dict[str, str] = {}
+        if selection.where is not None:
+            asked["--where"] = self._text(str(selection.where), "selection")[:_LONG_FILTER]
+        if selection.since_ns is not None:
+            asked["--since"] = rfc3339(selection.since_ns)
+        if selection.until_ns is not None:
+            asked["--until"] = rfc3339(selection.until_ns)
+        if selection.pod:
+            asked["--pod"] = self._text(selection.pod, "selection")[:_LONG_FILTER]
+        if selection.numbers is not None:
+            asked["events"] = "picked one by one"
+        return asked
+
+    def _text(self, text: str, place: str) -> str:
+        if self._redactor is None or not text:
+            return text
+        return self._redactor.text(text, f"manifest.{place}")
+
+    def _report(self, redactor: Redactor, before: Counted) -> Redaction:
+        counts = self.counted()
+        counts.subtract(before)
+        places: Counted = Counter()
+        for (rule, place), values in sorted(counts.items()):
+            if values > 0:
+                key = rule[:_LONG], place[:_LONG]
+                if key not in places and len(places) >= _MOST_PLACES:
+                    key = rule[:_LONG], "elsewhere"
+                places[key] += values
+        replaced = [Replaced(*key, values) for key, values in sorted(places.items())]
+        # The name of the file may say more than is wanted.
+        rules = "default, changed by a file" if redactor.rules.source else "default"
+        return Redaction(rules, tuple(replaced))
+
+
+def _runtime(session: Session) -> Runtime:
+    return Runtime(
+        session.runtime_name[:_LONG],
+        session.runtime_version[:_LONG],
+        session.nri_version[:_LONG],
+        session.nri_version_inferred,
+    )
+
+
+def our_words() -> bytes:
+    """What is in every manifest and on every page, whatever was packed."""
+    empty = Manifest(
+        tool_version=__version__,
+        recording_version=1,
+        counts=Counts(0, 0, 0, 0, 0, 0, 0),
+        first_ns=0,
+        last_ns=0,
+        redaction=Redaction("default", (Replaced("", "", 1),)),
+        files={name: File(0, "") for name in (README, RECORDING)},
+    )
+    return b"".join(
+        render(one).encode() + to_bytes(one) for one in (empty, replace(empty, redaction=None))
+    )

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``README.md`` of a bundle: for whoever finds it on an issue tracker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nri_scope.recording.bundle.manifest import Manifest, Runtime
+from nri_scope.recording.display import many
+from nri_scope.recording.records import rfc3339
+from nri_scope.text.escape import safe
+
+_MAX_TEXT = 500
+"""Columns of a name or a filter in a table; what is longer is cut."""
+_MAX_CHAIN = 50
+_MAX_RUNTIMES = 5
+_TICKS = re.compile("`+")
+_TILDES = re.compile("~+")
+
+_UNREDACTED = """\
+**Nothing was replaced when this was packed.** Unless it was redacted before, the recording holds
+whatever the runtime said about every container in it: environment variables with the secrets in
+them, arguments, annotations. Do not pass it on to anybody who must not know these.
+`nri-scope export FILE -o X.nriscope.zip --redact` makes a bundle without them."""
+
+_USE = """\
+## How to look at it
+
+No need to unpack it: every command of nri-scope takes the zip in the place of a recording.
+
+```
+nri-scope tui BUNDLE.nriscope.zip
+nri-scope log BUNDLE.nriscope.zip
+nri-scope replay BUNDLE.nriscope.zip -- ./your-plugin
+nri-scope import BUNDLE.nriscope.zip
+```
+
+`recording.nriscope.db` is an SQLite 3 file, and its view `log` says who, what and when:
+`sqlite3 recording.nriscope.db 'SELECT * FROM log'`.
+`manifest.json` has all of this page for programs."""
+
+
+def render(manifest: Manifest) -> str:
+    """The page, as Markdown. Nothing in it that comes from the recording is markup."""
+    parts = [f"# {_title(manifest)}", *_note(manifest.note), "\n".join(_table(manifest))]
+    parts += [*_redaction(manifest), _USE]
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(manifest: Manifest) -> str:
+    part = "" if manifest.part is None else f", part {manifest.part.number} of {manifest.part.of}"
+    return f"NRI events recorded by nri-scope{part}"
+
+
+def _note(note: str) -> Iterator[str]:
+    if note:
+        # As it was typed, and nothing in it can end the block.
+        fence = "~" * max(3, 1 + max(map(len, _TILDES.findall(note)), default=0))
+        yield f"{fence}text\n{safe(note, newlines=True)}\n{fence}"
+
+
+def _table(manifest: Manifest) -> Iterator[str]:
+    counts = manifest.counts
+    yield "| | |"
+    yield "|---|---|"
+    for one in manifest.runtimes[:_MAX_RUNTIMES]:
+        yield f"| runtime | {_code(_runtime(one))} |"
+    if len(manifest.runtimes) > _MAX_RUNTIMES:
+        yield f"| runtime | and {len(manifest.runtimes) - _MAX_RUNTIMES:,} more |"
+    if manifest.chain:
+        shown = [_code(plugin) for plugin in manifest.chain[:_MAX_CHAIN]]
+        more = len(manifest.chain) - len(shown)
+        yield f"| plugins | {', '.join(shown)}{f' and {more} more' if more else ''} |"
+    yield f"| events | {counts.events:,}{_more(manifest)} |"
+    if manifest.first_ns is not None and manifest.last_ns is not None:
+        yield f"| from | {rfc3339(manifest.first_ns)} |"
+        yield f"| to | {rfc3339(manifest.last_ns)} |"
+    yield (
+        f"| in | {many(counts.sessions, 'session')}, {many(counts.pods, 'pod')}, "
+        f"{many(counts.containers, 'container')} |"
+    )
+    yield f"| not observed | {many(counts.gaps, 'gap') if counts.gaps else 'no gaps'} |"
+    for option, value in manifest.selection.items():
+        yield f"| chosen with | {_code(option)} {_code(value)} |"
+    if manifest.damage:
+        yield f"| damaged original | {_code(manifest.damage)} |"
+    yield f"| packed by | nri-scope {_code(manifest.tool_version)} |"
+
+
+def _runtime(runtime: Runtime) -> str:
+    name = f"{runtime.name} {runtime.version}".strip() or "unknown"
+    if not runtime.nri_version:
+        return name
+    inferred = " (inferred)" if runtime.nri_version_inferred else ""
+    return f"{name}, NRI {runtime.nri_version}{inferred}"
+
+
+def _more(manifest: Manifest) -> str:
+    counts = manifest.counts
+    more = [f"{counts.context:,} came along so that they can be replayed"] if counts.context else []
+    more += [f"{counts.left_out:,} were left out"] if counts.left_out else []
+    return f" ({'; '.join(more)})" if more else ""
+
+
+def _redaction(manifest: Manifest) -> Iterator[str]:
+    redaction = manifest.redaction
+    if redaction is None:
+        yield "## What was replaced"
+        yield _UNREDACTED
+        return
+    yield "## What was replaced"
+    yield (
+        f"{many(redaction.total, 'value')} by rules ({_code(redaction.rules)}). Equal values of "
+        "one container have equal tokens, those of two containers have not; what they stand for is "
+        "nowhere in this bundle."
+    )
+    if redaction.replaced:
+        rows = [f"| {_code(rule)} | {values:,} |" for rule, values in redaction.by_rule().items()]
+        yield "\n".join(["| rule | values |", "|---|---:|", *rows])
+
+
+def _code(text: str) -> str:
+    """``text`` as code in a table's cell: no markup, no link, no other cell."""
+    shown = safe(text, _MAX_TEXT) or " "
+    ticks = "`" * (1 + max(map(len, _TICKS.findall(shown)), default=0))
+    # At the edge a backtick would be one of ours.
+    space = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{ticks}{space}{shown.replace('|', chr(92) + '|')}{space}{ticks}"

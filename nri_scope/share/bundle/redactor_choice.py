@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A redactor for one recording, or for several that are compared."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from nri_scope.recording.reader import Recording
+
+from ..redaction import Redactor, Rules, derive, local_key
+from ..redaction.user_key import KEY_BYTES
+
+
+def redactor_for(
+    recording: Recording,
+    rules: Rules,
+    *,
+    stable: bool = False,
+    unlinked: bool = False,
+    key_folder: Path | None = None,
+) -> Redactor:
+    """A redactor for this recording. Raises UsageError and RecordingError.
+
+    Its key is made for it and forgotten with it. ``stable``: with the user's key, so that the same
+    recording has the same tokens each time on this machine, also when it has grown meanwhile.
+    ``unlinked``: see `Redactor`.
+    """
+    key = secrets.token_bytes(KEY_BYTES)
+    if stable:
+        key = derive(local_key(key_folder), purpose(recording))
+    return Redactor(rules, key, unlinked=unlinked)
+
+
+def redactor_together(recordings: Sequence[Recording], rules: Rules) -> Redactor:
+    """A redactor for several recordings, in which containers of one name are to have the same
+    tokens, as they are compared by it. Raises RecordingError.
+    """
+    linked: dict[str, str] = {}
+    for recording in recordings if len(recordings) > 1 else ():
+        for pod in recording.pods():
+            linked[pod.id] = "\0".join((pod.namespace, pod.name))
+        for container in recording.containers():
+            pod_name = "" if container.pod is None else linked.get(container.pod.id, "")
+            linked[container.id] = "\0".join((pod_name, container.name))
+    return Redactor(rules, secrets.token_bytes(KEY_BYTES), linked=linked)
+
+
+def purpose(recording: Recording) -> bytes:
+    """What tells a recording from all others: how it began, to the nanosecond."""
+    session = next(iter(recording.sessions()), None)
+    event = next(recording.events(), None)
+    told = (
+        None if session is None else (session.id, session.started_ns, session.plugin),
+        None if event is None else (event.id, event.at_ns, event.mono_ns, event.event),
+    )
+    return hashlib.sha256(repr(told).encode("utf-8", "surrogatepass")).digest()

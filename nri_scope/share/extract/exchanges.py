@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events of the original with all that the new recording needs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from nri_scope.errors import RecordingError
+from nri_scope.events import Event
+from nri_scope.recording.decode_budget import Allowance
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.rows import Row, RowError, optional_numbers_of
+from nri_scope.recording.sqlite_errors import sound
+
+from .event_numbers import CHUNK, chunks, listed
+from .row_pages import pages
+
+
+class Exchange(NamedTuple):
+    """One event with its messages."""
+
+    event: Event
+    request: bytes
+    reply: bytes
+    service: str
+    """The ttRPC service that was named; "" for the usual one."""
+    pod: int | None
+    """Key of the table ``pod``."""
+    container: int | None
+
+
+class Stopped(Exception):
+    """The original is damaged at an event; those before it were given."""
+
+    def __init__(self, event: int, cause: RecordingError) -> None:
+        super().__init__(event, cause)
+        self.event = event
+        self.cause = cause
+
+
+def numbers_of(source: Recording, *, until: int) -> Iterator[Sequence[int]]:
+    """All events, some at a time. Raises RecordingError."""
+
+    def fetch(after: int, limit: int) -> list[Row]:
+        return source.rows(
+            "SELECT id FROM event WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
+            (after, until, limit),
+        )
+
+    for page in pages(source, fetch, until=until, size=CHUNK):
+        yield [number for (number,) in page if number is not None]
+
+
+def exchanges(
+    source: Recording, numbers: Sequence[int] | None, *, until: int
+) -> Iterator[list[Exchange]]:
+    """Events with these numbers (None: all) up to ``until``, some at a time. Raises Stopped."""
+    after = 0
+    every = numbers_of(source, until=until) if numbers is None else chunks(numbers)
+    while True:
+        try:
+            page = next(every, None)
+        except RecordingError as error:
+            raise Stopped(after + 1, error) from error
+        if page is None or page[0] > until:
+            return
+        some = [number for number in page if number <= until]
+        after = some[-1]
+        try:
+            found = list(_read(source, some))
+        except RecordingError:
+            yield from _one_by_one(source, some)
+        else:
+            yield found
+
+
+def _one_by_one(source: Recording, numbers: Sequence[int]) -> Iterator[list[Exchange]]:
+    for number in numbers:
+        try:
+            found = list(_read(source, [number]))
+        except RecordingError as error:
+            raise Stopped(number, error) from error
+        yield found
+
+
+def _read(source: Recording, numbers: Sequence[int]) -> Iterator[Exchange]:
+    others = _others(source, numbers)
+    whole = Allowance.unlimited()
+    for event, request, reply in source.exchanges(among=numbers, allowance=whole):
+        service, pod, container = others.get(event.id, ("", None, None))
+        yield Exchange(event, request, reply, service, pod, container)
+
+
+def _others(
+    source: Recording, numbers: Sequence[int]
+) -> dict[int, tuple[str, int | None, int | None]]:
+    rows = source.rows(
+        "SELECT e.id, e.pod, e.container, coalesce(n.text, '') FROM event AS e "
+        f"LEFT JOIN name AS n ON n.id = e.service WHERE e.id IN {listed(numbers)}"
+    )
+    found: dict[int, tuple[str, int | None, int | None]] = {}
+    with sound(source):
+        for *keys, service in rows:
+            number, pod, container = optional_numbers_of(tuple(keys))
+            if number is None or not isinstance(service, str):
+                raise RowError("an event has values of a wrong type")
+            found[number] = (service, pod, container)
+    return found

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A new recording from a part of another one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nri_scope.errors import RecordingError
+from nri_scope.events import LEFT_OUT, Mark
+from nri_scope.recording.marks.store import marks_of
+from nri_scope.recording.reader import Recording
+
+from .context_events import with_context
+from .exchanges import Stopped, exchanges
+from .first_pass import learn
+from .message_changes import Change
+from .no_change import Unchanged
+from .omitted_events import Holes, find_holes
+from .result import Extracted
+from .row_copies import Copying
+from .row_pages import newest_event
+from .selected_events import choose
+from .selection import Selection
+from .session_tables import Tables
+from .sources import Part
+from .target_file import new_file
+from .update_targets import Effects
+
+DAMAGED = "the recording that this one was made of is damaged from here on"
+"""The reason of the gap that stands for what could not be read."""
+
+_Progress = Callable[[float], None]
+_ALL = Selection()
+
+
+def extract(
+    source: Recording,
+    output: Path,
+    selection: Selection = _ALL,
+    *,
+    change: Change | None = None,
+    marks: Sequence[Mark] | None = None,
+    learned: int = 0,
+    on_progress: Callable[[float], None] | None = None,
+) -> Extracted:
+    """Write what ``selection`` chooses of ``source``, and its context, to the new file ``output``.
+
+    Numbers of events and sessions, places in sessions and times stay what they were. The same
+    input gives the same bytes. Where the original is damaged, what comes before is written, and
+    `Extracted.damage` says so. A recording that is being written is taken as it is now.
+
+    ``marks`` are those of the original; None: what is kept in it and beside it. Those of events
+    that are written are written, too. ``learned``: `Extracted.learned` of an earlier part, made
+    with the same ``change``.
+
+    ``on_progress`` is called now and then with the part that is done, 0 to 1, by the calling
+    thread; an exception from it, or the interrupt key, ends the work and leaves nothing behind.
+
+    Raises UsageError where nothing is chosen or ``pod`` is not in the recording, RecordingError
+    where nothing of the original can be read, ``output`` exists or cannot be written.
+    """
+    progress = _Steps(on_progress or _nobody)
+    with _snapshot(source), new_file(output) as connection:
+        effects = Effects(source)
+        part = _part(source, selection, effects, progress)
+        marks = marks_of(source) if marks is None else marks
+        if change is not None:
+            learn(source, part, change, progress.step(0.3), marks, learned)
+            learned = part.until
+        written = _Rebuilding(source, connection, part, effects, change or Unchanged(), marks)
+        rebuilt = written.write(output, progress)
+    progress.done()
+    return replace(rebuilt, learned=learned)
+
+
+def _nobody(_: float) -> None:
+    """Nobody wants to know."""
+
+
+class _Steps:
+    """Progress of several steps as one."""
+
+    def __init__(self, tell: _Progress) -> None:
+        self._tell_them = tell
+        self._before = 0.0
+        self._told = 0.0
+
+    def step(self, share: float) -> _Progress:
+        """The next step; ``share`` of what is left of the work."""
+        start, length = self._before, share * (1.0 - self._before)
+        self._before += length
+        return lambda done: self._tell(start + length * min(max(done, 0.0), 1.0))
+
+    def done(self) -> None:
+        """All of it."""
+        self._tell(1.0)
+
+    def _tell(self, done: float) -> None:
+        # How much context there is shows while it is collected; progress never goes back for it.
+        self._told = max(self._told, done)
+        self._tell_them(self._told)
+
+
+@contextmanager
+def _snapshot(source: Recording) -> Iterator[None]:
+    """The recording as it is now, however long it takes: it may be written, and lose its oldest
+    events, meanwhile.
+    """
+    connection = source.connection
+    begun = False
+    with suppress(sqlite3.Error):
+        connection.execute("BEGIN")
+        begun = True
+    try:
+        yield
+    finally:
+        if begun:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+
+
+def _part(source: Recording, selection: Selection, effects: Effects, progress: _Steps) -> Part:
+    if selection.is_all:
+        return Part(until=newest_event(source))
+    chosen = choose(source, selection, progress.step(0.15))
+    return with_context(source, chosen, effects, progress.step(0.15), bare=selection.bare)
+
+
+@dataclass(slots=True)
+class _Counts:
+    chosen: int = 0
+    context: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
+    newest_ns: int = 0
+    """Of the last event that was written."""
+
+
+class _Rebuilding:
+    def __init__(
+        self,
+        source: Recording,
+        connection: sqlite3.Connection,
+        part: Part,
+        effects: Effects,
+        change: Change,
+        marks: Sequence[Mark],
+    ) -> None:
+        self._source = source
+        self._marks = marks
+        self._connection = connection
+        self._part = part
+        self._effects = effects
+        self._tables = Tables(source, connection, part, change)
+        self._copying = Copying(connection, change)
+
+    def write(self, output: Path, progress: _Steps) -> Extracted:
+        part, tables = self._part, self._tables
+        pods, containers = tables.subjects()
+        sessions = tables.sessions()
+        self._copying.begin_stretch(part.kept[0] if part.kept else 1)
+        for session in sessions:
+            self._states(session.id)
+        counts = self._events(progress.step(0.8))
+        if part.damage is not None and not counts.chosen:
+            raise part.damage
+        holes = find_holes(
+            self._source, self._connection, part.kept, part.until, progress.step(0.9)
+        )
+        gaps = tables.gaps(self._gaps(holes, counts))
+        tables.notes(_notes(holes, counts))
+        tables.marks(self._marks)
+        tables.outcomes()
+        tables.output()
+        return Extracted(
+            path=output,
+            events=counts.chosen,
+            context=counts.context,
+            left_out=holes.count,
+            sessions=len(sessions),
+            pods=pods,
+            containers=containers,
+            gaps=gaps,
+            first_ns=counts.first_ns,
+            last_ns=counts.last_ns,
+            damage="" if part.damage is None else part.damage.problem,
+        )
+
+    def _states(self, session: int) -> None:
+        try:
+            self._tables.states(session, self._copying.objects)
+        except RecordingError as error:
+            self._part.damage = self._part.damage or error
+            # What there is of it is not all.
+            self._connection.execute("UPDATE session SET synced_ns = NULL WHERE id = ?", (session,))
+
+    def _events(self, on_progress: _Progress) -> _Counts:
+        part, counts = self._part, _Counts()
+        try:
+            for some in exchanges(self._source, part.kept, until=part.until):
+                numbers = [one.event.id for one in some]
+                effects = (
+                    (container, event)
+                    for container, event in self._effects.of(numbers)
+                    if part.containers is None or container in part.containers
+                )
+                self._copying.events(some, effects)
+                self._tables.tapped(numbers)
+                for one in some:
+                    counts.newest_ns = one.event.at_ns
+                    if not part.is_chosen(one.event.id):
+                        counts.context += 1
+                        continue
+                    counts.chosen += 1
+                    counts.last_ns = one.event.at_ns
+                    if counts.first_ns is None:
+                        counts.first_ns = one.event.at_ns
+                if some:
+                    on_progress(some[-1].event.id / max(part.until, 1))
+        except Stopped as stopped:
+            part.stop(stopped.event, stopped.cause)
+        return counts
+
+    def _gaps(self, holes: Holes, counts: _Counts) -> Iterator[tuple[int, int, str, int | None]]:
+        for hole in holes.found:
+            yield hole.from_ns, hole.to_ns, LEFT_OUT, hole.count
+        if self._part.damage is not None:
+            at_ns = max([counts.newest_ns, *(hole.to_ns for hole in holes.found[-1:])])
+            yield at_ns, at_ns, DAMAGED, None
+
+
+def _notes(holes: Holes, counts: _Counts) -> Iterator[tuple[int, str]]:
+    if holes.count and counts.first_ns is not None:
+        there = counts.chosen + counts.context
+        yield (
+            counts.first_ns,
+            f"This is a part of a recording: {counts.chosen:,} of its {there + holes.count:,} "
+            f"events were chosen, and {counts.context:,} came along with them.",
+        )

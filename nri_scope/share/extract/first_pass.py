@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lets a `Change` see the whole original first.
+
+What shows that a value is a secret may be in an event that is left out, while the value itself is
+in one that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nri_scope.events import Mark
+from nri_scope.recording.marks.store import marks_of
+from nri_scope.recording.message_parts import synchronize
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.tap_tables import printed, tapped
+
+from ..redaction import Kind
+from .exchanges import Stopped, exchanges
+from .message_changes import Change
+from .sources import Part
+from .wire_names import is_known
+
+
+def learn(
+    source: Recording,
+    part: Part,
+    change: Change,
+    on_progress: Callable[[float], None],
+    marks: Sequence[Mark] | None = None,
+    learned: int = 0,
+) -> None:
+    """Show everything up to `Part.until`, which becomes less where that is damaged.
+
+    ``marks`` are those of the original; None: what is kept in it and beside it. ``learned``: up to
+    which event this change has seen this recording before.
+
+    Raises RecordingError where a table is.
+    """
+    for session in source.sessions():
+        change.learn_name(Kind.PLUGIN, session.plugin_name)
+        for told in (session.runtime_name, session.runtime_version, session.nri_version):
+            change.learn_name(Kind.RUNTIME, told)
+        change.learn_text(session.end_reason)
+        # Also told to sessions whose Synchronize is gone.
+        state = source.state(session.id)
+        if state.pods or state.containers:
+            change.learn("Synchronize", synchronize(b"", state.pods, state.containers), b"")
+    for container in source.containers():
+        change.learn_name(Kind.CONTAINER, container.name)
+    for pod in source.pods():
+        change.learn_name(Kind.NAMESPACE, pod.namespace)
+        change.learn_name(Kind.POD, pod.name)
+    for gap in source.gaps():
+        change.learn_text(gap.reason)
+    for note in source.notes():
+        change.learn_text(note.text)
+    for mark in marks_of(source) if marks is None else marks:
+        change.learn_text(mark.comment)
+    for line in printed(source):
+        change.learn_text(line.text)
+    if part.until <= learned:
+        return
+    try:
+        for some in exchanges(source, None, until=part.until):
+            for one in some:
+                method = one.event.method
+                change.learn(method, one.request, one.reply, service=one.service)
+                for name in {method, one.event.event, one.service}:
+                    if not is_known(name):
+                        change.learn_text(name)
+                if one.event.status_message:
+                    change.learn_text(one.event.status_message)
+            for of_tap in tapped(source, [one.event.id for one in some]):
+                for key, value in of_tap.metadata:
+                    change.learn_keyed(key, value)
+            if some:
+                on_progress(some[-1].event.id / max(part.until, 1))
+    except Stopped as stopped:
+        # Whatever comes later was not learned from, so it must not be written.
+        part.stop(stopped.event, stopped.cause)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where events of the original are not in the new recording."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.rows import Row
+from nri_scope.recording.schema_check import has_left_out
+from nri_scope.recording.sqlite_errors import sound
+from nri_scope.recording.sqlite_text import int64
+
+from .row_pages import pages
+
+MOST = 256
+"""Rows of ``gap`` that are made of holes. Of more, neighbours become one."""
+_INSERT = "INSERT INTO left_out (event, seq, count) VALUES (?, ?, ?)"
+
+
+@dataclass(slots=True)
+class Hole:
+    """Events in a row that are not there; after joining two, some between them are."""
+
+    from_ns: int
+    """Wall clock."""
+    to_ns: int
+    count: int
+
+    def add(self, other: Hole) -> None:
+        """Make the two one."""
+        self.from_ns = min(self.from_ns, other.from_ns)
+        self.to_ns = max(self.to_ns, other.to_ns)
+        self.count += other.count
+
+
+@dataclass(slots=True)
+class Holes:
+    """What was left out, for people as few holes and for programs as rows of ``left_out``."""
+
+    found: list[Hole] = field(default_factory=list)
+    count: int = 0
+    _open: Hole | None = None
+
+    def leave_out(self, at_ns: int) -> None:
+        """The next event is not in the part."""
+        self.count += 1
+        if self._open is None:
+            self._open = Hole(at_ns, at_ns, 1)
+        else:
+            self._open.add(Hole(at_ns, at_ns, 1))
+
+    def keep(self) -> None:
+        """The next event is in the part, or there is none."""
+        if self._open is None:
+            return
+        self.found.append(self._open)
+        self._open = None
+        if len(self.found) == 2 * MOST:
+            self._halve()
+
+    def finish(self) -> None:
+        """There are no more events."""
+        self.keep()
+        if len(self.found) > MOST:
+            self._halve()
+
+    def _halve(self) -> None:
+        for first, second in zip(self.found[::2], self.found[1::2], strict=False):
+            first.add(second)
+        self.found = self.found[::2]
+
+
+def find_holes(
+    source: Recording,
+    connection: sqlite3.Connection,
+    kept: Sequence[int] | None,
+    until: int,
+    on_progress: Callable[[float], None],
+) -> Holes:
+    """Fills ``left_out`` of the new recording; ``kept`` ascends, None is all.
+
+    Raises RecordingError and sqlite3.Error.
+    """
+    holes = Holes()
+    with sound(source):
+        is_part = has_left_out(source.connection)
+    is_part = is_part and bool(source.rows("SELECT 1 FROM left_out LIMIT 1"))
+    if kept is None and not is_part:
+        return holes
+    place = 0
+    pending: dict[int, tuple[int, int]] = {}
+    """Of sessions: how many were left out since their last event that is there, and the newest
+    one's place."""
+    for page in _pages(source, until, is_part=is_part):
+        made: list[tuple[int, int, int]] = []
+        for event, session, seq, at_ns, before_seq, before in page:
+            count, newest = pending.pop(session, (0, 0))
+            if before:
+                # The original is a part itself.
+                count, newest = count + before, before_seq
+            if kept is None or (place < len(kept) and kept[place] == event):
+                place += 1
+                holes.keep()
+                if count:
+                    made.append((event, newest, int64(count)))
+            else:
+                holes.leave_out(at_ns)
+                pending[session] = (count + 1, seq)
+        connection.executemany(_INSERT, made)
+        if page:
+            on_progress(page[-1][0] / max(until, 1))
+    holes.finish()
+    return holes
+
+
+def _pages(source: Recording, until: int, *, is_part: bool) -> Iterator[list[tuple[int, ...]]]:
+    before = "coalesce(l.seq, 0), coalesce(l.count, 0)" if is_part else "0, 0"
+    joined = "LEFT JOIN left_out AS l ON l.event = e.id" if is_part else ""
+
+    def fetch(after: int, limit: int) -> list[Row]:
+        return source.rows(
+            f"SELECT e.id, e.session, e.seq, e.at_ns, {before} FROM event AS e {joined} "
+            "WHERE e.id > ? AND e.id <= ? ORDER BY e.id LIMIT ?",
+            (after, until, limit),
+        )
+
+    for page in pages(source, fetch, until=until):
+        yield [tuple(number or 0 for number in row) for row in page]

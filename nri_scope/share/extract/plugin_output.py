@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which lines that plugins printed belong to a part of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nri_scope.events import Printed
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.rows import Row
+from nri_scope.recording.tap_tables import printed
+
+from .event_numbers import is_among
+from .row_pages import Numbers, pages
+from .sources import Part
+
+
+def printed_in(source: Recording, part: Part) -> Iterator[Printed]:
+    """The part's lines, in order: what a plugin printed from one of its events on to the plugin's
+    next one, and what it printed before its first one.
+
+    A line may be about whatever the plugin was asked last: with events that are left out, what was
+    printed about them is. Raises RecordingError.
+    """
+    if part.kept is None and part.damage is None:
+        for line in printed(source):
+            if part.sessions is None or line.session in part.sessions:
+                yield line
+        return
+    newest: dict[int, int] = {}
+    events = _Events(source, newest)
+    for line in printed(source):
+        if part.sessions is not None and line.session not in part.sessions:
+            continue
+        events.come(line.at_ns)
+        event = newest.get(line.session)
+        if event is None or (
+            event <= part.until and (part.kept is None or is_among(part.kept, event))
+        ):
+            yield line
+
+
+class _Events:
+    """Goes through the events, and notes the newest one of each session."""
+
+    def __init__(self, source: Recording, newest: dict[int, int]) -> None:
+        self._newest = newest
+        self._rows = self._all(source)
+        self._next = next(self._rows, None)
+
+    def come(self, at_ns: int) -> None:
+        """As far as this moment."""
+        while self._next is not None:
+            number, session, at = self._next
+            if at is not None and at > at_ns:
+                return
+            if number is not None and session is not None:
+                self._newest[session] = number
+            self._next = next(self._rows, None)
+
+    def _all(self, source: Recording) -> Iterator[Numbers]:
+        def fetch(after: int, limit: int) -> list[Row]:
+            return source.rows(
+                "SELECT id, session, at_ns FROM event WHERE id > ? ORDER BY id LIMIT ?",
+                (after, limit),
+            )
+
+        for page in pages(source, fetch):
+            yield from page

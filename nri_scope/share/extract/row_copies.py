@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the original on their way into the new recording, through a `Change`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+
+from nri_scope.events import Event
+from nri_scope.nri.request_subject import decode_request
+from nri_scope.recorder.content_store import ObjectStore
+from nri_scope.recorder.encode import (
+    INSERT_EFFECT,
+    INSERT_EVENT,
+    EventRow,
+    json_list,
+    put_container,
+    put_pod,
+    rest_of,
+)
+from nri_scope.recorder.name_table import Names
+from nri_scope.recorder.ring import Ring
+from nri_scope.recording.blobs import Kind as Content
+from nri_scope.recording.cri_answers import is_container_status
+from nri_scope.recording.sqlite_text import storable
+
+from ..redaction import Kind
+from .exchanges import Exchange
+from .message_changes import Change
+from .wire_names import is_known
+
+_STATUS = "event.status_message"
+_STRETCH_BYTES = Ring(None, None).stretch_bytes
+
+
+class Copying:
+    """Writes events into an empty recording, in order. Raises sqlite3.Error."""
+
+    def __init__(self, connection: sqlite3.Connection, change: Change) -> None:
+        self._connection = connection
+        self._change = change
+        self.objects = ObjectStore(1)
+        self._names = Names(connection)
+        self._stretch_began: int | None = None
+
+    def events(self, exchanges: Sequence[Exchange], effects: Iterable[tuple[int, int]]) -> None:
+        """Write some, and which other containers (keys) they asked to update."""
+        if exchanges:
+            self.begin_stretch(exchanges[0].event.id)
+        rows = [self._row(one) for one in exchanges]
+        self.objects.flush(self._connection)
+        self._connection.executemany(INSERT_EVENT, rows)
+        self._connection.executemany(INSERT_EFFECT, effects)
+
+    def begin_stretch(self, first_event: int) -> None:
+        """A new one, if the last one has become large enough."""
+        stored = self.objects.stored_bytes
+        if self._stretch_began is not None:
+            if stored - self._stretch_began < _STRETCH_BYTES:
+                return
+            self.objects.begin_stretch()
+        self._stretch_began = stored
+        self._connection.execute(
+            "INSERT INTO stretch (first_event, first_object) VALUES (?, ?)",
+            (first_event, self.objects.next_id),
+        )
+
+    def _row(self, one: Exchange) -> EventRow:
+        event, change = one.event, self._change
+        request = change.request(event.method, one.request, service=one.service)
+        reply = change.reply(event.method, one.reply, service=one.service) if one.reply else b""
+        mark = event.mark
+        pod = container = rest = None
+        put = self.objects.put
+        decoded = None
+        if not mark and not is_container_status(event):
+            decoded = decode_request(event.method, request, one.service)
+            mark = decoded.mark
+        if decoded is None or decoded.message is None:
+            if request:
+                rest = put(Content.RAW, request, "", event.method)
+        else:
+            if decoded.pod is not None:
+                pod = put_pod(self.objects, decoded.pod)
+            if decoded.container is not None:
+                container = put_container(self.objects, decoded.container)
+            content = rest_of(decoded, decoded.message)
+            if content:
+                rest = put(Content.REST, content, "", event.method)
+        # Only the CRI's answers are versions of something.
+        own = event.container_id if decoded is None else ""
+        return (
+            event.id,
+            event.session,
+            event.seq,
+            event.at_ns,
+            event.mono_ns,
+            self._name(event.method, "event.method"),
+            self._name(event.event, "event.event"),
+            self._name(one.service, "event.service") if one.service else None,
+            one.pod,
+            one.container,
+            pod,
+            container,
+            rest,
+            put(Content.REPLY, reply, own, event.method) if reply else None,
+            event.status_code,
+            self._words(event),
+            event.took_ns,
+            event.timeout_ns,
+            event.size,
+            mark or None,
+            _json(event.changed, change.path),
+            _json(event.owners, self._plugin),
+        )
+
+    def _name(self, text: str, place: str) -> int:
+        return self._names.id(text if is_known(text) else self._change.text(text, place))
+
+    def _words(self, event: Event) -> str | None:
+        if not event.status_message:
+            return None
+        return storable(self._change.text(event.status_message, _STATUS, of_event=True))
+
+    def _plugin(self, name: str) -> str:
+        return self._change.name(Kind.PLUGIN, name)
+
+
+def _json(texts: Sequence[str], change: Callable[[str], str]) -> str | None:
+    return json_list([change(text) for text in texts])

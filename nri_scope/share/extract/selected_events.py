@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which events a selection chooses, and what they are about."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.events import Session
+from nri_scope.recording import lookup
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.rows import Row
+
+from .event_numbers import ascending, is_among
+from .row_pages import PAGE, Numbers, newest_event, pages
+from .selection import Selection
+
+_SYNCHRONIZE = 2
+_SCAN = (
+    "SELECT id, session, pod_key, container_key, chosen, setup, at_ns, seq FROM ("
+    "SELECT id, session, at_ns, seq, "
+    "(SELECT pod FROM main.event AS raw WHERE raw.id = events.id) AS pod_key, "
+    "(SELECT container FROM main.event AS raw WHERE raw.id = events.id) AS container_key, "
+    "({condition}) AS chosen, "
+    "CASE WHEN mark <> '' THEN 0 WHEN method IN ('RegisterPlugin', 'Configure') THEN 1 "
+    f"WHEN method = 'Synchronize' THEN {_SYNCHRONIZE} ELSE 0 END AS setup "
+    "FROM events WHERE id > ? ORDER BY id LIMIT ?)"
+)
+
+
+@dataclass(slots=True)
+class Chosen:
+    """What a selection chooses."""
+
+    events: array[int] = field(default_factory=lambda: array("q"))
+    """Ascending."""
+    sessions: set[int] = field(default_factory=set)
+    """Of the chosen events."""
+    times: array[int] = field(default_factory=lambda: array("q"))
+    """Wall clock of the chosen events, but for how sessions began; ns, in any order."""
+    known: Mapping[int, Session] = field(default_factory=dict)
+    """All sessions; events of others belong to nothing."""
+    pods: dict[int, int] = field(default_factory=dict)
+    """Whom chosen events are about, each with the newest of these events."""
+    containers: dict[int, int] = field(default_factory=dict)
+    setup: list[tuple[int, int]] = field(default_factory=list)
+    """All events of RegisterPlugin, Configure and Synchronize, with their sessions."""
+    synchronized: array[int] = field(default_factory=lambda: array("q"))
+    """Parts of Synchronize that were chosen."""
+    until: int = 0
+    """The last event that there is, or that could be read."""
+    damage: RecordingError | None = None
+
+
+def choose(source: Recording, selection: Selection, on_progress: Callable[[float], None]) -> Chosen:
+    """Look at every event. Raises UsageError where none is chosen, and RecordingError."""
+    chosen = Chosen(known={session.id: session for session in source.sessions()})
+    numbers = None if selection.numbers is None else ascending(selection.numbers)
+    newest = newest_event(source)
+    try:
+        for count, row in enumerate(_scan(source, selection)):
+            number, session, pod, container, passes, setup, at_ns, _ = row
+            if number is None or session is None:
+                continue
+            chosen.until = number
+            if setup:
+                chosen.setup.append((number, session))
+            if count % PAGE == 0:
+                on_progress(number / max(newest, number))
+            if not passes or session not in chosen.known:
+                continue
+            if numbers is not None and not is_among(numbers, number):
+                continue
+            chosen.events.append(number)
+            chosen.sessions.add(session)
+            if pod is not None:
+                chosen.pods[pod] = number
+            if container is not None:
+                chosen.containers[container] = number
+            if not setup and at_ns is not None:
+                chosen.times.append(at_ns)
+            if setup == _SYNCHRONIZE:
+                chosen.synchronized.append(number)
+    except RecordingError as error:
+        if not chosen.events:
+            raise
+        chosen.damage = error
+    if not chosen.events:
+        raise UsageError(f"no event in {source.path} is chosen", "see `log` for what there is")
+    return chosen
+
+
+def _scan(source: Recording, selection: Selection) -> Iterator[Numbers]:
+    condition, values = _condition(source, selection)
+    query = _SCAN.format(condition=condition)
+
+    def fetch(after: int, limit: int) -> list[Row]:
+        return source.rows(query, [*values, after, limit])
+
+    for page in pages(source, fetch):
+        yield from page
+
+
+def _condition(source: Recording, selection: Selection) -> tuple[str, list[str | int]]:
+    conditions = ["1"]
+    values: list[str | int] = []
+    if selection.where is not None:
+        text, of_filter = selection.where.to_sql()
+        conditions.append(f"({text})")
+        values += of_filter
+    if selection.since_ns is not None:
+        conditions.append("at_ns >= ?")
+        values.append(selection.since_ns)
+    if selection.until_ns is not None:
+        conditions.append("at_ns <= ?")
+        values.append(selection.until_ns)
+    if selection.pod:
+        conditions.append("namespace = ? AND pod = ?")
+        namespace, _, name = selection.pod.partition("/")
+        _check_pod(source, selection.pod)
+        values += [namespace, name]
+    return " AND ".join(conditions), values
+
+
+def _check_pod(source: Recording, wanted: str) -> None:
+    if any(lookup.pod_name(pod) == wanted for pod in source.pods()):
+        return
+    # Which has words for what is not there.
+    lookup.find(source, wanted)
+    raise UsageError(f'"{wanted}" is no pod', "write ns/pod")

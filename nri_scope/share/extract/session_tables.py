@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a new recording has beside events: sessions, what they were told, pods, gaps, notes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import fields
+
+from google.protobuf.message import DecodeError
+
+from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
+from nri_scope.errors import RecordingError
+from nri_scope.events import KILLED, LEFT_OUT, RING_REMOVED, Gap, Mark, Note, Session
+from nri_scope.recorder.content_store import ObjectStore
+from nri_scope.recorder.encode import (
+    INSERT_STATE,
+    INSERT_TAPPED,
+    metadata_json,
+    put_container,
+    put_pod,
+)
+from nri_scope.recorder.transactions import DELETED
+from nri_scope.recording.blobs import Kind as Content
+from nri_scope.recording.creation_outcomes import UNKNOWN, CreationFate, Creations
+from nri_scope.recording.message_parts import synchronize
+from nri_scope.recording.reader import MAX_REQUEST, Recording
+from nri_scope.recording.rows import Row, number_of, optional_numbers_of
+from nri_scope.recording.rows import ascending as in_order
+from nri_scope.recording.schema_check import has_outcomes, recover
+from nri_scope.recording.sqlite_errors import sound
+from nri_scope.recording.sqlite_text import named, storable
+from nri_scope.recording.tap_tables import tapped
+
+from ..redaction import Kind
+from .event_numbers import chunks, is_among, listed
+from .message_changes import Change
+from .plugin_output import printed_in
+from .row_pages import PAGE, pages
+from .sources import Part
+
+_OURS = frozenset({RING_REMOVED, LEFT_OUT, DELETED, KILLED})
+"""Reasons that programs know by their words."""
+_SESSION = tuple(column.name for column in fields(Session))
+_PLACES = ("sync_event", "synced_ns", "first_event", "last_event")
+
+
+class Tables:
+    """Copies rows into an empty recording. Raises RecordingError and sqlite3.Error."""
+
+    def __init__(
+        self, source: Recording, connection: sqlite3.Connection, part: Part, change: Change
+    ) -> None:
+        self._source = source
+        self._connection = connection
+        self._part = part
+        self._change = change
+
+    # -- sessions ---------------------------------------------------------------------------
+
+    def sessions(self) -> list[Session]:
+        """Write the part's sessions; returns them."""
+        wanted = [one for one in self._source.sessions() if self._has(one.id)]
+        names = [*_SESSION, *_PLACES]
+        insert = f"INSERT INTO session ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+        name = self._change.name
+        for one in wanted:
+            places = self._source.rows(
+                f"SELECT {', '.join(_PLACES)} FROM session WHERE id = ?", (one.id,)
+            )
+            with sound(self._source):
+                sync, synced, first, last = (
+                    optional_numbers_of(places[0]) if places else (None, None, 0, None)
+                )
+            self._connection.execute(
+                insert,
+                (
+                    one.id,
+                    named(one.role),
+                    named(name(Kind.PLUGIN, one.plugin_name)),
+                    one.plugin_index,
+                    named(name(Kind.RUNTIME, one.runtime_name)),
+                    named(name(Kind.RUNTIME, one.runtime_version)),
+                    named(name(Kind.RUNTIME, one.nri_version)),
+                    int(one.nri_version_inferred),
+                    one.mask,
+                    one.registration_timeout_ms,
+                    one.request_timeout_ms,
+                    one.started_ns,
+                    one.ended_ns,
+                    self._words(one.end_reason, "session.end_reason"),
+                    sync,
+                    synced,
+                    first or 0,
+                    last,
+                ),
+            )
+        return wanted
+
+    def _has(self, session: int | None) -> bool:
+        return session is None or self._part.sessions is None or session in self._part.sessions
+
+    # -- what Synchronize told --------------------------------------------------------------
+
+    def states(self, session: int, objects: ObjectStore) -> None:
+        """Write what a session was told to exist, as far as the part is about it."""
+        events = self._source.rows(
+            "SELECT DISTINCT event FROM state WHERE session = ? ORDER BY event", (session,)
+        )
+        with sound(self._source):
+            numbers = [number_of(row) for row in events]
+        for event in numbers:
+            if event <= self._part.until:
+                rows = self._told(session, event, objects)
+                objects.flush(self._connection)
+                self._connection.executemany(INSERT_STATE, rows)
+
+    def _told(
+        self, session: int, event: int, objects: ObjectStore
+    ) -> Iterator[tuple[int | None, ...]]:
+        pods: list[tuple[tuple[int | None, ...], bytes]] = []
+        containers: list[tuple[tuple[int | None, ...], bytes]] = []
+        size = 0
+        for row in self._state_rows(session, event):
+            position, pod, container, number = row
+            if number is None or not self._is_told(event, pod, container):
+                continue
+            kind, content = self._source.object(number)
+            size += len(content) + 8
+            if size > MAX_REQUEST:
+                raise self._damaged(session, "what Synchronize told is too large")
+            (pods if kind == Content.POD else containers).append(
+                ((session, event, position, pod, container), content)
+            )
+        message = self._changed(
+            session, [content for _, content in pods], [content for _, content in containers]
+        )
+        # A change keeps how many there are, and their order.
+        if len(message.pods) != len(pods) or len(message.containers) != len(containers):
+            raise self._damaged(session, "what Synchronize told cannot be taken apart")
+        rows = [
+            (*keys, put_pod(objects, pod))
+            for (keys, _), pod in zip(pods, message.pods, strict=True)
+        ]
+        rows += [
+            (*keys, put_container(objects, container))
+            for (keys, _), container in zip(containers, message.containers, strict=True)
+        ]
+        return iter(rows)
+
+    def _changed(
+        self, session: int, pods: Sequence[bytes], containers: Sequence[bytes]
+    ) -> SynchronizeRequest:
+        try:
+            whole = synchronize(b"", pods, containers)
+            return SynchronizeRequest.FromString(self._change.request("Synchronize", whole))
+        except (ValueError, DecodeError) as error:
+            raise self._damaged(session, "what Synchronize told cannot be decoded") from error
+
+    def _damaged(self, session: int, problem: str) -> RecordingError:
+        return RecordingError(
+            self._source.path,
+            f"it is damaged in session {session}: {problem}",
+            recover(self._source.path),
+        )
+
+    def _state_rows(self, session: int, event: int) -> Iterator[tuple[int | None, ...]]:
+        def fetch(after: int, limit: int) -> list[Row]:
+            return self._source.rows(
+                "SELECT position, pod, container, object FROM state "
+                "WHERE session = ? AND event = ? AND position > ? ORDER BY position LIMIT ?",
+                (session, event, after, limit),
+            )
+
+        for page in pages(self._source, fetch, after=-1):
+            yield from page
+
+    def _is_told(self, event: int, pod: int | None, container: int | None) -> bool:
+        part = self._part
+        if part.pods is None or part.containers is None or is_among(part.whole_states, event):
+            return True
+        return container in part.containers if container is not None else pod in part.pods
+
+    # -- pods and containers ----------------------------------------------------------------
+
+    def subjects(self) -> tuple[int, int]:
+        """Write pods and containers; returns how many."""
+        name, known_as = self._change.name, self._change.id
+        pods = containers = 0
+        for key, pod_id, namespace, pod, uid in self._rows_of(
+            "pod", "id, namespace, name, uid", self._part.pods
+        ):
+            pods += 1
+            self._connection.execute(
+                "INSERT INTO pod VALUES (?, ?, ?, ?, ?)",
+                (
+                    key,
+                    named(known_as(pod_id)),
+                    named(name(Kind.NAMESPACE, namespace)),
+                    named(name(Kind.POD, pod)),
+                    named(known_as(uid)),
+                ),
+            )
+        for key, container_id, container, of in self._rows_of(
+            "container", "id, name, pod", self._part.containers
+        ):
+            containers += 1
+            self._connection.execute(
+                "INSERT INTO container VALUES (?, ?, ?, ?)",
+                (
+                    key,
+                    named(known_as(container_id)),
+                    named(name(Kind.CONTAINER, container)),
+                    of,
+                ),
+            )
+        return pods, containers
+
+    def _rows_of(self, table: str, columns: str, keys: Collection[int] | None) -> Iterator[Row]:
+        types = {"pod": (int, str, str, str, str), "container": (int, str, str)}[table]
+        for rows in self._pages_of(table, columns, keys):
+            for row in rows:
+                if tuple(map(type, row[: len(types)])) != types:
+                    problem = f"damaged: a {table} has values of a wrong type"
+                    raise RecordingError(self._source.path, problem, recover(self._source.path))
+                yield row
+
+    def _pages_of(
+        self, table: str, columns: str, keys: Collection[int] | None
+    ) -> Iterator[list[Row]]:
+        query = f"SELECT key, {columns} FROM {table} WHERE"
+        if keys is not None:
+            for chunk in chunks(sorted(keys)):
+                yield self._source.rows(f"{query} key IN {listed(chunk)} ORDER BY key")
+            return
+        after = 0
+        while True:
+            rows = self._source.rows(f"{query} key > ? ORDER BY key LIMIT ?", (after, PAGE))
+            with sound(self._source):
+                page = list(in_order(rows, (after,)))
+            yield page
+            if len(page) < PAGE:
+                return
+            after = page[-1][0]
+
+    # -- what people are told ---------------------------------------------------------------
+
+    def gaps(self, more: Iterable[tuple[int, int, str, int | None]]) -> int:
+        """Write the original's gaps, and more: from, to, reason, events. Returns how many."""
+        gaps = [gap for gap in self._source.gaps() if self._has(gap.session)]
+        kept = sorted((gap for gap in gaps if gap.id > 0), key=lambda gap: gap.id)
+        # Of those between sessions the original has no rows.
+        more = [
+            *((gap.from_ns, gap.to_ns, gap.reason, gap.lost) for gap in gaps if gap.id <= 0),
+            *more,
+        ]
+        newest = max((gap.id for gap in kept), default=0)
+        for number, (from_ns, to_ns, reason, lost) in enumerate(more, newest + 1):
+            kept.append(Gap(number, None, from_ns, to_ns, reason, lost))
+        self._connection.executemany(
+            "INSERT INTO gap (id, session, from_ns, to_ns, reason, lost) VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                (
+                    gap.id,
+                    gap.session,
+                    gap.from_ns,
+                    gap.to_ns,
+                    self._words(gap.reason, "gap.reason"),
+                    gap.lost,
+                )
+                for gap in kept
+            ),
+        )
+        return len(kept)
+
+    def notes(self, more: Iterable[tuple[int, str]]) -> None:
+        """Write the original's notes, and more: when, and words."""
+        kept = sorted(
+            (note for note in self._source.notes() if self._has(note.session)),
+            key=lambda note: note.id,
+        )
+        newest = max((note.id for note in kept), default=0)
+        kept += [
+            Note(number, None, at_ns, text) for number, (at_ns, text) in enumerate(more, newest + 1)
+        ]
+        self._connection.executemany(
+            "INSERT INTO note (id, session, at_ns, text) VALUES (?, ?, ?, ?)",
+            (
+                (note.id, note.session, note.at_ns, self._words(note.text, "note.text"))
+                for note in kept
+            ),
+        )
+
+    def marks(self, marks: Iterable[Mark]) -> None:
+        """Write those of events that are there, in order."""
+        self._connection.executemany(
+            "INSERT INTO mark (event, made_ns, comment) "
+            "SELECT id, ?, ? FROM event WHERE id = ? AND at_ns = ?",
+            (
+                (mark.made_ns, self._words(mark.comment, "mark.comment"), mark.event, mark.at_ns)
+                for mark in sorted(marks)
+                if self._part.kept is None or is_among(self._part.kept, mark.event)
+            ),
+        )
+
+    def outcomes(self) -> None:
+        """Write what the original tells of the creations that are there, by events that are not."""
+        with sound(self._source):
+            is_part = has_outcomes(self._source.connection) and bool(
+                self._source.rows("SELECT 1 FROM outcome LIMIT 1")
+            )
+        if self._part.kept is None and not is_part:
+            return
+        creations = Creations(self._source)
+        asked = self._connection.execute(
+            "SELECT e.id FROM event AS e JOIN name AS n ON n.id = e.event "
+            "WHERE n.text IN ('CreateContainer', 'ValidateContainerAdjustment') ORDER BY e.id"
+        ).fetchall()
+        for (number,) in asked:
+            try:
+                event = self._source.event(number)
+                found = UNKNOWN if event is None else creations.outcome(event)
+            except RecordingError as error:
+                # What comes after the damage tells nothing.
+                self._part.damage = self._part.damage or error
+                return
+            if found.fate is not CreationFate.UNKNOWN:
+                self._connection.execute(
+                    "INSERT INTO outcome (event, fate, shown_by, name, session, after_ns) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    (
+                        number,
+                        found.fate.value,
+                        found.event,
+                        found.name,
+                        found.session,
+                        found.after_ns,
+                    ),
+                )
+
+    # -- what only a tap knows --------------------------------------------------------------
+
+    def tapped(self, events: Sequence[int]) -> None:
+        """Write what a tap knows of these events, which are there already."""
+        self._connection.executemany(
+            INSERT_TAPPED,
+            (
+                (
+                    one.event,
+                    one.held_ns,
+                    metadata_json(tuple(self._keyed(key, value) for key, value in one.metadata)),
+                )
+                for one in tapped(self._source, events)
+            ),
+        )
+
+    def output(self) -> None:
+        """Write what plugins printed."""
+        self._connection.executemany(
+            "INSERT INTO output (id, session, at_ns, stream, text) VALUES (?, ?, ?, ?, ?)",
+            (
+                (
+                    line.id,
+                    line.session,
+                    line.at_ns,
+                    named(line.stream),
+                    self._words(line.text, "output.text"),
+                )
+                for line in printed_in(self._source, self._part)
+            ),
+        )
+
+    def _keyed(self, key: str, value: str) -> tuple[str, str]:
+        key, value = self._change.keyed(key, value, "tapped.metadata")
+        return storable(key), storable(value)
+
+    def _words(self, text: str, place: str) -> str:
+        return text if text in _OURS or not text else storable(self._change.text(text, place))

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A SQLite file of plain tables with JSON in columns, for Datasette, sqlite-utils and people.
+
+Nothing in it has to be known or put together first, in exchange it is many times as large as the
+recording. Made with sqlite-utils, whose conventions (names, keys, JSON as text) its readers know.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import IO
+
+import sqlite_utils
+from sqlite_utils.db import ForeignKey
+
+from nri_scope.events import Event, Tapped
+from nri_scope.recording.documents import reply_of, request_of
+from nri_scope.recording.file_errors import code_of, in_words
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.records import deadline_ms, rfc3339, session_record
+from nri_scope.recording.sqlite_text import storable
+
+from .excerpt import Excerpt
+from .json_text import json_text
+
+Cell = None | int | str
+
+TABLES: dict[str, dict[str, type]] = {
+    "sessions": {
+        "id": int,
+        "role": str,
+        "plugin": str,
+        "runtime": str,
+        "runtime_version": str,
+        "nri_version": str,
+        "nri_version_inferred": int,
+        "registration_timeout_ms": int,
+        "request_timeout_ms": int,
+        "started": str,
+        "ended": str,
+        "end_reason": str,
+    },
+    "pods": {"id": str, "namespace": str, "name": str, "uid": str},
+    "containers": {"id": str, "name": str, "pod_id": str},
+    "events": {
+        "id": int,
+        "at": str,
+        "session": int,
+        "plugin": str,
+        "event": str,
+        "method": str,
+        "namespace": str,
+        "pod": str,
+        "container": str,
+        "pod_id": str,
+        "container_id": str,
+        "took_us": int,
+        "deadline_ms": int,
+        "size": int,
+        "status": str,
+        "status_code": int,
+        "status_message": str,
+        "mark": str,
+        "changed": str,
+        "owners": str,
+        "request": str,
+        "reply": str,
+        "tap_us": int,
+        "metadata": str,
+    },
+    "gaps": {
+        "id": int,
+        "session": int,
+        "from_time": str,
+        "to_time": str,
+        "reason": str,
+        "lost": int,
+    },
+    "notes": {"id": int, "session": int, "at": str, "text": str},
+    "output": {"id": int, "session": int, "at": str, "stream": str, "text": str},
+}
+"""The columns of every table; ``id`` is the key, and those of ``events`` are those of ``show``."""
+
+_REFERENCES = {
+    ("containers", "pod_id"): "pods",
+    ("events", "session"): "sessions",
+    ("events", "pod_id"): "pods",
+    ("events", "container_id"): "containers",
+    ("gaps", "session"): "sessions",
+    ("notes", "session"): "sessions",
+    ("output", "session"): "sessions",
+}
+
+VIEWS = {
+    "log": "SELECT id, at, plugin, event, namespace, pod, container, took_us, status FROM events",
+    "failed": "SELECT id, at, plugin, event, namespace, pod, container, status, status_message, "
+    "took_us, deadline_ms FROM events WHERE status <> 'ok'",
+    "plugins": "SELECT plugin, count(*) AS events, sum(status <> 'ok') AS failed, "
+    "CAST(avg(took_us) AS INTEGER) AS mean_us, max(took_us) AS max_us "
+    "FROM events GROUP BY plugin",
+    "changes": "SELECT events.id AS id, at, plugin, event, namespace, pod, container, "
+    "path.value AS path, owners FROM events, json_each(events.changed) AS path",
+    "environment": "SELECT events.id AS id, at, plugin, namespace, pod, container, "
+    "substr(variable.value, 1, instr(variable.value, '=') - 1) AS name, "
+    "substr(variable.value, instr(variable.value, '=') + 1) AS value "
+    "FROM events, json_each(events.request, '$.container.env') AS variable "
+    "WHERE event = 'CreateContainer'",
+}
+"""What they are is in docs/formats.md."""
+
+_INDEXED = (("events", "pod_id"), ("events", "container_id"), ("events", "session"))
+_BATCH = 1_000
+
+
+def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
+    """As `formats.Write`.
+
+    SQLite goes back and forth in a file, and a stream does not: so the file is made elsewhere,
+    beside the stream's own where that has a name, and copied.
+    """
+    name = getattr(stream, "name", None)
+    folder = Path(name).parent if isinstance(name, str) and Path(name).is_file() else None
+    with tempfile.TemporaryDirectory(prefix=".nri-scope-", dir=folder) as temporary:
+        path = Path(temporary) / "expanded.db"
+        try:
+            count = _make(Excerpt(recording, numbers), recording, path)
+        except sqlite3.Error as error:
+            # Whatever is wrong with the recording comes as RecordingError.
+            full = code_of(error) == sqlite3.SQLITE_FULL
+            number = errno.ENOSPC if full else errno.EIO
+            raise OSError(number, in_words(error), str(path.parent.parent)) from error
+        with path.open("rb") as made:
+            shutil.copyfileobj(made, stream, 1 << 20)
+    return count
+
+
+def _make(excerpt: Excerpt, recording: Recording, path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        # If this fails, nobody gets the file.
+        connection.execute("PRAGMA journal_mode = OFF").fetchall()
+        connection.execute("PRAGMA synchronous = OFF")
+        # Plugins of sqlite-utils are somebody else's code.
+        database = sqlite_utils.Database(connection, execute_plugins=False)
+        for table, columns in TABLES.items():
+            database.table(table).create(
+                columns,
+                pk="id",
+                foreign_keys=[
+                    ForeignKey(table, column, other, "id")
+                    for (from_table, column), other in _REFERENCES.items()
+                    if from_table == table
+                ],
+            )
+        events = _Events(excerpt)
+        _fill(database, "events", events.rows())
+        _fill(database, "sessions", _sessions(excerpt, events.sessions))
+        _fill(database, "pods", _pods(recording, events.pods))
+        _fill(database, "containers", _containers(recording, events.containers))
+        _fill(database, "gaps", _gaps(excerpt))
+        _fill(database, "notes", _notes(excerpt))
+        _fill(database, "output", _output(excerpt, events.sessions))
+        for table, column in _INDEXED:
+            database.table(table).create_index([column])
+        for view, sql in VIEWS.items():
+            database.create_view(view, sql)
+        connection.commit()
+        return events.count
+
+
+def _fill(database: sqlite_utils.Database, table: str, rows: Iterator[dict[str, Cell]]) -> None:
+    # Nothing keeps a recording made by hand from having an id twice.
+    database.table(table).insert_all(rows, pk="id", batch_size=_BATCH, ignore=True)
+
+
+class _Events:
+    """The rows of ``events``, and whom they are about."""
+
+    def __init__(self, excerpt: Excerpt) -> None:
+        self._excerpt = excerpt
+        self.count = 0
+        self.sessions: set[int] = set()
+        self.pods: set[str] = set()
+        self.containers: set[str] = set()
+
+    def rows(self) -> Iterator[dict[str, Cell]]:
+        taps = self._excerpt.taps()
+        for event, request, reply in self._excerpt.exchanges():
+            self.count += 1
+            self.sessions.add(event.session)
+            self.pods.add(event.pod_id)
+            self.containers.add(event.container_id)
+            yield _event(event, request, reply, taps.of(event.id))
+
+
+def _event(event: Event, request: bytes, reply: bytes, tap: Tapped | None) -> dict[str, Cell]:
+    return {
+        "id": event.id,
+        "at": rfc3339(event.at_ns),
+        "session": event.session,
+        "plugin": _text(event.plugin),
+        "event": _text(event.event),
+        "method": _text(event.method),
+        "namespace": _text(event.namespace),
+        "pod": _text(event.pod),
+        "container": _text(event.container),
+        "pod_id": _text(event.pod_id) or None,
+        "container_id": _text(event.container_id) or None,
+        "took_us": event.took_ns // 1000,
+        "deadline_ms": deadline_ms(event.timeout_ns),
+        "size": event.size,
+        "status": event.status,
+        "status_code": event.status_code,
+        "status_message": _text(event.status_message),
+        "mark": _text(event.mark),
+        "changed": json_text(list(event.changed)),
+        "owners": json_text(list(event.owners)),
+        "request": json_text(request_of(event, request)),
+        "reply": json_text(reply_of(event, reply)),
+        "tap_us": None if tap is None else tap.held_ns // 1000,
+        "metadata": None if tap is None else json_text([list(pair) for pair in tap.metadata]),
+    }
+
+
+def _sessions(excerpt: Excerpt, wanted: set[int]) -> Iterator[dict[str, Cell]]:
+    for session in excerpt.sessions():
+        if session.id in wanted:
+            record = session_record(session)
+            yield {key: _cell(record[key]) for key in TABLES["sessions"]}
+
+
+def _pods(recording: Recording, wanted: set[str]) -> Iterator[dict[str, Cell]]:
+    for pod in recording.pods():
+        if pod.id in wanted:
+            names = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+            yield {key: _text(text) for key, text in {"id": pod.id, **names}.items()}
+
+
+def _containers(recording: Recording, wanted: set[str]) -> Iterator[dict[str, Cell]]:
+    for container in recording.containers():
+        if container.id in wanted:
+            pod_id = _text(container.pod.id) if container.pod else None
+            yield {"id": _text(container.id), "name": _text(container.name), "pod_id": pod_id}
+
+
+def _gaps(excerpt: Excerpt) -> Iterator[dict[str, Cell]]:
+    for gap in excerpt.gaps():
+        yield {
+            "id": gap.id,
+            "session": gap.session,
+            "from_time": rfc3339(gap.from_ns),
+            "to_time": rfc3339(gap.to_ns),
+            "reason": _text(gap.reason),
+            "lost": gap.lost,
+        }
+
+
+def _notes(excerpt: Excerpt) -> Iterator[dict[str, Cell]]:
+    for note in excerpt.notes():
+        yield {
+            "id": note.id,
+            "session": note.session,
+            "at": rfc3339(note.at_ns),
+            "text": _text(note.text),
+        }
+
+
+def _output(excerpt: Excerpt, wanted: set[int]) -> Iterator[dict[str, Cell]]:
+    for line in excerpt.printed(wanted):
+        yield {
+            "id": line.id,
+            "session": line.session,
+            "at": rfc3339(line.at_ns),
+            "stream": _text(line.stream),
+            "text": _text(line.text),
+        }
+
+
+def _cell(value: object) -> Cell:
+    if isinstance(value, int):
+        return int(value)
+    return _text(value) if isinstance(value, str) else None
+
+
+def _text(text: str) -> str:
+    # For SQLite's own functions, and for the shell, a text ends with its first NUL.
+    return storable(text).replace("\0", "\\x00")

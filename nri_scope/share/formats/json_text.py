@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON that every program can read, whatever the recording holds.
+
+Python's own may have what others refuse: halves of surrogate pairs (I-JSON, RFC 7493, 2.1), numbers
+that are none, thousands of lists in each other. Texts and answers of the CRI are somebody else's
+JSON, in which all of these can be.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+from nri_scope.nri.plain import Plain
+from nri_scope.recording.sqlite_text import storable
+
+MAX_DEPTH = 200
+"""Lists and objects in each other. SQLite reads 1,000, other programs fewer; a spec has 15."""
+
+_CUT = "…"
+_readable = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(", ", ": ")).encode
+_ascii = json.JSONEncoder(allow_nan=False, separators=(", ", ": ")).encode
+
+
+def json_line(value: Plain) -> str:
+    """One line of ASCII, as `records.to_json` has it."""
+    try:
+        text = _ascii(value)
+    except (ValueError, RecursionError):
+        text = _ascii(mended(value))
+    else:
+        # A pair is written like two halves; only looking tells.
+        if "\\ud" in text or _may_be_deep(text):
+            text = _ascii(mended(value))
+    return text.replace("\x7f", "\\u007f")
+
+
+def json_text(value: Plain) -> str:
+    """The same with letters as they are: for people, and for searching in it."""
+    try:
+        text = _readable(value)
+        if text.isascii() and not _may_be_deep(text):
+            return text
+        text.encode()
+        if not _may_be_deep(text):
+            return text
+    except (ValueError, RecursionError):
+        pass
+    return _readable(mended(value))
+
+
+def mended(value: Plain) -> Plain:
+    """``value`` without what is no JSON everywhere; halves of pairs become ``\\\\ud800``."""
+    return _mended(value, 0)
+
+
+def _may_be_deep(text: str) -> bool:
+    return text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH
+
+
+def _depth(text: str) -> int:
+    """At least the depth of what ``text`` says: brackets in strings count too."""
+    depth = deepest = 0
+    for char in text:
+        if char in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif char in "]}":
+            depth -= 1
+    return deepest
+
+
+def _mended(value: Plain, depth: int) -> Plain:
+    match value:
+        case str():
+            return storable(value)
+        case float() if not math.isfinite(value):
+            return str(value)
+        case list() | dict() if depth >= MAX_DEPTH:
+            return _CUT
+        case list():
+            return [_mended(item, depth + 1) for item in value]
+        case dict():
+            return {storable(key): _mended(item, depth + 1) for key, item in value.items()}
+        case _:
+            return value

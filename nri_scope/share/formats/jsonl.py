@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON lines: each event as ``show --format json`` has it, and what happened between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import IO
+
+from nri_scope.events import Event, Gap, Note
+from nri_scope.nri.plain import Plain
+from nri_scope.recording.documents import event_document, tap_record
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.records import (
+    SCHEMA_VERSION,
+    gap_record,
+    printed_record,
+    rfc3339,
+    session_record,
+)
+from nri_scope.recording.timeline import Began, Timeline
+
+from .excerpt import Excerpt
+from .json_text import json_line
+
+
+def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
+    """As `formats.Write`. Each line has ``event``, ``session``, ``gap``, ``note`` or ``output``."""
+    excerpt = Excerpt(recording, numbers)
+    taps = excerpt.taps()
+    sessions: set[int] = set()
+    messages = (b"", b"")
+
+    def events() -> Iterator[Event]:
+        nonlocal messages
+        for event, request, reply in excerpt.exchanges():
+            messages = request, reply
+            yield event
+
+    count = 0
+    for item in Timeline().merge(events(), excerpt.sessions(), excerpt.gaps()):
+        match item:
+            case Event():
+                known = taps.of(item.id)
+                tap: dict[str, Plain] = {} if known is None else {"tap": tap_record(known)}
+                _put(stream, {**event_document(item, *messages), **tap})
+                sessions.add(item.session)
+                count += 1
+            case Gap():
+                _put(stream, gap_record(item))
+            case Began(session):
+                _put(stream, {"session": session_record(session)})
+            case _:
+                pass  # A session's own line tells when it ended.
+    for note in excerpt.notes():
+        _put(stream, _note_record(note))
+    for line in excerpt.printed(sessions):
+        _put(stream, printed_record(line))
+    return count
+
+
+def _put(stream: IO[bytes], record: dict[str, Plain]) -> None:
+    stream.write(json_line({"schema_version": SCHEMA_VERSION, **record}).encode() + b"\n")
+
+
+def _note_record(note: Note) -> dict[str, Plain]:
+    return {"note": {"at": rfc3339(note.at_ns), "session": note.session, "text": note.text}}

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenTelemetry traces: the life of a pod is a trace, its containers and events are the spans.
+
+Everything without a pod (Configure, Synchronize, gaps) is in the trace of its plugin connection.
+Ids are made of what they are about: the same pod has the same trace in every recording.
+
+Spans of pods, containers and connections are written when it is known how long they were, which is
+after what happened in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import IO
+
+from nri_scope.events import CRI_SERVICE, Event, Gap, Session
+from nri_scope.nri.methods import METHODS
+from nri_scope.nri.request_subject import is_plugins_call
+from nri_scope.recording.cri_answers import is_container_status
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.records import deadline_ms
+from nri_scope.recording.sqlite_errors import sound
+from nri_scope.wire.status import Code
+
+from .excerpt import Excerpt
+from .lifetimes import Life, Lives
+from .otlp_json import Lines, Span, SpanKind, Value, resource_text, span_id, trace_id
+
+_CODES = frozenset(Code)
+
+
+def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
+    """As `formats.Write`: lines of OTLP/JSON, without the messages of events."""
+    excerpt = Excerpt(recording, numbers)
+    sessions = {session.id: session for session in excerpt.sessions()}
+    traces = _Traces(recording, Lines(stream), sessions)
+    count = 0
+    for event in excerpt.events():
+        traces.event(event)
+        traces.forget()
+        count += 1
+    for gap in excerpt.gaps():
+        traces.gap(gap)
+    traces.finish()
+    return count
+
+
+@dataclass(slots=True)
+class _Traces:
+    recording: Recording
+    lines: Lines
+    sessions: dict[int, Session]
+    pods: Lives = field(default_factory=Lives)
+    containers: Lives = field(default_factory=Lives)
+    connections: dict[int, int] = field(default_factory=dict)
+    """When sessions were heard of last."""
+    resources: dict[int, str] = field(default_factory=dict)
+
+    def event(self, event: Event) -> None:
+        trace, parent = self._place(event)
+        end_ns = event.at_ns + event.took_ns
+        self.connections[event.session] = max(self.connections.get(event.session, end_ns), end_ns)
+        about_cri = is_container_status(event)
+        asks = about_cri or is_plugins_call(event.method, event.mark)
+        service = CRI_SERVICE if about_cri else _service(event.method)
+        code = event.status_code
+        code_name = Code(code).name if code in _CODES else str(code)
+        session = self.sessions.get(event.session)
+        told: dict[str, Value] = {
+            "rpc.system.name": "grpc" if about_cri else "ttrpc",
+            "rpc.method": f"{service}/{event.method}" if service else event.method,
+            "rpc.status_code": code_name,
+            "error.type": code_name if code else "",
+            **_names(event),
+            "nri.event.name": event.event,
+            "nri.event.id": event.id,
+            "nri.session.id": event.session,
+            **_plugin(session),
+            "nri.request.size": event.size,
+        }
+        deadline = deadline_ms(event.timeout_ns)
+        if deadline is not None:
+            told["nri.request.timeout_ms"] = deadline
+        told |= {
+            "nri.event.mark": event.mark,
+            "nri.changed": event.changed,
+            "nri.owners": event.owners,
+        }
+        self.lines.put(
+            self._resource(event.session),
+            Span(
+                trace=trace,
+                id=span_id("event", *self._session_key(event.session), event.id, event.at_ns),
+                parent=parent,
+                name=event.event,
+                kind=SpanKind.CLIENT if asks else SpanKind.SERVER,
+                start_ns=event.at_ns,
+                end_ns=end_ns,
+                attributes=told,
+                error=(event.status_message or event.status) if code else None,
+            ),
+        )
+
+    def forget(self) -> None:
+        """Write what is over."""
+        for life in self.containers.over():
+            self._container(life)
+        for life in self.pods.over():
+            self._pod(life)
+
+    def gap(self, gap: Gap) -> None:
+        told: dict[str, Value] = {"nri.gap.reason": gap.reason}
+        if gap.lost is not None:
+            told["nri.gap.lost"] = gap.lost
+        trace, parent = trace_id("gap", gap.id, gap.from_ns), ""
+        if gap.session is not None:
+            trace, parent = self._connection(gap.session)
+            self.connections.setdefault(gap.session, gap.to_ns)
+        self.lines.put(
+            self._resource(gap.session),
+            Span(
+                trace=trace,
+                id=span_id("gap", gap.id, gap.from_ns),
+                parent=parent,
+                name="gap: left out" if gap.is_left_out else "gap: not observed",
+                kind=SpanKind.INTERNAL,
+                start_ns=gap.from_ns,
+                end_ns=gap.to_ns,
+                attributes=told,
+            ),
+        )
+
+    def finish(self) -> None:
+        for life in self.containers.rest():
+            self._container(life)
+        for life in self.pods.rest():
+            self._pod(life)
+        for number, heard_ns in self.connections.items():
+            self._session(number, heard_ns)
+        self.lines.flush()
+
+    def _container(self, life: Life) -> None:
+        event = life.event
+        self._life(
+            life,
+            trace=_trace(event),
+            id=span_id("container", event.container_id),
+            parent=span_id("pod", event.pod_id) if event.pod_id else "",
+            name=f"container {event.container}",
+            told=_names(event),
+        )
+
+    def _pod(self, life: Life) -> None:
+        event = life.event
+        self._life(
+            life,
+            trace=trace_id("pod", event.pod_id),
+            id=span_id("pod", event.pod_id),
+            parent="",
+            name=f"pod {event.namespace}/{event.pod}",
+            told={
+                "k8s.namespace.name": event.namespace,
+                "k8s.pod.name": event.pod,
+                "k8s.pod.uid": _uid(self.recording, event.pod_id),
+                "nri.pod.id": event.pod_id,
+            },
+        )
+
+    def _life(
+        self, life: Life, *, trace: str, id: str, parent: str, name: str, told: dict[str, Value]
+    ) -> None:
+        self.lines.put(
+            self._resource(life.event.session),
+            Span(
+                trace=trace,
+                id=id,
+                parent=parent,
+                name=name,
+                kind=SpanKind.INTERNAL,
+                start_ns=life.event.at_ns,
+                end_ns=life.end_ns,
+                attributes={
+                    **told,
+                    "nri.life.start_observed": life.began,
+                    "nri.life.end_observed": life.ended,
+                },
+            ),
+        )
+
+    def _session(self, number: int, heard_ns: int) -> None:
+        session = self.sessions.get(number)
+        if session is None:
+            return
+        trace, id = self._connection(number)
+        ended_ns = session.ended_ns
+        self.lines.put(
+            self._resource(number),
+            Span(
+                trace=trace,
+                id=id,
+                parent="",
+                name=f"plugin connection {session.plugin}",
+                kind=SpanKind.INTERNAL,
+                start_ns=session.started_ns,
+                end_ns=heard_ns if ended_ns is None else ended_ns,
+                attributes={
+                    **_plugin(session),
+                    "nri.session.id": number,
+                    "nri.session.end_reason": session.end_reason,
+                    "nri.session.end_observed": ended_ns is not None,
+                },
+            ),
+        )
+
+    def _place(self, event: Event) -> tuple[str, str]:
+        """The trace that an event belongs to, and the span."""
+        if event.pod_id:
+            self.pods.hear(event.pod_id, event)
+        if event.container_id:
+            life = self.containers.hear(event.container_id, event)
+            # Where a container was told of without its pod first, it stays alone.
+            trace = _trace(life.event if life else event)
+            return trace, span_id("container", event.container_id)
+        if event.pod_id:
+            return _trace(event), span_id("pod", event.pod_id)
+        return self._connection(event.session)
+
+    def _connection(self, number: int) -> tuple[str, str]:
+        key = self._session_key(number)
+        return trace_id("session", *key), span_id("session", *key)
+
+    def _session_key(self, number: int) -> tuple[int | str, ...]:
+        # Numbers begin with 1 in every recording.
+        session = self.sessions.get(number)
+        return (number, session.started_ns, session.plugin) if session else (number,)
+
+    def _resource(self, number: int | None) -> str:
+        known = self.resources.get(number or 0)
+        if known is None:
+            known = resource_text(_runtime(self.sessions.get(number or 0)))
+            self.resources[number or 0] = known
+        return known
+
+
+def _trace(event: Event) -> str:
+    """Of what is about a pod or a container."""
+    if event.pod_id:
+        return trace_id("pod", event.pod_id)
+    return trace_id("container", event.container_id)
+
+
+def _uid(recording: Recording, pod_id: str) -> str:
+    with sound(recording):
+        rows = recording.connection.execute("SELECT uid FROM pod WHERE id = ? LIMIT 1", (pod_id,))
+        for (uid,) in rows.fetchall():
+            if isinstance(uid, str):
+                return uid
+    return ""
+
+
+def _service(method: str) -> str:
+    known = METHODS.get(method)
+    return known.service if known else ""
+
+
+def _names(event: Event) -> dict[str, Value]:
+    return {
+        "k8s.namespace.name": event.namespace,
+        "k8s.pod.name": event.pod,
+        "k8s.container.name": event.container,
+        "container.id": event.container_id,
+        "nri.pod.id": event.pod_id,
+    }
+
+
+def _plugin(session: Session | None) -> dict[str, Value]:
+    if session is None:
+        return {}
+    return {
+        "nri.plugin.name": session.plugin_name,
+        "nri.plugin.index": session.plugin_index,
+        "nri.session.role": session.role,
+    }
+
+
+def _runtime(session: Session | None) -> dict[str, Value]:
+    """The resource: the runtime that sent the events."""
+    if session is None or not session.runtime_name:
+        # The name that the conventions have for this.
+        return {"service.name": "unknown_service"}
+    told: dict[str, Value] = {
+        "service.name": session.runtime_name,
+        "service.version": session.runtime_version,
+        "container.runtime.name": session.runtime_name,
+        "container.runtime.version": session.runtime_version,
+        "nri.version": session.nri_version,
+    }
+    if session.nri_version:
+        told["nri.version_inferred"] = session.nri_version_inferred
+    return told

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OTLP/JSON: spans as text, and lines of them.
+
+From the OpenTelemetry protocol specification, "JSON Protobuf Encoding", and opentelemetry-proto:
+ids are hexadecimal and not base64, enums are numbers, keys are in lowerCamelCase, and numbers of 64
+bits are decimal strings. Files are JSON lines of ``TracesData`` ("OpenTelemetry Protocol File
+Exporter").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from hashlib import blake2b
+from typing import IO
+
+from nri_scope import __version__
+from nri_scope.nri.plain import Plain
+from nri_scope.recording.sqlite_text import HIGHEST, LOWEST
+
+from .json_text import json_line
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.45.0"
+"""The semantic conventions whose names we use."""
+
+MAX_TEXT = 4_096
+"""Characters of a value; a longer one is cut and ends with ``…``."""
+MAX_ITEMS = 128
+"""Of a list; a longer one ends with ``…``."""
+
+# Collectors read lines of up to 1 MiB unless told otherwise.
+_LINE_BYTES = 256 << 10
+_LATEST = (1 << 64) - 1
+_CUT = "…"
+
+Value = str | int | bool | tuple[str, ...]
+"""What an attribute can be."""
+
+
+class SpanKind(IntEnum):
+    """Of ``opentelemetry.proto.trace.v1.Span.SpanKind``."""
+
+    INTERNAL = 1
+    SERVER = 2
+    CLIENT = 3
+
+
+_STATUS_ERROR = 2
+
+
+def trace_id(*what: str | int) -> str:
+    """The id of the trace about ``what``, always the same: 16 bytes in hexadecimal."""
+    return _digest(16, "trace", *what)
+
+
+def span_id(*what: str | int) -> str:
+    """The id of the span about ``what``, likewise: 8 bytes."""
+    return _digest(8, "span", *what)
+
+
+def _digest(size: int, *what: str | int) -> str:
+    # Lengths keep two things apart that would be one text.
+    told = "".join(f"{len(text)}:{text}" for text in map(str, what))
+    return blake2b(told.encode("utf-8", "backslashreplace"), digest_size=size).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One span; times are wall clock in nanoseconds."""
+
+    trace: str
+    id: str
+    parent: str
+    """"" for the root of a trace."""
+    name: str
+    kind: SpanKind
+    start_ns: int
+    end_ns: int
+    attributes: dict[str, Value]
+    """What is "" or an empty tuple is left out."""
+    error: str | None = None
+    """What went wrong, in words; None: nothing did."""
+
+
+def span_text(span: Span) -> str:
+    """As JSON."""
+    start_ns = _time(span.start_ns)
+    told: dict[str, Plain] = {"traceId": span.trace, "spanId": span.id}
+    if span.parent:
+        told["parentSpanId"] = span.parent
+    told |= {
+        "name": _clipped(span.name),
+        "kind": int(span.kind),
+        "startTimeUnixNano": str(start_ns),
+        "endTimeUnixNano": str(max(start_ns, _time(span.end_ns))),
+        "attributes": attributes(span.attributes),
+    }
+    if span.error is not None:
+        told["status"] = {"code": _STATUS_ERROR, "message": _clipped(span.error)}
+    return json_line(told)
+
+
+def attributes(values: dict[str, Value]) -> list[Plain]:
+    """A list of ``KeyValue``."""
+    return [
+        {"key": key, "value": _any_value(value)}
+        for key, value in values.items()
+        if value not in ("", ())
+    ]
+
+
+def _any_value(value: Value) -> Plain:
+    match value:
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(min(max(value, LOWEST), HIGHEST))}
+        case str():
+            return {"stringValue": _clipped(value)}
+        case _:
+            items = value if len(value) <= MAX_ITEMS else (*value[:MAX_ITEMS], _CUT)
+            return {"arrayValue": {"values": [{"stringValue": _clipped(item)} for item in items]}}
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + _CUT
+
+
+def _time(at_ns: int) -> int:
+    return min(max(at_ns, 0), _LATEST)
+
+
+@dataclass(slots=True)
+class Lines:
+    """Puts spans together to lines, by the resources that they are of."""
+
+    stream: IO[bytes]
+    _spans: dict[str, list[str]] = field(default_factory=dict)
+    _size: int = 0
+
+    def put(self, resource: str, span: Span) -> None:
+        """``resource`` is the text of `resource_text`."""
+        text = span_text(span)
+        self._spans.setdefault(resource, []).append(text)
+        self._size += len(text)
+        if self._size > _LINE_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is waiting."""
+        if not self._spans:
+            return
+        parts = [
+            f'{{"resource": {resource}, "scopeSpans": [{{"scope": {_SCOPE}, '
+            f'"spans": [{", ".join(spans)}], "schemaUrl": "{SCHEMA_URL}"}}], '
+            f'"schemaUrl": "{SCHEMA_URL}"}}'
+            for resource, spans in self._spans.items()
+        ]
+        self.stream.write(f'{{"resourceSpans": [{", ".join(parts)}]}}\n'.encode())
+        self._spans.clear()
+        self._size = 0
+
+
+def resource_text(values: dict[str, Value]) -> str:
+    """A ``Resource`` as JSON."""
+    return json_line({"attributes": attributes(values)})
+
+
+_SCOPE = json_line({"name": "nri-scope", "version": __version__})

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Perfetto's trace format as bytes: tracks, slices and instants on them.
+
+A file is a ``perfetto.protos.Trace``, which is a sequence of ``TracePacket``; so it can be written
+piece by piece. The numbers below are the fields' in ``perfetto_trace.proto``, which keeps them for
+good. Tests read what is written here with Perfetto's own definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from hashlib import blake2b
+from typing import IO
+
+from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, storable
+
+MAX_TEXT = 4_096
+"""Characters of a name or value; a longer one is cut and ends with ``…``."""
+MAX_ITEMS = 128
+"""Of a list; a longer one ends with ``…``."""
+MAX_NAMES = 1_024
+"""Names that are written once and told by number from then on."""
+
+Value = bool | int | str | tuple[str, ...]
+"""What a slice can have beside its name."""
+
+_CUT = "…"
+_SHORT = 64
+"""Characters of a name that is worth a number."""
+_VARINT, _FIXED64, _LENGTH = 0, 1, 2
+# TracePacket.trusted_packet_sequence_id: we are one writer.
+_SEQUENCE = 1
+# ClockSnapshot: our times are wall clock, drawn as they are.
+_REALTIME, _BOOTTIME = 1, 6
+_CLEARED, _NEEDED = 1, 2
+"""TracePacket.SequenceFlags: names are told anew from here on; names told before are used."""
+
+
+class Kind(IntEnum):
+    """TrackEvent.Type."""
+
+    BEGIN = 1
+    END = 2
+    INSTANT = 3
+
+
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return bytes((number,))
+    octets = bytearray()
+    while number > 0x7F:
+        octets.append(number & 0x7F | 0x80)
+        number >>= 7
+    octets.append(number)
+    return bytes(octets)
+
+
+def _key(number: int, wire_type: int) -> bytes:
+    return _varint(number << 3 | wire_type)
+
+
+def _number(field: int, value: int) -> bytes:
+    # As protobuf does it, a negative number is its complement of 64 bits.
+    return _key(field, _VARINT) + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def _bytes(field: int, content: bytes) -> bytes:
+    return _key(field, _LENGTH) + _varint(len(content)) + content
+
+
+def _text(field: int, text: str) -> bytes:
+    cut = text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + _CUT
+    return _bytes(field, storable(cut).encode())
+
+
+_PACKET = _key(1, _LENGTH)
+_TIMESTAMP = _key(8, _VARINT)
+_TRACK_EVENT = _key(11, _LENGTH)
+_TYPE = {kind: _number(9, kind) for kind in Kind}
+_TRACK = _key(11, _VARINT)
+_FLOW = _key(47, _FIXED64)
+_ANNOTATION = _key(4, _LENGTH)
+_OURS = _number(10, _SEQUENCE) + _number(13, _NEEDED)
+
+
+def track_id(*what: str | int) -> int:
+    """The number of the track about ``what``, always the same; never 0, which is no track."""
+    told = "".join(f"{len(text)}:{text}" for text in map(str, what))
+    digest = blake2b(told.encode("utf-8", "backslashreplace"), digest_size=8).digest()
+    return int.from_bytes(digest) | 1
+
+
+class Packets:
+    """Writes a trace. Times are wall clock in nanoseconds."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._names: dict[str, int] = {}
+        self._keys: dict[str, int] = {}
+
+    def begin(self, at_ns: int) -> None:
+        """To be called first; ``at_ns`` is any moment of the trace."""
+        at_ns = _time(at_ns)
+        # Both clocks show the same, so that the viewer can tell the time of day.
+        clocks = b"".join(
+            _bytes(1, _number(1, clock) + _number(2, at_ns)) for clock in (_BOOTTIME, _REALTIME)
+        )
+        snapshot = clocks + _number(2, _BOOTTIME)
+        self._put(
+            _number(8, at_ns)
+            + _number(10, _SEQUENCE)
+            + _number(13, _CLEARED)
+            + _number(87, 1)
+            + _bytes(6, snapshot)
+        )
+
+    def process(self, track: int, number: int, name: str, *, rank: int = 0) -> None:
+        """A group of tracks; ``number`` is shown beside its name, and told once only."""
+        process = _number(1, number) + _text(6, name)
+        self._track(_number(1, track) + _bytes(3, process), rank)
+
+    def track(self, track: int, parent: int, name: str, *, rank: int = 0) -> None:
+        """A track below another one or in a group; those of a lower ``rank`` come first."""
+        self._track(_number(1, track) + _number(5, parent) + _text(2, name), rank)
+
+    def event(
+        self,
+        kind: Kind,
+        track: int,
+        at_ns: int,
+        name: str = "",
+        category: str = "",
+        values: Mapping[str, Value] | None = None,
+        flow: int = 0,
+    ) -> None:
+        """A slice's beginning or end, or an instant.
+
+        The end of a slice has no name: it ends the slice that began last on its track. Empty texts
+        and tuples among ``values`` are left out. ``flow`` connects it with the one before that has
+        the same; 0: none.
+        """
+        new_names: list[bytes] = []
+        parts = [_TYPE[kind], _TRACK, _varint(track)]
+        if name:
+            # Few names are used again and again; somebody else's recording may have many.
+            number = self._numbered(self._names, 2, name, new_names)
+            parts.append(_number(10, number) if number else _text(23, name))
+        if category:
+            parts.append(_text(22, category))
+        for key, value in (values or {}).items():
+            if value in ("", ()):
+                continue
+            number = self._numbered(self._keys, 3, key, new_names)
+            content = (_number(1, number) if number else _text(10, key)) + _value(value)
+            parts += (_ANNOTATION, _varint(len(content)), content)
+        if flow:
+            parts += (_FLOW, flow.to_bytes(8, "little"))
+        content = b"".join(parts)
+        told = _bytes(12, b"".join(new_names)) if new_names else b""
+        self._put(
+            b"".join(
+                (
+                    _TIMESTAMP,
+                    _varint(_time(at_ns)),
+                    _OURS,
+                    told,
+                    _TRACK_EVENT,
+                    _varint(len(content)),
+                    content,
+                )
+            )
+        )
+
+    def _numbered(
+        self, numbers: dict[str, int], field: int, name: str, new_names: list[bytes]
+    ) -> int:
+        """The number of a name, which is told in ``new_names`` if it is new; 0: it has none."""
+        number = numbers.get(name, 0)
+        if not number and len(numbers) < MAX_NAMES and len(name) <= _SHORT:
+            numbers[name] = number = len(numbers) + 1
+            new_names.append(_bytes(field, _number(1, number) + _text(2, name)))
+        return number
+
+    def _track(self, descriptor: bytes, rank: int) -> None:
+        # TrackDescriptor: its children in the order of their ranks.
+        order = _number(11, 3) + (_number(12, rank) if rank else b"")
+        self._put(_number(10, _SEQUENCE) + _bytes(60, descriptor + order))
+
+    def _put(self, packet: bytes) -> None:
+        self._stream.write(b"".join((_PACKET, _varint(len(packet)), packet)))
+
+
+def _value(value: Value) -> bytes:
+    """The value's field of a DebugAnnotation."""
+    match value:
+        case bool():
+            return _number(2, value)
+        case int():
+            return _number(4, min(max(value, LOWEST), HIGHEST))
+        case str():
+            return _text(6, value)
+        case _:
+            items = value if len(value) <= MAX_ITEMS else (*value[:MAX_ITEMS], _CUT)
+            return b"".join(_bytes(12, _text(6, item)) for item in items)
+
+
+def _time(at_ns: int) -> int:
+    # The viewer counts with signed numbers.
+    return min(max(at_ns, 0), HIGHEST)

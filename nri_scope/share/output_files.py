@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are written in a private folder first, and then all put in their places, or none."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.recording.file_errors import in_words, way_to_write
+from nri_scope.recording.opening import is_settled
+from nri_scope.recording.trusted_location import FolderAccess, folder_access
+
+_SUFFIX = ".nriscope.zip"
+
+
+class Outputs:
+    """A context: drafts go into a folder beside the output, which is gone at the end.
+
+    Raises UsageError at its beginning where the output cannot be written, or exists without
+    ``force``. What the disk refuses inside the block is one too.
+    """
+
+    def __init__(self, wanted: Path, source: Path, *, force: bool) -> None:
+        """``source`` is what is read, and never written over."""
+        self.wanted = wanted
+        self._source = source
+        self._force = force
+        self._folder: Path | None = None
+        self._count = 0
+        self._moves = True
+
+    def __enter__(self) -> Self:
+        self._check(self.wanted)
+        try:
+            beside = Path(os.path.realpath(self.wanted.parent))
+            self._moves = folder_access(beside).access is not FolderAccess.SHARED
+            # On the same disk what is finished is moved, not copied. Where other users could
+            # exchange the folder, they could read the drafts.
+            made = tempfile.mkdtemp(prefix=".nri-scope-", dir=beside if self._moves else None)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        self._folder = Path(made)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise self._unwritable(error) from error
+        if isinstance(error, RecordingError) and Path(error.path).parent == self._folder:
+            # Nobody has heard of our drafts.
+            raise RecordingError(self.wanted, error.problem, error.hint) from error
+
+    @property
+    def folder(self) -> Path:
+        """Where drafts are, private to us."""
+        assert self._folder is not None
+        return self._folder
+
+    def new(self, suffix: str) -> Path:
+        """A name for a draft; nothing is there yet."""
+        self._count += 1
+        return self.folder / f"{self._count}{suffix}"
+
+    def place(self, drafts: Sequence[Path]) -> list[Path]:
+        """Put finished drafts in their places: the output, or if they are several ``NAME-1`` on."""
+        targets = [self.wanted] if len(drafts) == 1 else _numbered(self.wanted, len(drafts))
+        for target in targets:
+            self._check(target)
+        placed: list[Path] = []
+        try:
+            for draft, target in zip(drafts, targets, strict=True):
+                self._place(draft, target)
+                placed.append(target)
+        except BaseException:
+            for target in placed:
+                with suppress(OSError):
+                    target.unlink()
+            raise
+        return targets
+
+    def _place(self, draft: Path, target: Path) -> None:
+        if self._moves:
+            self._move(draft, target)
+            return
+        part = target.with_name(f".nri-scope-{secrets.token_hex(8)}.part")
+        try:
+            with draft.open("rb") as file, open(part, "xb", opener=_private) as copy:
+                shutil.copyfileobj(file, copy, 1 << 20)
+            self._move(part, target)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _move(self, draft: Path, target: Path) -> None:
+        if self._force:
+            draft.replace(target)
+            return
+        try:
+            # Not in the place of what came meanwhile.
+            os.link(draft, target)
+        except FileExistsError as error:
+            raise _exists(target) from error
+        except OSError:
+            # A file system without links.
+            self._check(target)
+            draft.replace(target)
+
+    def _check(self, target: Path) -> None:
+        if target.is_dir():
+            raise UsageError(f"{target} is a folder", "name a file in it")
+        # A device, a pipe, or a link to one: a file in its place would be in everybody's way.
+        if target.exists() and not target.is_file():
+            raise UsageError(f"{target} is no ordinary file", "name another one after -o")
+        # SQLite would take what it finds beside the file for a part of it.
+        if not is_settled(target.absolute()):
+            raise UsageError(f"{target} is being recorded to", "name another file after -o")
+        if not os.path.lexists(target):
+            if not target.absolute().parent.is_dir():
+                raise UsageError(f"{target}: no such folder", "make it, or name another one")
+            return
+        # A source that is not there is told of by whoever reads it.
+        if target.exists() and self._source.exists() and target.samefile(self._source):
+            raise UsageError(f"{target} is what is read", "name another file after -o")
+        if not self._force:
+            raise _exists(target)
+
+    def _unwritable(self, error: OSError) -> UsageError:
+        words = in_words(error)
+        return UsageError(f"{self.wanted}: cannot be written: {words}", way_to_write(words))
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _exists(target: Path) -> UsageError:
+    return UsageError(f"{target} exists", "name another file, or replace it with --force")
+
+
+def _numbered(wanted: Path, count: int) -> list[Path]:
+    suffix = _SUFFIX if wanted.name.endswith(_SUFFIX) else wanted.suffix
+    name = wanted.name.removesuffix(suffix)
+    digits = len(str(count))
+    return [wanted.with_name(f"{name}-{at:0{digits}}{suffix}") for at in range(1, count + 1)]

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A redacted recording that is no bundle; and what redaction would do, before anything is kept."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.temporary_files import temporary_folder, writing_to
+
+from .bundle.leak_scan import Scan
+from .bundle.own_words import FORMATS, words_of
+from .extract import Extracted, Selection, extract
+from .extract.first_pass import learn
+from .extract.row_pages import newest_event
+from .extract.selected_events import choose
+from .extract.sources import Part
+from .formats import Format
+from .output_files import Outputs
+from .redaction import Redactor, Tally
+
+_ALL = Selection()
+
+
+def redact(
+    source: Recording,
+    output: Path,
+    redactor: Redactor,
+    *,
+    force: bool = False,
+    on_progress: Callable[[float], None] | None = None,
+) -> Extracted:
+    """Write ``source``, redacted, as the new recording ``output``; then look at all of it.
+
+    Raises UsageError, RedactionLeak and RecordingError, and leaves nothing half-written.
+    """
+    with Outputs(output, source.path, force=force) as outputs:
+        draft = outputs.new(".db")
+        rebuilt = extract(source, draft, change=redactor, on_progress=on_progress)
+        scan = Scan(redactor.originals(), output)
+        scan.recording(draft)
+        scan.name(output.name)
+        outputs.place([draft])
+    return replace(rebuilt, path=output)
+
+
+def redact_together(
+    sources: Sequence[Recording],
+    folder: Path,
+    redactor: Redactor,
+    on_progress: Callable[[float], None] | None = None,
+) -> list[Extracted]:
+    """Write several recordings, redacted, as new files in ``folder``, to be looked at together.
+
+    What shows in any of them that a value is secret holds for all. Raises as `redact`.
+    """
+    for source in sources[1:]:
+        # The first one is read before the others are written.
+        learn(source, Part(until=newest_event(source)), redactor, _nobody)
+    drafts: list[Extracted] = []
+    for number, source in enumerate(sources):
+        output = folder / f"{number}.nriscope.db"
+        drafts.append(redact(source, output, redactor, on_progress=on_progress))
+    return drafts
+
+
+def preview(
+    source: Recording, redactor: Redactor, on_progress: Callable[[float], None] | None = None
+) -> Tally:
+    """What `redact` would replace. Raises UsageError and RecordingError.
+
+    It is done, in a private temporary folder: so it is told as it would be.
+    """
+    with temporary_folder() as folder, writing_to(folder):
+        extract(source, folder / "r.db", change=redactor, on_progress=on_progress)
+    return redactor.tally
+
+
+def convert(
+    source: Recording,
+    form: Format,
+    draft: Path,
+    selection: Selection = _ALL,
+    redactor: Redactor | None = None,
+    *,
+    target: Path,
+    on_progress: Callable[[float], None] | None = None,
+) -> int:
+    """Write what is chosen to the new file ``draft`` in another format; returns how many events.
+
+    ``target`` is what it is to become; whoever makes it of the draft sees to that. With
+    ``redactor`` a redacted recording is made first, beside the draft, and in the end nothing that
+    was replaced is left in either. Raises as `redact`, and OSError.
+    """
+    numbers = chosen_numbers(source, selection)
+    if redactor is None:
+        with _new(draft) as stream:
+            return form.write(source, numbers, stream)
+    redacted = draft.with_suffix(".redacted.db")
+    extract(source, redacted, selection, change=redactor, on_progress=on_progress)
+    with Recording.open(redacted) as recording, _new(draft) as stream:
+        count = form.write(recording, numbers, stream)
+    scan = Scan(redactor.originals(), target, words=partial(words_of, *FORMATS))
+    scan.recording(redacted)
+    scan.file(draft, "the written file")
+    scan.name(target.name)
+    redacted.unlink()
+    return count
+
+
+def chosen_numbers(source: Recording, selection: Selection) -> array[int] | None:
+    """Which events a format is to be written of; None: all. Raises UsageError where it is none."""
+    return None if selection.is_all else choose(source, selection, _nobody).events
+
+
+def _new(path: Path) -> BinaryIO:
+    """A new file for its owner alone."""
+    # By its path, not a descriptor: it tells formats where there is room for what they need.
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
+def _nobody(_: float) -> None:
+    """Nobody wants to know."""

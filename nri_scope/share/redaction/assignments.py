@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys with their values in the midst of any text: ``password=…``, ``--token …``, ``?sig=…``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_plus
+
+from . import shell_words
+from .credentials import hides, put, put_for, strength_of
+from .key_names import Certainty, certainty_at, may_name_credential, names_node
+from .known_values import Strength
+from .re2_patterns import Pattern
+from .tokens import PLAIN, is_token
+from .word_lists import words
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+_KEY = Pattern(
+    r"[A-Za-z_][A-Za-z0-9_.-]*(?:[\\\"']{0,4}\s*(?::=|=>|!?={1,3}|:)[^\S\n]*|[ \t]+[\"'])"
+    r"|--?[A-Za-z][A-Za-z0-9_.-]*(?:\s|\\\n)+|\b(?:requirepass|masterauth)\s+"
+)
+# Anchored where a key ended; no repetition inside of a repetition that could match the same.
+_QUOTED = re.compile(
+    r'"(?P<double>(?:[^"\\]|\\.)*)"|\'(?P<single>(?:[^\'\\]|\\.|\'\')*)\'', re.DOTALL
+)
+_OPENED = re.compile(r'["\'](?P<rest>[^\n]*)')
+_ESCAPED = re.compile(r"(?P<mark>\\+[\"'])")
+_WORD_GOES_ON = re.compile(r"[^\s,;:&|)\]}>]")
+_BARE = re.compile(r"[^\s,;&|]*")
+_GOES_ON = re.compile(r"[,;&|][^\s\"'`]")
+_NEXT = re.compile(r"[,;&|][ ]?[A-Za-z_][A-Za-z0-9_. -]{0,60}=")
+_QUERY = re.compile(r"[^\s&\"'<>#]*")
+_QUERY_KEYS = words("key sig code")
+_UP_TO_SEMICOLON = re.compile(r"[^;\n]*")
+_CONNECTION = re.compile(
+    r"(?i)(?:^|[;\"'=\s])(?:server|data source|host|endpoint|defaultendpointsprotocol|accountname|"
+    r"initial catalog|user id|uid|dsn|driver)\s{0,3}="
+)
+_MARKS = re.compile(r"\n|\\+[\"']|[\"'`]")
+_CLOSING = ")]}>,;"
+# Not the value itself, but what has values in it, with keys of their own.
+_CONTAINER = re.compile(r"[{\[(]+(?:[\s\"'\\\]})]|[A-Za-z_][A-Za-z0-9_.-]*[\"']?[:=]|$)")
+_OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
+_WORDS = re.compile(r"[A-Za-z]{1,14}[.,:;!?]?")
+_HAS_TOKEN = re.compile(PLAIN)
+
+
+def assignments(engine: Engine, text: str, place: str, depth: int) -> str:
+    """Values of keys that name credentials, or nodes where that is asked for."""
+    is_on, nodes = engine.is_on("credential-keys"), engine.is_on("nodes")
+    if not (is_on and may_name_credential(text)) and not nodes:
+        return text
+    reader = _Reader(text)
+    pieces: list[str] = []
+    at = 0
+    for match in _KEY.finditer(text):
+        start, end = match.start(), match.end()
+        if start < at:
+            continue
+        found = match[0] or ""
+        # password "…"
+        is_quoted = found.endswith(('"', "'"))
+        if is_quoted:
+            found, end = found[:-1], end - 1
+        key = found.lstrip("-").rstrip("\\ \t\r\n").rstrip("!:=>").rstrip().rstrip("\\\"'")
+        is_query = start > 0 and text[start - 1] in "?&"
+        certainty = certainty_at(key) if is_on else Certainty.NONE
+        if is_on and is_query and key.lower() in _QUERY_KEYS:
+            certainty = Certainty.LIKELY
+        is_node = nodes and names_node(key)
+        if not is_node and certainty is Certainty.NONE:
+            continue
+        if _CONTAINER.match(text, end):
+            continue
+        is_option = not found.rstrip("\\ \t\r\n").endswith(("=", ":", ">"))
+        begin, stop = reader.value(start, end, is_query=is_query)
+        secret = text[begin:stop]
+        if not secret:
+            continue
+        is_prose = _are_words(secret) if is_quoted else _WORDS.fullmatch(secret) is not None
+        if is_option and (is_prose or _OPTION.fullmatch(secret)):
+            continue
+        if text[begin] in "\"'":
+            secret = shell_words.word(secret, 0).text
+        if is_node:
+            token = (
+                secret if is_token(secret) else engine.put("nodes", secret, Strength.NAME, place)
+            )
+        elif hides(key, secret, certainty):
+            token = _put(engine, key, secret, place, is_query=is_query)
+        else:
+            continue
+        pieces += text[at:begin], token
+        at = stop
+    return "".join((*pieces, text[at:]))
+
+
+def _put(engine: Engine, key: str, secret: str, place: str, *, is_query: bool) -> str:
+    if is_query:
+        decoded = unquote_plus(secret)
+        if decoded != secret and not _HAS_TOKEN.search(decoded):
+            put(engine, decoded, place)
+    first = re.split(r"[\s,;&]", secret, maxsplit=1)[0]
+    if first and first != secret and not _WORDS.fullmatch(first) and not _HAS_TOKEN.search(first):
+        engine.known.add(first, "credential-keys", strength_of(first))
+    if _are_words(secret):
+        # "token: expired" is no secret, or a poor one, that must not take the word from all texts.
+        return engine.put("credential-keys", secret, Strength.PRIVATE, place)
+    return put_for(engine, key, secret, place)
+
+
+def _are_words(text: str) -> bool:
+    return all(_WORDS.fullmatch(word) for word in text.split())
+
+
+class _Reader:
+    """Where values end. Asked from left to right, so that each character is looked at once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._is_connection = ";" in text and _CONNECTION.search(text) is not None
+        self._at = 0
+        self._mark = ""
+        self._close = "", -1
+        # From where on there is no closing one.
+        self._unclosed = len(text) + 1
+
+    def value(self, start: int, end: int, *, is_query: bool) -> tuple[int, int]:
+        """From where to where the value is that begins at ``end``, of the key at ``start``."""
+        text = self._text
+        mark = self._enclosed_in(start)
+        limit = self._closed_at(mark, end)
+        if is_query:
+            return end, _end(_QUERY, text, end, limit)
+        if end < len(text) and text[end] in "\"'" and text[end] != mark:
+            quoted = _QUOTED.match(text, end) if end < self._unclosed else None
+            if quoted is not None:
+                stop = quoted.end()
+                if stop < len(text) and _WORD_GOES_ON.match(text, stop):
+                    # 'it'\''s' and the like.
+                    return end, max(stop, end + shell_words.word(text[end:limit], 0).end)
+                return quoted.span(quoted.lastgroup or 0)
+            self._unclosed = min(self._unclosed, end)
+            opened = _OPENED.match(text, end)
+            assert opened is not None
+            return opened.span("rest")
+        escaped = _ESCAPED.match(text, end)
+        if escaped is not None and escaped["mark"] != mark:
+            newline = text.find("\n", escaped.end())
+            newline = len(text) if newline < 0 else newline
+            stop = text.find(escaped["mark"], escaped.end(), newline)
+            return escaped.end(), stop if stop >= 0 else self._bare(escaped.end(), limit)
+        if self._is_connection and "=" in text[start:end]:
+            stop = _end(_UP_TO_SEMICOLON, text, end, limit)
+            return end, end + len(text[end:stop].rstrip())
+        return end, self._bare(end, limit)
+
+    def _bare(self, begin: int, limit: int) -> int:
+        text = self._text
+        stop = begin
+        while True:
+            # Only as far as the next key: however long the text is.
+            stop = _end(_BARE, text, stop, limit)
+            if stop >= limit or _NEXT.match(text, stop) or not _GOES_ON.match(text, stop):
+                break
+            stop += 1
+        if text.count("(", begin, stop) == text.count(")", begin, stop) > 0:
+            # $(NAME)
+            return stop
+        while stop > begin + 1 and text[stop - 1] in _CLOSING:
+            stop -= 1
+        return stop
+
+    def _closed_at(self, mark: str, end: int) -> int:
+        """Where the quotation mark is closed that a key is behind; the text's end if nowhere."""
+        if not mark:
+            return len(self._text)
+        if self._close[0] != mark or self._close[1] < end:
+            close = self._text.find(mark, end)
+            self._close = mark, close if close >= 0 else len(self._text)
+        return self._close[1]
+
+    def _enclosed_in(self, start: int) -> str:
+        """The quotation mark that is open in the line at ``start``; empty where none is."""
+        text = self._text
+        for found in _MARKS.finditer(text, self._at, start):
+            mark = found[0]
+            if mark == "\n" or self._mark == mark:
+                self._mark = ""
+            elif not self._mark and not (
+                mark == "'" and found.start() and text[found.start() - 1].isalnum()
+            ):
+                self._mark = mark
+        self._at = max(self._at, start)
+        return self._mark
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int, limit: int) -> int:
+    match = pattern.match(text, at, max(at, limit))
+    assert match is not None
+    return match.end()

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credentials in command lines: those that containers and hooks have, and those in scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from . import shell_words
+from .client_options import CLIENTS, ORACLE, SHELLS, STDIN, Client, Takes
+from .credentials import REFERENCE, keyed_text, put, put_for
+from .key_names import Certainty, certainty_at, names_credential
+from .known_values import SECRET_MIN, Strength
+from .tokens import is_token
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+_OPTION = re.compile(r"(--?[A-Za-z][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
+_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
+_FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
+_SCRIPT_FLAG = re.compile(r"-[a-zA-Z]*c")
+_CLUSTER = re.compile(r"-[#0-9A-Za-z]{1,12}")
+_LOGIN = re.compile(r"([^:/]+):(.+)", re.DOTALL)
+_HEADER = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(:[ \t]*)(.+)", re.DOTALL)
+_ORACLE = re.compile(r"([A-Za-z][A-Za-z0-9_$#]*/)(\"[^\"]+\"|[^@/\s]+)(@.*)?", re.DOTALL)
+_NAMES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+_KNOWN = frozenset(CLIENTS)
+# Wherever they stand: with user and password for all that ask for such.
+_LOGINS = frozenset({"-u", "--user", "--proxy-user"})
+_NESTED = 3
+_DEEPEST = 4
+
+
+def arguments(engine: Engine, args: Iterable[str], place: str) -> list[str]:
+    """A command line, by word."""
+    words = list(args)
+    scripts = set(_scripts(words))
+    given: list[str] = []
+    for number, (word, credential) in enumerate(
+        zip(words, credentials(engine, words, place), strict=True)
+    ):
+        if engine.is_spent():
+            given.append(engine.rest(words[number:], place))
+            break
+        if credential is not None:
+            given.append(credential)
+        elif number in scripts:
+            given.append(engine.text(script(engine, word, place, 0), place))
+        else:
+            given.append(engine.text(word, place))
+    return given
+
+
+def commands(engine: Engine, text: str, place: str, depth: int) -> str:
+    """A finder: credentials that are given to well-known programs."""
+    return script(engine, text, place, depth) if " " in text and names_client(text) else text
+
+
+def names_client(text: str) -> bool:
+    """Whether the name of a program that takes credentials is in ``text``."""
+    return not _KNOWN.isdisjoint(_NAMES.findall(text))
+
+
+def script(engine: Engine, text: str, place: str, depth: int) -> str:
+    """What a shell is to run."""
+    if not engine.is_on("credential-keys") or depth > _DEEPEST:
+        return text
+    pieces: list[str] = []
+    at = 0
+    before: list[shell_words.Word] = []
+    for command in shell_words.commands(text):
+        words = [word.text for word in command]
+        told = credentials(engine, words, place)
+        changes: list[tuple[shell_words.Word | shell_words.Quoted, str, str]] = []
+        if before and not STDIN.isdisjoint(words) and before[0].text in {"echo", "printf"}:
+            given = _piped(engine, before[-1].text, words, place)
+            if given is not None and before[-1].start >= at:
+                changes.append((before[-1], given, before[-1].quote))
+        for word, credential in zip(command, told, strict=True):
+            if credential is not None:
+                if credential != word.text:
+                    changes.append((word, credential, word.quote))
+                continue
+            for part in word.parts:
+                given = (
+                    engine.text(part.text, place, depth + 1) if len(part.text) > 7 else part.text
+                )
+                if given != part.text:
+                    changes.append((part, given, part.mark))
+        for changed, given, mark in changes:
+            pieces += text[at : changed.start], shell_words.quoted(given, mark)
+            at = changed.end
+        before = command
+    return "".join((*pieces, text[at:]))
+
+
+def _piped(engine: Engine, word: str, command: Sequence[str], place: str) -> str | None:
+    if is_token(word) or word.startswith("$") or len(word) < 2:
+        return None
+    if "chpasswd" in command:
+        return _login(engine, word, place, ":")
+    return put(engine, word, place)
+
+
+def _scripts(words: Sequence[str]) -> Iterator[int]:
+    """The numbers of words that shells are to run."""
+    shell_at = -1
+    for number, word in enumerate(words):
+        if word.rpartition("/")[2] in SHELLS:
+            shell_at = number
+        elif shell_at >= 0 and _SCRIPT_FLAG.fullmatch(words[number - 1]) is not None:
+            yield number
+            shell_at = -1
+
+
+def credentials(engine: Engine, words: Sequence[str], place: str) -> list[str | None]:
+    """By word what becomes of those that are, or have in them, a credential; None for others."""
+    given: list[str | None] = [None] * len(words)
+    if not engine.is_on("credential-keys") and not engine.rules.rules and not engine.is_on("nodes"):
+        return given
+    client: Client | None = None
+    program = flag = ""
+    started = 0
+    for number, word in enumerate(words):
+        if not word or is_token(word):
+            flag = ""
+            continue
+        given[number] = _word(engine, word, flag, client, words[started:number], place)
+        if given[number] is None and number > 1 and words[number - 2] == "set":
+            # aws configure set aws_secret_access_key …
+            given[number] = keyed_text(engine, words[number - 1], word, place)
+        name = word.rpartition("/")[2]
+        if name in CLIENTS and not flag:
+            client, program, started = CLIENTS[name], name, number
+        elif client is not None and program in ORACLE and not word.startswith("-"):
+            given[number] = _oracle(engine, word, place) or given[number]
+        flag = word if _FLAG.fullmatch(word) and given[number] is None else ""
+        if client is not None:
+            _positions(engine, words, number, client, given, place)
+    return given
+
+
+def _positions(
+    engine: Engine,
+    words: Sequence[str],
+    number: int,
+    client: Client,
+    given: list[str | None],
+    place: str,
+) -> None:
+    """Words that are credentials because of their place behind the one at ``number``."""
+    positions = client.words.get(words[number].rpartition("/")[2])
+    if positions is None:
+        return
+    further = [at for at in range(number + 1, len(words)) if not words[at].startswith("-")]
+    for position in positions:
+        if len(further) >= abs(position):
+            at = further[position - 1 if position > 0 else position]
+            word = words[at]
+            if given[at] is None and not is_token(word) and not REFERENCE.fullmatch(word):
+                key, equals, value = word.partition("=")
+                given[at] = (
+                    f"{key}={put(engine, value, place)}"
+                    if equals and value and names_credential(key)
+                    else put(engine, word, place)
+                )
+
+
+def _word(
+    engine: Engine,
+    word: str,
+    flag: str,
+    client: Client | None,
+    before: Sequence[str],
+    place: str,
+) -> str | None:
+    options = client.options if client is not None else _NONE
+    if client is not None and client.within and client.within.isdisjoint(before):
+        options = _NONE
+    if flag and (not _FLAG.fullmatch(word) or _is_no_option(flag, word)):
+        takes = options.get(flag)
+        if takes is None and options and _CLUSTER.fullmatch(flag):
+            takes = options.get(f"-{flag[-1]}")
+        if takes is not None and takes is not Takes.GLUED:
+            return _taken(engine, takes, word, place)
+        given = keyed_text(engine, flag.lstrip("-"), word, place)
+        if given is None and flag in _LOGINS:
+            given = _login(engine, word, place, ":")
+        if given is not None:
+            return given
+    if word[0] == "-" and options:
+        given = _glued(engine, options, word, place)
+        if given is not None:
+            return given
+    return _assigned(engine, word, place, _NESTED)
+
+
+def _glued(engine: Engine, options: dict[str, Takes], word: str, place: str) -> str | None:
+    """An option with its value in one word."""
+    key, equals, value = word.partition("=")
+    takes = options.get(key)
+    if equals and value and takes is not None and (key.startswith("--") or len(key) > 2):
+        given = _taken(engine, takes, value, place)
+        return None if given is None else f"{key}={given}"
+    for length in 2, 3:
+        takes = options.get(word[:length])
+        rest = word[length:]
+        if takes is not None and rest and rest[0] not in "=-" and not word.startswith("--"):
+            if length > 2 and takes is not Takes.GLUED:
+                return None
+            if takes is Takes.SECRET and (rest.isdigit() or word in options):
+                return None
+            given = _taken(engine, takes, rest, place)
+            return None if given is None else word[:length] + given
+    return None
+
+
+def _taken(engine: Engine, takes: Takes, value: str, place: str) -> str | None:
+    if not value or is_token(value) or REFERENCE.fullmatch(value) is not None:
+        return None
+    match takes:
+        case Takes.LOGIN | Takes.CERTIFICATE:
+            return _login(engine, value, place, ":")
+        case Takes.PERCENT:
+            return _login(engine, value, place, "%")
+        case Takes.COMMA:
+            return _login(engine, value, place, ",")
+        case Takes.SOURCE:
+            if value.startswith("pass:") and len(value) > len("pass:"):
+                secret = value.removeprefix("pass:")
+                return None if is_token(secret) else "pass:" + put(engine, secret, place)
+            return None
+        case Takes.HEADER:
+            return header(engine, value, place)
+        case Takes.COOKIE:
+            return put(engine, value, place) if "=" in value else None
+        case Takes.ASSIGNED:
+            key, equals, secret = value.partition("=")
+            if not equals or not secret or is_token(secret):
+                return None
+            return f"{key}={put(engine, secret, place)}"
+        case _:
+            return put(engine, value, place)
+
+
+def header(engine: Engine, text: str, place: str) -> str | None:
+    """A header of HTTP; None where it has no credential."""
+    found = _HEADER.fullmatch(text)
+    if found is None or certainty_at(found[1]) is Certainty.NONE:
+        return None
+    value = found[3]
+    return (
+        None if is_token(value) else found[1] + found[2] + put_for(engine, found[1], value, place)
+    )
+
+
+def _login(engine: Engine, text: str, place: str, between: str) -> str | None:
+    """``user:password``; None where it is no such thing."""
+    user, found, password = text.partition(between)
+    if not found or not password or password.isdigit() or not engine.is_on("credential-keys"):
+        return None
+    if between == ":" and ("/" in user or password.startswith("//")):
+        return None
+    if is_token(password):
+        return text
+    if user:
+        user = engine.put("credential-keys", user, Strength.PRIVATE, place)
+    return user + between + put(engine, password, place)
+
+
+def _oracle(engine: Engine, word: str, place: str) -> str | None:
+    found = _ORACLE.fullmatch(word)
+    if found is None or is_token(found[2]):
+        return None
+    return found[1] + put(engine, found[2], place) + (found[3] or "")
+
+
+def _assigned(engine: Engine, word: str, place: str, nested: int) -> str | None:
+    """``--key=value``, ``NAME=value``, and ``--env=NAME=value``."""
+    for pattern in _OPTION, _ASSIGNED:
+        option = pattern.fullmatch(word)
+        if option is None:
+            continue
+        given = keyed_text(engine, option[1].lstrip("-"), option[2], place)
+        if given is None and option[1] in _LOGINS:
+            given = _login(engine, option[2], place, ":")
+        if given is None and nested:
+            given = _assigned(engine, option[2], place, nested - 1)
+        if given is not None:
+            return f"{option[1]}={given}"
+    return None
+
+
+def _is_no_option(flag: str, arg: str) -> bool:
+    """Whether ``arg`` rather is the credential that ``flag`` names than the next option."""
+    return (
+        names_credential(flag.lstrip("-"))
+        and len(arg) >= SECRET_MIN
+        and any(c.isdigit() for c in arg)
+        and not arg.startswith("--")
+    )
+
+
+_NONE: dict[str, Takes] = {}

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys with their values in YAML, TOML, INI and properties, read from any text.
+
+A parser of one of these refuses what is none, or broken, or cut off; this takes what can be read
+as keys and values, by lines and by what they are indented, and goes on. Every character is looked
+at a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .flow_entries import Braces, Entry, read
+
+_LINE = re.compile(
+    r"(?P<indent>[ \t]*)(?P<dashes>(?:-[ \t]+){0,8})(?:(?:export|set)[ \t]+)?"
+    r"(?:\"(?P<double>[^\"\\\n]{1,200})\"|'(?P<single>[^'\n]{1,200})'"
+    r"|(?P<plain>[A-Za-z_$.][^\s:=#,\"'{}\[\]<>()]{0,200}))"
+    r"[ \t]{0,40}(?P<sign>:(?=[\s\"'\[{]|\Z)|=>|:=|=)(?P<space>[ \t]*)"
+)
+_ITEM = re.compile(r"(?P<indent>[ \t]*)(?P<dashes>(?:-[ \t]+){1,8})(?=[^\s])")
+_SECTION = re.compile(
+    r"[ \t]*\[{1,2}[ \t]*([A-Za-z0-9_.\"'/: -]{1,200}?)[ \t]*\]{1,2}[ \t]*(?:[#;][^\n]*)?(?=\n|\Z)"
+)
+_BLOCK = re.compile(r"(?:[!&][^\s,\[\]{}]*[ \t]+){0,3}[|>][0-9+-]{0,2}[ \t]*(?:#[^\n]*)?(?=\n|\Z)")
+_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_SINGLE = re.compile(r"'((?:[^']|'')*)'")
+_ASSIGNING = re.compile(r"=[ \t]*\Z")
+_CLOSED = re.compile(r"[ \t]*[,;]?[ \t]*(?:[ \t]#[^\n]*|//[^\n]*)?(?=[\r\n]|\Z)")
+_PROPERTIES = re.compile(
+    r"(?:[ \t]*(?:(?:(?:export|set)[ \t]+)?[A-Za-z_][A-Za-z0-9_.-]*[ \t]*=[^\n]*|[#;\[][^\n]*)?"
+    r"(?:\n|\Z))*"
+)
+_INDENT = re.compile(r"[ \t]*")
+_COMMENT = re.compile(r"[ \t]#")
+
+
+class Entries:
+    """All entries of one text, each after that in whose value it is."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.list: list[Entry] = []
+        # Indentation and entry; that of an item is a half more, as its keys are in it.
+        self._open: list[tuple[float, int]] = []
+        self._has_properties = (
+            "=" in text
+            and "\n" in text
+            and (whole := _PROPERTIES.match(text)) is not None
+            and whole.end() == len(text)
+        )
+        self._is_unclosed = False
+        # What is in no other entry is in that of its document.
+        self._root = self._add(Entry("", -1))
+        at = 0
+        while at < len(text):
+            at = self._line(at)
+
+    def _line(self, at: int) -> int:
+        """Read the line that begins, or goes on, at ``at``; returns where to go on."""
+        text = self._text
+        newline = text.find("\n", at)
+        end = len(text) if newline < 0 else newline
+        first = text[at:end].lstrip()[:1]
+        is_text = self._is_in_text(at, end)
+        if not first or first == "#" or (first == ";" and not is_text):
+            return end + 1
+        if text.startswith(("---", "..."), at) and not text[at + 3 : end].strip():
+            self._open = []
+            self._root = self._add(Entry("", -1))
+            return end + 1
+        section = _SECTION.match(text, at) if first == "[" and not is_text else None
+        if section is not None:
+            self._open = []
+            above = self._root
+            for key in section[1].split("."):
+                above = self._add(Entry(key.strip(" \"'"), above))
+            self._open = [(-1, above)]
+            return end + 1
+        match = _LINE.match(text, at, end)
+        if match is not None and (not is_text or self._is_colon(match)):
+            return self._key(match, at, end)
+        item = _ITEM.match(text, at, end)
+        if item is not None and not is_text:
+            number = self._items(item)
+            return self._value(number, item.end(), end, len(item["indent"]))
+        brace = text.find("{", at, end)
+        if brace < 0:
+            brace = text.find("[", at, end) if first == "[" else -1
+        if brace < 0:
+            return self._continued(at, end)
+        if is_text:
+            # They mean nothing in it, if this is YAML.
+            self._continued(at, end)
+        return self._all_braces(brace, end, self._top(at, end))
+
+    def _is_colon(self, match: re.Match[str]) -> bool:
+        """Whether a key ends as in YAML; others also take what follows without a space."""
+        end = match.end("sign")
+        return match["sign"] == ":" and not self._text[end : end + 1].strip()
+
+    def _is_in_text(self, at: int, end: int) -> bool:
+        """Whether a line goes on with a text without quotes, if it is of YAML."""
+        if not self._open:
+            return False
+        indent, number = self._open[-1]
+        entry = self.list[number]
+        return entry.start >= 0 and not entry.style and self._column(at, end) > indent >= 0
+
+    def _column(self, at: int, end: int) -> int:
+        match = _INDENT.match(self._text, at, end)
+        assert match is not None
+        return match.end() - at
+
+    def _key(self, match: re.Match[str], at: int, end: int) -> int:
+        indent = len(match["indent"])
+        is_colon = match["sign"] == ":"
+        if match["dashes"] and not self._is_colon(match):
+            # An item that is a text, as variables of containers are.
+            item = _ITEM.match(self._text, at, end)
+            assert item is not None
+            return self._value(self._items(item), item.end(), end, indent)
+        if not is_colon and self._is_word(match):
+            brace = self._text.find("{", match.end(), end)
+            if brace >= 0:
+                return self._all_braces(brace, end, self._root)
+            return self._continued(at, end)
+        if match["dashes"]:
+            self._items(match)
+            column: float = indent + len(match["dashes"])
+        else:
+            column = indent
+            self._close(column)
+        key = match["double"] or match["single"] or match["plain"]
+        number = self._add(Entry(key, self._open[-1][1] if self._open else self._root))
+        self._open.append((column, number))
+        return self._value(number, match.end(), end, indent)
+
+    def _is_word(self, match: re.Match[str]) -> bool:
+        """Whether ``key=value`` may be a word of a command: that is for those who read words."""
+        text = self._text
+        return (
+            match["sign"] == "="
+            and not match["space"]
+            and text[match.start("sign") - 1] not in " \t"
+            and not self._has_properties
+            and not text.startswith(('"""', "'''", "{", "["), match.end())
+            and not (text[match.end() : match.end() + 1] in {'"', "'"} and "\n" in text)
+        )
+
+    def _items(self, match: re.Match[str]) -> int:
+        """Open the items that a line's dashes begin; returns the last one's number."""
+        column = len(match["indent"])
+        number = -1
+        for dash in re.finditer(r"-[ \t]+", match["dashes"]):
+            where = column + dash.start()
+            self._close(where + 0.5)
+            number = self._add(Entry("", self._open[-1][1] if self._open else self._root))
+            self._open.append((where + 0.5, number))
+        return number
+
+    def _close(self, column: float) -> None:
+        while self._open and self._open[-1][0] >= column:
+            self._open.pop()
+
+    def _add(self, entry: Entry) -> int:
+        self.list.append(entry)
+        return len(self.list) - 1
+
+    def _top(self, at: int, end: int) -> int:
+        column = self._column(at, end)
+        for indent, number in reversed(self._open):
+            if indent < column:
+                return number
+        return self._root
+
+    # -- values -----------------------------------------------------------------------------
+
+    def _value(self, number: int, at: int, end: int, indent: int) -> int:
+        """Read the value of an entry that begins at ``at``; returns where to go on."""
+        text = self._text
+        entry = self.list[number]
+        if at >= end or text[at:end].isspace():
+            return end + 1
+        if _BLOCK.match(text, at, end) is not None:
+            entry.start, entry.end = self._below(end, indent)
+            entry.style = "|"
+            # The lines of it may have keys of their own.
+            return end + 1
+        marks = text[at : at + 3]
+        if marks in {'"""', "'''"} and _ASSIGNING.search(text, max(0, at - 40), at):
+            close = text.find(marks, at + 3)
+            entry.start, entry.end = at + 3, close if close >= 0 else end
+            entry.style = marks[0]
+            return end + 1
+        mark = text[at]
+        if mark in "\"'" and self._quoted(entry, at, end, indent, mark):
+            return end + 1
+        if mark in "{[":
+            found = self._braces(at, end, number)
+            if found.is_closed and (closed := _CLOSED.match(text, found.end)) is not None:
+                return closed.end()
+        stop = at + len(text[at:end].rstrip().rstrip(","))
+        entry.start, entry.end = at, max(stop, at + 1)
+        return end + 1
+
+    def _quoted(self, entry: Entry, at: int, end: int, indent: int, mark: str) -> bool:
+        pattern = _DOUBLE if mark == '"' else _SINGLE
+        match = pattern.match(self._text, at, end)
+        if match is None:
+            # Over several lines, if these are indented as a part of it.
+            _, below = self._below(end, indent)
+            match = pattern.match(self._text, at, max(below, end))
+        if match is None or _CLOSED.match(self._text, match.end()) is None:
+            return False
+        entry.start, entry.end = match.span(1)
+        entry.style = mark
+        return True
+
+    def _below(self, end: int, indent: int) -> tuple[int, int]:
+        """From where to where the lines are that follow a line's end and are indented more."""
+        text = self._text
+        start = stop = end
+        at = end + 1
+        while at < len(text):
+            newline = text.find("\n", at)
+            until = len(text) if newline < 0 else newline
+            match = _INDENT.match(text, at, until)
+            assert match is not None
+            content = match.end()
+            if content < until and text[content] != "\r":
+                if content - at <= indent:
+                    break
+                start = content if start == end else start
+                stop = at + len(text[at:until].rstrip())
+            at = until + 1
+        return (start, stop) if stop > end else (end, end)
+
+    def _all_braces(self, at: int, end: int, above: int) -> int:
+        """Take what is between these and further braces of the line; returns where to go on."""
+        while 0 <= at < end:
+            last = self._braces(at, end, above).end
+            at = self._text.find("{", last, end)
+            if last >= end:
+                return last
+        return end + 1
+
+    def _braces(self, at: int, end: int, above: int) -> Braces:
+        """Take what is between braces; where they are not closed, what is in this line."""
+        base = len(self.list)
+        found = read(self._text, at, end, above, base)
+        if not (found.is_closed or self._is_unclosed):
+            found = read(self._text, at, len(self._text), above, base)
+            if not found.is_closed:
+                self._is_unclosed = True
+                found = read(self._text, at, end, above, base)
+        self.list += found.entries
+        return found
+
+    def _continued(self, at: int, end: int) -> int:
+        """A line without a key goes on with the value above, or is the value of the key above."""
+        text = self._text
+        if not self._open:
+            return end + 1
+        indent, number = self._open[-1]
+        entry = self.list[number]
+        stop = at + len(text[at:end].rstrip())
+        if self._is_in_text(at, end):
+            entry.end = stop
+            return end + 1
+        column = self._column(at, end)
+        if column > indent and entry.start < 0 and number == len(self.list) - 1:
+            entry.start, entry.end = at + column, stop
+            mark = text[entry.start]
+            if mark in "\"'" and stop - entry.start > 1 and text[stop - 1] == mark:
+                entry.start, entry.end, entry.style = entry.start + 1, stop - 1, mark
+        return end + 1

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Users and passwords in addresses: URLs, and what programs take instead of these."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from .credentials import REFERENCE, put
+from .free_text import sub
+from .known_values import Strength
+from .re2_patterns import Pattern
+from .tokens import PLAIN, is_token
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+# In JSON the slashes may have backslashes before them. What follows the @ may be anything, as
+# templates and variables are no hosts.
+_URL = Pattern(
+    r":(?:\\*/){2}((?:[^\s\"'<>:@/?#]*:[^\s\"'<>]*[^\s\"'<>@]@?|[^\s\"'<>@/?#:]+))@[^\s\"'<>@]"
+)
+# A whole text that is one: then nothing else can be in it.
+_WHOLE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}://([^\s:@/?#]*:.+)@[^\s@\"'<>]+", re.DOTALL)
+_PORT = re.compile(r"[0-9]{1,5}(?:/|$)")
+_DIGEST = re.compile(r"[a-z0-9]{3,10}:[0-9a-f]{32}")
+# user:password@tcp(host:3306)/database, and without a host.
+_GO_MYSQL = Pattern(r"[^\s\"'<>:@/?#=,;]+:([^\s\"'<>]+)@(?:[a-z0-9]{0,10}\([^()\s]*\))?/")
+# user/password@//host:1521/service
+_ORACLE = Pattern(
+    r"[A-Za-z][A-Za-z0-9_$#]*/([^\s\"'/@]+|\"[^\"]+\")@(?:(?://)[A-Za-z0-9]|[A-Za-z0-9_.-]+:[0-9]{2,5}[/:])"
+)
+_PGPASS = Pattern(
+    r"(?m)^[ \t]*[^\s:#\\]+:(?:[0-9]{2,5}|\*)(?::[^\s:]*[^\s:0-9][^\s:]*){2}:([^\n]*[^\s])"
+)
+_NETRC = Pattern(
+    r"\b(?:machine\s+\S+|default)\s+(?:(?:login|user|account)\s+\S+\s+)*password\s+(\"[^\"\n]*\"|\S+)"
+)
+_HAS_TOKEN = re.compile(PLAIN)
+
+
+def connections(engine: Engine, text: str, place: str, depth: int) -> str:
+    """User and password of URLs, of other connection strings, and of files of logins."""
+    if not engine.is_on("url-passwords") or len(text) < 6:
+        return text
+
+    def put_password(found: str) -> str:
+        return found if _is_shown(found) else put(engine, found, place, "url-passwords")
+
+    if "@" in text and "/" in text:
+        text = _urls(engine, text, place)
+        text = sub(_GO_MYSQL, text, 1, put_password)
+        text = sub(_ORACLE, text, 1, put_password)
+    if text.count(":") > 3:
+        text = sub(_PGPASS, text, 1, put_password)
+    if "password" in text:
+        text = sub(_NETRC, text, 1, put_password)
+    return text
+
+
+def _urls(engine: Engine, text: str, place: str) -> str:
+    def put_both(found: str) -> str:
+        user, colon, password = found.partition(":")
+        if _PORT.match(password) is not None and not password.isdigit():
+            # http://host:80/path@version
+            return found
+        if not colon:
+            return found if _is_shown(user) else put(engine, user, place, "url-passwords")
+        if not _is_shown(password):
+            plain = unquote(password)
+            if plain != password and not is_token(plain):
+                engine.known.add(plain, "url-passwords", Strength.SECRET)
+            password = put(engine, password, place, "url-passwords")
+        if user and not _is_shown(user):
+            user = engine.put("url-passwords", user, Strength.PRIVATE, place)
+        return user + colon + password
+
+    whole = _WHOLE_URL.fullmatch(text)
+    if whole is not None and "://" not in whole[1]:
+        given = put_both(whole[1])
+        return text[: whole.start(1)] + given + text[whole.end(1) :]
+    if ":/" in text or ":\\" in text:
+        text = sub(_URL, text, 1, put_both)
+    return text
+
+
+def _is_shown(part: str) -> bool:
+    return is_token(part) or not part or REFERENCE.fullmatch(part) is not None

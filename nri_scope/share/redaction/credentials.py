@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the value of a key is a credential: one answer for every syntax and place."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING
+
+from .harmless import is_plain, is_plain_path
+from .key_names import Certainty, certainty_at, names_node, tells_a_number, tells_an_amount
+from .known_values import Strength
+from .tokens import PLAIN, is_token
+from .word_lists import words
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+REFERENCE = re.compile(r"\$\([A-Za-z_.-][A-Za-z0-9_.-]*\)")
+"""Another variable, as Kubernetes writes it; all else with a dollar sign may be a password."""
+SCHEME = re.compile(
+    r"(?i)(?:apikey|api-key|basic|bearer|digest|dpop|geniekey|hawk|hoba|jwt|key|mutual|negotiate|ntlm"
+    r"|oauth|privatetoken|private-token|scram-sha-(?:1|256)|sharedkey|sharedkeylite|signature|splunk"
+    r"|ssws|token|vapid|aws4-hmac-sha256|goog4-hmac-sha256|sso-key|zoho-oauthtoken|snowflake)[ \t]+"
+)
+"""What is before credentials in a header and says of what kind they are."""
+_MARKED = re.compile(rf"[^A-Za-z0-9]{{0,8}}{PLAIN}[^A-Za-z0-9]{{0,8}}")
+_NOTHING = words("true false yes no on off null none nil")
+_MASK = re.compile(r"\*+|<[a-z-]{1,20}>|%[sdvq]")
+_SHELL_VARIABLE = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*\}|[0-9@*])")
+
+
+def hides(key: str, value: str, certainty: Certainty) -> bool:
+    """Whether ``value`` is to be replaced, where ``certainty`` is what its key and others say."""
+    if certainty is Certainty.NONE:
+        return False
+    bare = value.strip()
+    scheme = SCHEME.match(bare)
+    if scheme is not None and is_token(bare[scheme.end() :].strip()):
+        return False
+    if _MARKED.fullmatch(bare) is not None:
+        # Read with less around it before, it was replaced then.
+        return False
+    if certainty is Certainty.FORCED:
+        return bool(bare) and not is_token(bare)
+    if (
+        not bare
+        or bare.lower() in _NOTHING
+        or is_token(bare)
+        or REFERENCE.fullmatch(bare) is not None
+        or _MASK.fullmatch(bare) is not None
+    ):
+        return False
+    if certainty is Certainty.SURE:
+        return True
+    if is_plain(bare):
+        few = 3 if tells_a_number(key) else 5
+        return sum(c.isdigit() for c in bare) > few and not tells_an_amount(key)
+    if "," in bare and len(bare) <= 200 and all(map(is_plain, bare.split(","))):
+        # --auth=ldap,token
+        return any(c.isdigit() for c in bare)
+    return not (bare.count("/") > 1 and is_plain_path(bare))
+
+
+def credential(
+    engine: Engine, key: str, value: str, place: str, above: Certainty = Certainty.NONE
+) -> str | None:
+    """What becomes of the value of ``key``; None where it is no credential."""
+    if engine.is_on("credential-keys") and hides(key, value, certainty_at(key, above)):
+        return put_for(engine, key, value, place)
+    return None
+
+
+def put_for(engine: Engine, key: str, value: str, place: str) -> str:
+    """The token for a value that is a credential; the scheme of an ``Authorization`` stays."""
+    if key[-13:].lower() == "authorization":
+        scheme = SCHEME.match(value)
+        if scheme is not None and scheme.end() < len(value):
+            return scheme[0] + put_header(engine, value[scheme.end() :], place, "credential-keys")
+    return put(engine, value, place)
+
+
+def put_header(engine: Engine, value: str, place: str, rule: str) -> str:
+    """The token for what follows the scheme; user and password of Basic are known then as well."""
+    try:
+        decoded = base64.b64decode(value.strip(), validate=True).decode()
+    except (ValueError, UnicodeDecodeError):
+        decoded = ""
+    user, colon, password = decoded.partition(":")
+    if colon and password.isprintable():
+        engine.known.add(password, rule, Strength.SECRET)
+        engine.known.add(user, rule, Strength.PRIVATE)
+    return put(engine, value, place, rule)
+
+
+def put_encoded(engine: Engine, value: str, place: str) -> str:
+    """The token for a value that may be base64 of a credential, as those of Secrets are."""
+    try:
+        decoded = base64.b64decode("".join(value.split()), validate=True).decode().strip()
+    except (ValueError, UnicodeDecodeError):
+        decoded = ""
+    if decoded.isprintable() and decoded and not is_token(decoded):
+        engine.known.add(decoded, "credential-keys", strength_of(decoded))
+    return put(engine, value, place)
+
+
+def put(engine: Engine, value: str, place: str, rule: str = "credential-keys") -> str:
+    """The token for what is a credential."""
+    return engine.whole(rule, value, strength_of(value), place)
+
+
+def strength_of(value: str) -> Strength:
+    """How far a credential is looked for: ``4096`` and ``enabled`` may be anything elsewhere."""
+    bare = value.strip()
+    if is_plain(bare) or _SHELL_VARIABLE.fullmatch(bare) is not None:
+        return Strength.PLAIN
+    return Strength.SECRET
+
+
+def by_user(engine: Engine, value: str, place: str, key: str) -> str | None:
+    """What the user's rules make of a value with a key; None where they do not say."""
+    if not engine.rules.rules and not engine.rules.values:
+        return None
+    given = engine.by_user(value, place, key)
+    if given is not None:
+        return given
+    for rule in engine.asked(place, key):
+        if rule.key and rule.pattern is not None and rule.action == "replace":
+            text = engine.replaced(rule, value, place)
+            if text != value:
+                return engine.text(text, place)
+    return None
+
+
+def keyed_text(
+    engine: Engine,
+    key: str,
+    value: str,
+    place: str,
+    above: Certainty = Certainty.NONE,
+) -> str | None:
+    """The value of an option; None where its key says nothing about it."""
+    given = by_user(engine, value, place, key)
+    if given is not None:
+        return given
+    if engine.is_on("nodes") and names_node(key):
+        return node(engine, value, place)
+    return credential(engine, key, value, place, above)
+
+
+def node(engine: Engine, value: str, place: str) -> str:
+    """A node's name, where these are replaced."""
+    if REFERENCE.fullmatch(value) or is_plain(value):
+        return value
+    return engine.put("nodes", value, Strength.NAME, place)

@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all parts of redaction share: rules, what is known, the count, and the way of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from .harmless import HOSTS, REGISTRIES
+from .known_values import Known, Strength
+from .memory_limits import Answer, Answers, Memory
+from .re2_patterns import compiled, glob
+from .rules import Action, Rule, Rules
+from .scope import NAMES, Scope, Scopes
+from .tally import Tally
+from .tokens import Tokens, is_token
+from .value_owners import EVERYTHING
+
+MAX_DEPTH = 4
+"""Of texts in texts: JSON in base64 in JSON."""
+_ROUNDS = 6
+_WITHIN = 3
+"""Of values in values that are replaced as a whole."""
+LONGEST = 65_536
+"""Characters of a text that is looked into; a longer one may take seconds."""
+
+_EACH, _HIT = 32, 128
+"""Work that a text is beside its characters, and that a replacement is."""
+
+_Question = tuple[str, bool, tuple[Rule, ...], str | None]
+"""Without a scope: the answer is the same in all, as nothing was replaced."""
+Finder = Callable[["Engine", str, str, int], str]
+"""Gives a text with tokens in it: engine, text, place, depth."""
+
+
+class Engine:
+    """Rules at work, and what was found so far.
+
+    ``finders`` are asked for texts, in their order, until nothing changes any more;
+    ``key_finders`` for keys, which are to stay what programs look for.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        key: bytes,
+        finders: tuple[Finder, ...],
+        key_finders: tuple[Finder, ...],
+        memory: Memory,
+        linked: Mapping[str, str] | None = None,
+    ) -> None:
+        self.rules = rules
+        self._tokens = Tokens(key, memory.values)
+        self.known = Known(self._tokens, memory)
+        self.scopes = Scopes(linked)
+        self._event = 0
+        self.scope = NAMES
+        """Whose the text is that is being redacted."""
+        self.tally = Tally()
+        self.is_counting = True
+        self._finders = finders
+        self._key_finders = key_finders
+        self._hosts = [compiled(glob(host.lower())) for host in (*HOSTS, *REGISTRIES, *rules.hosts)]
+        self._values = frozenset(rules.values)
+        # Found within a text that will be remembered, with what was found in it.
+        self._found: list[str] | None = None
+        self._within = 0
+        self._unpacked: list[str] = []
+        self._remembered: Answers[_Question, str, str] = Answers(memory.cached)
+        self._parts: Answers[tuple[bytes, str], bytes, tuple[str, str]] = Answers(memory.cached)
+        self._memory = memory
+        self._left = memory.message
+        # Rules and places of what is found in such a part.
+        self._log: list[tuple[str, str]] | None = None
+
+    def unlink(self) -> None:
+        """From here on it is another event, of which tokens tell nothing about those before."""
+        self._event += 1
+
+    def begin_message(self, *, is_part: bool = False) -> None:
+        """From here on it is another message; ``is_part``: about one container alone."""
+        self._left = self._memory.part if is_part else self._memory.message
+
+    def is_spent(self) -> bool:
+        """Whether there was so much in this message that the rest is not looked at."""
+        return (
+            self._left < 0
+            and self._found is None
+            and self.scope is not NAMES
+            and self.is_on("long-texts")
+        )
+
+    def rest(self, texts: Iterable[str], place: str) -> str:
+        """One token for all that is left of a list."""
+        return self._unseen("\0".join(texts), place)
+
+    def _unseen(self, value: str, place: str) -> str:
+        self.hit("long-texts", place)
+        return self._tokens.of(value)
+
+    def within(self, scope: Scope) -> _Within:
+        """Redact what is of this scope, as a context."""
+        return _Within(self, scope)
+
+    def enter(self, scope: Scope) -> None:
+        """From here on it is of this scope."""
+        self.scope = scope
+        if scope is NAMES:
+            self.known.owners.enter(None)
+        else:
+            self.known.owners.enter(scope.pod if scope.pod.startswith("pod ") else EVERYTHING)
+        own = self._event and scope is not NAMES
+        self._tokens.scope = f"{scope.name} in {self._event}" if own else scope.name
+
+    def is_on(self, rule: str) -> bool:
+        """Whether a rule of `builtin` is asked."""
+        return rule in self.rules.on
+
+    def hit(self, rule: str, place: str) -> None:
+        """Count one replacement."""
+        if self._found is not None:
+            self._found.append(rule)
+            return
+        self._left -= _HIT
+        if self._log is not None:
+            self._log.append((rule, place))
+        if self.is_counting:
+            self.tally.add(rule, place)
+
+    def put(self, rule: str, value: str, strength: Strength, place: str) -> str:
+        """The token for ``value``, which is not one; counted."""
+        bare = value.strip()
+        if not bare or is_token(bare) or value in self._values:
+            return value
+        if self.is_spent() and strength is not Strength.NAME:
+            return self._unseen(value, place)
+        self.hit(rule, place)
+        token = self.known.add(value, rule, strength)
+        if bare != value:
+            self.known.add(bare, rule, strength)
+        return token
+
+    def whole(self, rule: str, value: str, strength: Strength, place: str) -> str:
+        """The same for a value that may have others in it, which will be known then as well."""
+        if is_token(value.strip()):
+            return value
+        if self._found is None:
+            self._left -= len(value) + _EACH
+        is_new = len(value) <= LONGEST and not self.known.is_known(value, strength)
+        if is_new and self._within < _WITHIN and not self.is_spent():
+            found, self._found = self._found, []
+            self._within += 1
+            try:
+                self.text(value, place)
+            finally:
+                self._within -= 1
+                self._found = found
+        return self.put(rule, value, strength, place)
+
+    def is_allowed_host(self, host: str) -> bool:
+        """Whether a host's name may be shown."""
+        host = host.lower().rstrip(".")
+        return any(pattern.fullmatch(host) is not None for pattern in self._hosts)
+
+    # -- the user's rules -------------------------------------------------------------------
+
+    def asked(self, place: str, key: str) -> tuple[Rule, ...]:
+        """The user's rules for a value, those with a key only if it has one."""
+        rules = self.rules.rules
+        return tuple(rule for rule in rules if rule.fits(place, key)) if rules else ()
+
+    def by_user(self, value: str, place: str, key: str = "") -> str | None:
+        """What the user's rules make of a value; None where they do not say."""
+        if value in self._values:
+            self.known.show(value)
+            return value
+        for rule in self.asked(place, key):
+            pattern = rule.pattern
+            if rule.action is Action.KEEP:
+                if pattern is None or pattern.search(value) is not None:
+                    self.known.show(value, self.scope.pod)
+                    return value
+            elif pattern is None and (rule.key or rule.path):
+                return self.whole(rule.name, value, Strength.SECRET, place)
+        return None
+
+    # -- texts ------------------------------------------------------------------------------
+
+    def text(self, text: str, place: str, depth: int = 0) -> str:
+        """``text`` with tokens in place of what is found in it."""
+        return self._remember(text, place, depth, is_key=False)
+
+    def key(self, key: str, place: str) -> str:
+        """The same for a key, or a name: only what surely is a secret is looked for."""
+        return self._remember(key, place, 0, is_key=True)
+
+    def keeps(self, name: str) -> bool:
+        """Whether a name stays as it is, as far as is known by now. Counts nothing."""
+        found, self._found = self._found, []
+        try:
+            return self.key(name, "") == name
+        finally:
+            self._found = found
+
+    def _remember(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
+        if not text or is_token(text):
+            return text
+        if len(text) > LONGEST and self.is_on("long-texts"):
+            return self.put("long-texts", text, Strength.PRIVATE, place)
+        if depth > MAX_DEPTH:
+            # Who packs so deep hides something.
+            return self.put("unreadable", text, Strength.PRIVATE, place)
+        if self._found is None:
+            # However it was answered before: what is replaced is to be the same each time.
+            self._left -= len(text) + _EACH
+            if self.is_spent():
+                return self._unseen(text, place)
+        if depth:
+            self._unpacked.append(text)
+        known = self.known
+        asked = self.asked(place, "")
+        for scope in None, self._tokens.scope:
+            answer = self._remembered.get((text, is_key, asked, scope))
+            if answer is not None and self._is_valid(answer):
+                for rule in answer.found:
+                    self.hit(rule, place)
+                return answer.text
+        skipped = known.owners.skipped
+        found, self._found = self._found, []
+        unpacked, self._unpacked = self._unpacked, []
+        try:
+            given = self._redacted(text, place, depth, is_key=is_key)
+            rules = tuple(self._found)
+            looked_at = "\n".join((text, given, *self._unpacked))
+            is_of_all = given == text and known.owners.skipped == skipped
+            self._remembered.keep(
+                (text, is_key, asked, None if is_of_all else self._tokens.scope),
+                Answer(
+                    given,
+                    rules,
+                    looked_at,
+                    known.count,
+                    known.epoch,
+                    None if is_of_all else known.owners.late,
+                ),
+            )
+            unpacked += self._unpacked
+        finally:
+            self._found, self._unpacked = found, unpacked
+        for rule in rules:
+            self.hit(rule, place)
+        return given
+
+    def _is_valid(self, answer: Answer[str, str] | Answer[bytes, tuple[str, str]]) -> bool:
+        known = self.known
+        if answer.epoch != known.epoch or answer.late not in {None, known.owners.late}:
+            return False
+        if known.has_new(answer.looked_at, answer.known):
+            return False
+        answer.known = known.count
+        return True
+
+    def part(self, content: bytes, redacted: Callable[[], bytes]) -> bytes:
+        """What becomes of a part of a message, which most events repeat.
+
+        ``content`` is how it is serialised, ``redacted`` does the work where it has to be done.
+        """
+        question = content, self._tokens.scope
+        answer = self._parts.get(question)
+        if answer is None or not self._is_valid(answer):
+            before = self.known.count, self.known.epoch, self.known.owners.late
+            left = self._left
+            self._left = min(left, self._memory.part)
+            begun = self._left
+            outer, self._log = self._log, []
+            unpacked, self._unpacked = self._unpacked, []
+            try:
+                given = redacted()
+                read = content.decode("utf-8", "replace")
+                answer = Answer(
+                    given,
+                    tuple(self._log),
+                    "\n".join((read, *self._unpacked)),
+                    *before,
+                )
+            finally:
+                self._left = left - (begun - self._left)
+                self._log = outer
+                unpacked += self._unpacked
+                self._unpacked = unpacked
+            self._parts.keep(question, answer)
+        elif self.is_counting:
+            for rule, place in answer.found:
+                self.tally.add(rule, place)
+        return answer.text
+
+    def _redacted(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            # Half of a surrogate pair, which only JSON can have.
+            return self.put("unreadable", text, Strength.PRIVATE, place)
+        finders = self._key_finders if is_key else self._finders
+        # A token may complete what was not found before, and one secret make another one known.
+        for _ in range(_ROUNDS):
+            before = text, self.known.progress
+            if not is_key and (self.rules.rules or self._values):
+                given = self.by_user(text, place)
+                if given is not None:
+                    return given
+                for asked in self.asked(place, ""):
+                    if asked.pattern is not None and asked.action is Action.REPLACE:
+                        text = self.replaced(asked, text, place)
+            for find in finders:
+                text = find(self, text, place, depth)
+            text, rules = self.known.replace(text)
+            for rule in rules:
+                self.hit(rule, place)
+            if (text, self.known.progress) == before:
+                break
+        return text
+
+    def replaced(self, rule: Rule, text: str, place: str) -> str:
+        """``text`` with tokens in place of what a user's rule finds in it."""
+        pattern = rule.pattern
+        assert pattern is not None
+        pieces: list[str] = []
+        at = 0
+        for match in pattern.finditer(text):
+            group = 1 if pattern.groups and match[1] is not None else 0
+            start, end = match.start(group), match.end(group)
+            if start < at or start == end:
+                continue
+            pieces += text[at:start], self.put(rule.name, text[start:end], Strength.SECRET, place)
+            at = end
+        return "".join((*pieces, text[at:]))
+
+
+class _Within:
+    """Each name and id has one, so it is lighter than a generator."""
+
+    __slots__ = ("_before", "_engine", "_scope")
+
+    def __init__(self, engine: Engine, scope: Scope) -> None:
+        self._engine = engine
+        self._scope = scope
+        self._before = engine.scope
+
+    def __enter__(self) -> None:
+        self._engine.enter(self._scope)
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.enter(self._before)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is found in free text by its form: credentials in URLs, addresses, names of hosts, users."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from .harmless import ENDINGS, NO_HOSTS
+from .known_values import Strength
+from .re2_patterns import Pattern
+from .tokens import PLAIN, address_of, is_token_address
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+_RUN = Pattern(r"[A-Za-z0-9+/_=-]{20,}")
+_MAIL = Pattern(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+")
+_DOTTED4 = Pattern(r"[0-9A-Za-z.]*[0-9]{1,3}(?:\.[0-9]{1,3}){3}[0-9A-Za-z.]*")
+_COLONS6 = Pattern(r"[0-9A-Za-z:.]*:[0-9A-Za-z:.]*:[0-9A-Za-z:.]*")
+_HOST = Pattern(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+")
+_EC2 = Pattern(r"\bip-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}\b")
+_HOME = Pattern(
+    r"(?:^|[^A-Za-z0-9_./-]|/(?:var|export|host|rootfs|mnt))/(?:home|Users)/([^/\s:;,\"'\\|&<>()]+)"
+)
+_WINDOWS = Pattern(r"(?i)[a-z]:\\+users\\+([^\\\s:;,\"'/]+)")
+_TRANSITIONS = 0.42
+"""Changes between capitals, small letters and digits, by character: chance has 0.62, names 0.3."""
+_PARTLY = re.compile(PLAIN)
+_ENDS_IN_TOKEN = re.compile(PLAIN + "$")
+
+
+def sub(pattern: Pattern, text: str, group: int, put: Callable[[str], str]) -> str:
+    """``text`` with what ``put`` gives in place of a group of each match."""
+    pieces: list[str] = []
+    at = 0
+    for match in pattern.finditer(text):
+        found = match[group]
+        if found:
+            pieces += text[at : match.start(group)], put(found)
+            at = match.end(group)
+    return "".join((*pieces, text[at:])) if pieces else text
+
+
+def random_looking(engine: Engine, text: str, place: str, depth: int) -> str:
+    """What only chance can have made."""
+    if len(text) < 20 or not engine.is_on("random-looking"):
+        return text
+
+    def put_part(part: str) -> str:
+        if not is_random(part):
+            return part
+        content = _decoded64(part)
+        if content is not None and _readable(content) is not None:
+            # What is in it has been looked at.
+            return part
+        return engine.put("random-looking", part, Strength.SECRET, place)
+
+    def put(found: str) -> str:
+        given = put_part(found) if found[0] != "/" else found
+        return given if given != found else "/".join(map(put_part, found.split("/")))
+
+    return sub(_RUN, text, 0, put)
+
+
+def is_random(run: str) -> bool:
+    """Whether letters and digits change too often for a name, and too freely for a number."""
+    if len(run) < 20 or _PARTLY.search(run):
+        return False
+    kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in run if c.isalnum()]
+    if min(kinds.count("d"), kinds.count("u"), kinds.count("l")) < 2:
+        return False
+    changes = sum(a != b for a, b in pairwise(kinds))
+    return changes >= _TRANSITIONS * len(run)
+
+
+def mails(engine: Engine, text: str, place: str, depth: int) -> str:
+    """Mail addresses."""
+    if "@" not in text or not engine.is_on("emails"):
+        return text
+
+    def put(found: str) -> str:
+        user, _, host = found.rpartition("@")
+        ending = host.rpartition(".")[2]
+        if ending.lower() in NO_HOSTS or ending.isdigit() or _ENDS_IN_TOKEN.search(user):
+            return found
+        return engine.put("emails", found, Strength.SECRET, place)
+
+    return sub(_MAIL, text, 0, put)
+
+
+def addresses(engine: Engine, text: str, place: str, depth: int) -> str:
+    """IP addresses."""
+    if not engine.is_on("addresses") or len(text) < 2:
+        return text
+
+    def put(found: str) -> str:
+        bare = found.rstrip(".:")
+        return address(engine, bare, place) + found[len(bare) :]
+
+    if text.count(".") >= 3:
+        text = sub(_DOTTED4, text, 0, put)
+    if text.count(":") >= 2:
+        text = sub(_COLONS6, text, 0, put)
+    return text
+
+
+def address(engine: Engine, text: str, place: str) -> str:
+    """What becomes of an IP address, alone or with a port; anything else stays."""
+    found = address_of(text)
+    if found is None:
+        # 10.0.0.1:80, and whatever else has addresses between colons.
+        parts = text.split(":")
+        if len(parts) == 1:
+            return text
+        return ":".join(address(engine, part, place) if "." in part else part for part in parts)
+    if (
+        found.is_loopback
+        or found.is_unspecified
+        or is_token_address(text)
+        or text.startswith("255.")
+        or not any(c.isdigit() for c in text)
+    ):
+        return text
+    return engine.put("addresses", text, Strength.PRIVATE, place)
+
+
+def hosts(engine: Engine, text: str, place: str, depth: int) -> str:
+    """Names of hosts."""
+    if not engine.is_on("host-names") or len(text) < 4:
+        return text
+
+    def put(found: str) -> str:
+        ending = found.rpartition(".")[2].lower()
+        if ending not in ENDINGS or engine.is_allowed_host(found):
+            return found
+        return engine.put("host-names", found, Strength.PRIVATE, place)
+
+    if "." in text:
+        text = sub(_HOST, text, 0, put)
+    if "ip-" in text:
+        text = sub(
+            _EC2, text, 0, lambda found: engine.put("host-names", found, Strength.PRIVATE, place)
+        )
+    return text
+
+
+def users(engine: Engine, text: str, place: str, depth: int) -> str:
+    """Names of users in paths."""
+    if not engine.is_on("user-paths"):
+        return text
+
+    def put(found: str) -> str:
+        if _PARTLY.search(found):
+            return found
+        return engine.put("user-paths", found, Strength.PRIVATE, place)
+
+    if "/home/" in text or "/Users/" in text:
+        text = sub(_HOME, text, 1, put)
+    if ":\\" in text:
+        text = sub(_WINDOWS, text, 1, put)
+    return text
+
+
+_BASE64 = Pattern(r"[A-Za-z0-9+/_-]{12,}={0,2}")
+_HEX = Pattern(r"(?:[0-9A-Fa-f]{2}){6,}")
+_PERCENT = Pattern(r"[^\s\"'&=?/:@<>]*%[0-9A-Fa-f]{2}[^\s\"'&=?/:@<>]*")
+_PRINTABLE = 0.9
+_URLSAFE = bytes.maketrans(b"-_", b"+/")
+
+
+def packed(engine: Engine, text: str, place: str, depth: int) -> str:
+    """What is written in base64, in hexadecimal, or with percent signs."""
+    if len(text) < 12:
+        return text
+
+    def inside(decoded: str) -> str | None:
+        given = engine.text(decoded, place, depth + 1)
+        return None if given == decoded else given
+
+    def put64(found: str) -> str:
+        content = _decoded64(found)
+        if content is None:
+            return found
+        read = _readable(content)
+        if read is None:
+            # No text, but something known may be in it: a serialised message for example.
+            given, rules = engine.known.replace(content.decode("latin-1"))
+            return engine.put(rules[0], found, Strength.SECRET, place) if rules else found
+        changed = inside(read)
+        if changed is None:
+            return found
+        encoded = base64.b64encode(changed.encode())
+        if "-" in found or "_" in found:
+            encoded = encoded.translate(bytes.maketrans(b"+/", b"-_"))
+        given = encoded.decode()
+        return given if found.endswith("=") or len(found) % 4 == 0 else given.rstrip("=")
+
+    def put16(found: str) -> str:
+        read = _readable(binascii.unhexlify(found))
+        changed = inside(read) if read is not None else None
+        if changed is None:
+            return found
+        given = changed.encode().hex()
+        return given.upper() if found.isupper() else given
+
+    def put_percent(found: str) -> str:
+        changed = inside(unquote(found))
+        # Tokens need no percent signs; the rest is shown as it is.
+        return found if changed is None else _quoted(changed)
+
+    text = sub(_BASE64, text, 0, put64)
+    text = sub(_HEX, text, 0, put16)
+    if "%" in text:
+        text = sub(_PERCENT, text, 0, put_percent)
+    return text
+
+
+def _quoted(text: str) -> str:
+    from urllib.parse import quote
+
+    return quote(text, safe="-._~,;!*()[]{}$+|")
+
+
+def _decoded64(run: str) -> bytes | None:
+    bare = run.rstrip("=")
+    if len(bare) % 4 == 1:
+        return None
+    try:
+        content = bare.encode().translate(_URLSAFE) + b"=" * (-len(bare) % 4)
+        return base64.b64decode(content, validate=True)
+    except binascii.Error:
+        return None
+
+
+def _readable(content: bytes) -> str | None:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return None
+    printable = sum(c.isprintable() or c in "\t\r\n" for c in text)
+    return text if text and printable >= _PRINTABLE * len(text) else None

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credentials in headers of HTTP, wherever these are written."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from .credentials import REFERENCE, SCHEME, put, put_header
+from .free_text import sub
+from .re2_patterns import Pattern
+from .tokens import is_token
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+_SCHEME = Pattern(r"(?i)\b(?:bearer|basic|digest|negotiate)\s+([A-Za-z0-9._~+/=-]{8,})")
+# Up to the end of the line, or to the quotation mark that may be before the name.
+_NAMED = Pattern(
+    r"(?i)(?:[\"'`]|\\+[\"'])?\b(?:proxy-)?authorization(?:[\"']|\\+[\"'])?\s*[:=]\s*"
+    r"((?:[\"']|\\+[\"'])?[^\n]+)"
+)
+_COOKIE = Pattern(r"(?i)\bcookie[\"']?\s*:\s*([^\s\"'][^\"'\n]*)")
+_OPENING = re.compile(r"(\\*[\"'`])")
+_PROSE = re.compile(r"[a-z]{1,14}(?: [a-z]{1,14})*[.!?,;]?")
+
+
+def headers(engine: Engine, text: str, place: str, depth: int) -> str:
+    """What follows ``Authorization:``, ``Cookie:`` and the schemes that everybody knows."""
+    if not engine.is_on("auth-headers") or len(text) < 8:
+        return text
+    if "uthorization" in text or "UTHORIZATION" in text:
+        text = _named(engine, text, place)
+
+    def put_scheme(found: str) -> str:
+        if (found.isalpha() and (found.islower() or found.istitle())) or is_token(found):
+            return found  # "basic authentication"
+        return put_header(engine, found, place, "auth-headers")
+
+    def put_cookie(found: str) -> str:
+        return found if is_token(found.strip()) else put(engine, found, place, "auth-headers")
+
+    return sub(_COOKIE, sub(_SCHEME, text, 1, put_scheme), 1, put_cookie)
+
+
+def _named(engine: Engine, text: str, place: str) -> str:
+    pieces: list[str] = []
+    at = 0
+    for match in _NAMED.finditer(text):
+        start, end = match.start(1), match.end(1)
+        if start < at:
+            continue
+        before = _OPENING.match(match[0] or "")
+        opening = _OPENING.match(match[1] or "")
+        mark = before[1] if before is not None else ""
+        if opening is not None:
+            # The value has its own, as in JSON.
+            mark = opening[1]
+            start += len(mark)
+        if mark:
+            close = text.find(mark, start, end)
+            end = close if close >= 0 else end
+        value = text[start:end].rstrip()
+        scheme = SCHEME.match(value)
+        begin = scheme.end() if scheme is not None else 0
+        secret = value[begin:]
+        if (
+            not secret
+            or is_token(secret)
+            or REFERENCE.fullmatch(secret) is not None
+            or (not begin and _PROSE.fullmatch(secret) is not None)
+        ):
+            continue
+        pieces += text[at : start + begin], put_header(engine, secret, place, "auth-headers")
+        at = start + len(value)
+    return "".join((*pieces, text[at:]))

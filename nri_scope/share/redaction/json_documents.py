@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON: specs and configurations as runtimes tell them, and whatever annotations hold."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, cast
+
+from . import commands, value_places
+from .credentials import credential, keyed_text, put_encoded
+from .harmless import is_plain
+from .key_names import Certainty, certainty_inside, names_credential, names_person
+from .keyed_credentials import ARGUMENTS, VALUES
+from .known_values import Strength
+from .name_kinds import Kind
+from .tokens import is_token
+
+if TYPE_CHECKING:
+    from nri_scope.nri.plain import Plain
+
+    from .engine import Engine
+
+MAX_NESTING = 100
+"""Deeper than any spec; what is below is replaced as a whole."""
+
+MAX_LENGTH = 1 << 20
+"""Characters of a text that is read as JSON; reading keeps all other threads waiting."""
+_ENV = frozenset({"env", "envs", "environment"})
+_KEYED = frozenset({"annotations", "labels", "podannotations", "matchlabels"})
+_IMAGES = frozenset({"image", "imageref", "image_ref", "imagename", "user_specified_image"})
+_HOSTS = frozenset({"hostname", "host_name"})
+_NAMES = ("name", "key", "Name", "Key")
+_ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]{1,100}")
+
+
+def document(engine: Engine, text: str, place: str, depth: int) -> str:
+    """A finder: what is found in a text that is JSON."""
+    if text.lstrip()[:1] not in {"{", "["} or len(text) > MAX_LENGTH:
+        return text
+    read = parsed(text)
+    if read is None:
+        return text
+    try:
+        given = walk(engine, read, place, "", depth)
+        return text if given == read else dumped(given)
+    except RecursionError:
+        return engine.put("unreadable", text, Strength.PRIVATE, place)
+
+
+def parsed(text: str | bytes) -> Plain:
+    """The object or array that a text is; None where it is none, or would lose something."""
+    try:
+        read = json.loads(
+            text, object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite
+        )
+    except (ValueError, RecursionError):
+        return None
+    return cast("Plain", read) if isinstance(read, dict | list) else None
+
+
+def dumped(value: Plain) -> str:
+    """As JSON in one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def walk(
+    engine: Engine,
+    value: Plain,
+    place: str,
+    key: str,
+    depth: int,
+    level: int = 0,
+    above: Certainty = Certainty.NONE,
+) -> Plain:
+    """``value`` with tokens in it; ``key`` is the one that it is the value of.
+
+    ``above`` is what the keys say that this one is below.
+    """
+    if level > MAX_NESTING:
+        return engine.put("unreadable", dumped(value), Strength.PRIVATE, place)
+    match value:
+        case str():
+            return _string(engine, value, place, key, depth, above)
+        case dict():
+            return _object(engine, value, place, key, depth, level, above)
+        case list():
+            return _array(engine, value, place, key, depth, level, above)
+        case bool() | None:
+            return value
+        case _:
+            given = credential(engine, key, str(value), place, above)
+            return value if given is None else given
+
+
+def _object(
+    engine: Engine,
+    value: dict[str, Plain],
+    place: str,
+    key: str,
+    depth: int,
+    level: int,
+    above: Certainty,
+) -> Plain:
+    kind = key.lower()
+    pair = _pair(engine, value, place, key)
+    inside = certainty_inside(key, above)
+    is_secret = value.get("kind") == "Secret"
+    given: dict[str, Plain] = {}
+    for number, (name, member) in enumerate(value.items()):
+        if engine.is_spent():
+            rest = engine.rest(islice(value, number, None), place)
+            given[rest] = rest
+            break
+        if name in pair:
+            given[name] = pair[name]
+            continue
+        shown = engine.key(name, place)
+        where = f"{place}.{shown}" if place else shown
+        if inside is Certainty.FORCED:
+            given[shown] = walk(engine, member, where, name, depth, level + 1, inside)
+        elif isinstance(member, str) and kind in _KEYED:
+            given[shown] = value_places.keyed_value(engine, name, member, where)
+        elif isinstance(member, str) and kind in _ENV:
+            given[shown] = value_places.variable_value(engine, name, member, where)
+        else:
+            # {"password": {"value": …}}
+            is_inner = name.lower() in VALUES and names_credential(key)
+            forced = is_secret and name in {"data", "stringData"}
+            given[shown] = walk(
+                engine,
+                member,
+                where,
+                key if is_inner else name,
+                depth,
+                level + 1,
+                Certainty.FORCED if forced else inside,
+            )
+    return given
+
+
+def _pair(engine: Engine, value: dict[str, Plain], place: str, key: str) -> dict[str, Plain]:
+    """Name and value of a variable as ``{"name": …, "value": …}``; empty for other objects."""
+    held = next((of for of in ("value", "Value") if isinstance(value.get(of), str)), "")
+    content = value.get(held)
+    names = {of: name for of in _NAMES if isinstance(name := value.get(of), str)}
+    if not names or not isinstance(content, str):
+        return {}
+    of = next((of for of, name in names.items() if names_credential(name)), next(iter(names)))
+    name = names[of]
+    if key.lower() in _ENV or _ENV_NAME.fullmatch(name):
+        shown = value_places.variable_name(engine, name, place)
+        given = value_places.variable_value(engine, name, content, f"{place}.{shown}")
+    else:
+        shown = engine.key(name, place)
+        told = name if names_credential(name) or not names_credential(key) else key
+        given = value_places.keyed_value(engine, told, content, f"{place}.{shown}")
+    return {of: shown, held: given}
+
+
+def _array(
+    engine: Engine,
+    value: list[Plain],
+    place: str,
+    key: str,
+    depth: int,
+    level: int,
+    above: Certainty,
+) -> Plain:
+    kind = key.lower()
+    texts = [member for member in value if isinstance(member, str)]
+    are_texts = bool(texts) and len(texts) == len(value) and above is not Certainty.FORCED
+    if are_texts and kind in ARGUMENTS:
+        return list(commands.arguments(engine, texts, place))
+    given: list[Plain] = []
+    for number, member in enumerate(value):
+        if engine.is_spent():
+            given.append(engine.rest((dumped(one) for one in value[number:]), place))
+            break
+        if are_texts and kind in _ENV:
+            given.append(value_places.variable(engine, str(member), place))
+        elif are_texts and kind == "options":
+            given.append(value_places.mount_option(engine, str(member), place))
+        else:
+            given.append(walk(engine, member, place, key, depth, level + 1, above))
+    return given
+
+
+def _string(engine: Engine, value: str, place: str, key: str, depth: int, above: Certainty) -> str:
+    kind = key.lower()
+    if above is Certainty.FORCED:
+        return value if is_token(value.strip()) else put_encoded(engine, value, place)
+    if kind in _IMAGES:
+        return value_places.image(engine, value, place)
+    if kind in _HOSTS:
+        return _hostname(engine, value, place)
+    if key:
+        given = keyed_text(engine, key, value, place, above)
+        if given is not None:
+            return given
+        if names_person(key) and engine.is_on("personal-keys") and not is_plain(value):
+            return engine.whole("personal-keys", value, Strength.PRIVATE, place)
+    return engine.text(value, place, depth + 1)
+
+
+def _hostname(engine: Engine, value: str, place: str) -> str:
+    if engine.known.is_shown(value, engine.scope.pod) or not engine.is_on("host-names"):
+        return value_places.name(engine, Kind.NODE, value, place)
+    return engine.put("host-names", value, Strength.PRIVATE, place)
+
+
+def _once(pairs: list[tuple[str, Plain]]) -> dict[str, Plain]:
+    read = dict(pairs)
+    if len(read) != len(pairs):
+        # What stands first would not be looked at, and still be there.
+        raise ValueError("one key twice")
+    return read
+
+
+def _finite(number: str) -> float:
+    read = float(number)
+    if not math.isfinite(read):
+        # It could not be written again.
+        raise ValueError(number)
+    return read
+
+
+def _refuse(constant: str) -> Plain:
+    # Python reads NaN and the like, which JSON does not know.
+    raise ValueError(constant)
+
+
+def show(engine: Engine, status: dict[str, Plain]) -> None:
+    """Take note of names that stay visible, from a container's verbose status."""
+    for part in "runtimeSpec", "config":
+        spec = status.get(part)
+        if not isinstance(spec, dict):
+            continue
+        for of in "annotations", "labels":
+            mapping = spec.get(of)
+            if isinstance(mapping, dict):
+                value_places.show_keyed(
+                    engine,
+                    {key: text for key, text in mapping.items() if isinstance(text, str)},
+                )

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a key says about its value."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from functools import lru_cache
+from itertools import pairwise
+
+from .word_lists import words
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_BETWEEN = re.compile(r"[^A-Za-z0-9]+")
+
+_SURE = words(
+    "pass passwd password passwords passphrase passphrases passcode passcodes pwd pwds pw secret "
+    "secrets psk requirepass masterauth"
+)
+_LIKELY = words(
+    "token tokens credential credentials creds cred auth authorization authkey apikey cookie "
+    "cookies jwt bearer signature sig dsn htpasswd dockercfg dockerconfigjson kubeconfig keytab "
+    "webhook connectionstring connstr sessionid pat salt hmac pin otp totp"
+)
+# Anywhere in a part: PGPASSWORD, mysecretkey.
+_SURE_INSIDE = ("password", "passwd", "passphrase", "secret")
+_LIKELY_INSIDE = ("apikey", "accesskey", "privatekey", "accountkey", "credential")
+# At its end: dbpass, rootpwd, authtoken; but for words that only sound so.
+_SURE_ENDINGS = ("pass", "pwd")
+_LIKELY_ENDINGS = ("token", "tokens")
+_OTHER_WORDS = words("bypass compass encompass surpass trespass overpass underpass outpass")
+_SHORT = re.compile(
+    r"(?:admin|auth|bind|db|ftp|http|key|ldap|login|mail|my|mysql|new|old|pg|proxy|root|smb|smtp|"
+    r"sql|ssh|svn|user|vnc|vpn)pw"
+)
+_KEYS = words(
+    "access account admin api app application auth client consumer deploy deployment encryption "
+    "host jwt license master private root secret server service session shared signing ssh sshrsa "
+    "storage subscription tls user vault"
+)
+"""Before ``key``."""
+_PAIRS = frozenset({("connection", "string"), ("conn", "str"), ("session", "id")})
+# What comes last says that it is about a credential, and none.
+_ABOUT = words(
+    "file files filename path dir directory name names ttl expiry expiration expires timeout "
+    "length size type count enabled disabled enable disable required policy mode provider issuer "
+    "audience endpoint version format algorithm alg max min ref refs kind class method methods "
+    "scope scopes url uri namespace reviewer ports port host hosts mount mounts domain realm "
+    "scheme header headers rotation interval lifetime duration limit limits budget usage strategy "
+    "driver backend level selector role roles status state encoding charset"
+)
+# What comes first says that it is about how many there may be.
+_AMOUNTS = words("max min num total limit count maximum minimum")
+_NO_CREDENTIALS = frozenset(
+    {
+        # Tells clusters apart, and protects nothing.
+        ("initial", "cluster", "token"),
+        ("etcd", "initial", "cluster", "token"),
+    }
+)
+_GROUPS = words("credentials creds secrets tokens cookies")
+_SURE_GROUPS = words("passwords passwds passphrases pwds passcodes")
+_PINS = words("pin otp totp")
+_HINTS = (
+    *("pass", "secret", "token", "key", "auth", "cred", "pwd", "cookie", "bearer", "signature"),
+    *("dockerc", "kubeconfig", "webhook", "conn", "session"),
+    *("salt", "hmac", "totp"),
+)
+"""One of these is in any key that tells of a credential, or one of the short words."""
+_SHORT_HINT = re.compile(
+    r"(?:(?:^|[^A-Za-z])(?:pin|otp|psk|pat|jwt|sig|dsn)|Pin|Otp|Psk|Pat|Jwt|Sig|Dsn"
+    r"|PIN|OTP|PSK|PAT|JWT|SIG|DSN|pw|Pw|PW)(?:[^a-z]|$)"
+)
+_PERSONS = words(
+    "owner owners contact contacts email emails mail phone author authors maintainer maintainers "
+    "user username customer requester oncall assignee approver creator"
+)
+_PERSON_PAIRS = frozenset(
+    {("created", "by"), ("updated", "by"), ("deployed", "by"), ("requested", "by"), ("on", "call")}
+)
+_NODES = frozenset(
+    {("node", "name"), ("nodename",), ("hostname", "override"), ("host", "name", "override")}
+)
+
+
+class Certainty(IntEnum):
+    """How sure a key says that its value is a credential."""
+
+    NONE = 0
+    LIKELY = 1
+    """Numbers and words of configuration are none: ``auth: basic``, ``--max-tokens=4096``."""
+    SURE = 2
+    """Whatever it is: ``password: 4096``."""
+    FORCED = 3
+    """Whatever it is and its own key says: in the data of a Secret of Kubernetes."""
+
+
+@lru_cache(maxsize=4096)
+def _parts(key: str) -> tuple[str, ...]:
+    return tuple(
+        part.lower() for word in _BETWEEN.split(key[-200:]) for part in _CAMEL.split(word) if part
+    )
+
+
+@lru_cache(maxsize=4096)
+def _bare_parts(key: str) -> tuple[str, ...]:
+    """The same without the numbers of PASS1 and token_2."""
+    bare = (part.rstrip("0123456789") for part in _parts(key))
+    return tuple(part for part in bare if part)
+
+
+@lru_cache(maxsize=4096)
+def certainty_of(key: str) -> Certainty:
+    """What a key says of its own value."""
+    parts = _bare_parts(key)
+    if key in {"PWD", "OLDPWD"} or parts in _NO_CREDENTIALS or not parts or parts[-1] in _ABOUT:
+        return Certainty.NONE
+    found = max(map(_of_part, parts))
+    if found is Certainty.NONE and any(
+        pair in _PAIRS or (pair[1] in {"key", "keys"} and pair[0] in _KEYS)
+        for pair in pairwise(parts)
+    ):
+        return Certainty.LIKELY
+    return found
+
+
+def _of_part(part: str) -> Certainty:
+    if (
+        part in _SURE
+        or any(word in part for word in _SURE_INSIDE)
+        or (part.endswith(_SURE_ENDINGS) and part not in _OTHER_WORDS)
+        or _SHORT.fullmatch(part) is not None
+    ):
+        return Certainty.SURE
+    if (
+        part in _LIKELY
+        or any(word in part for word in _LIKELY_INSIDE)
+        or part.endswith(_LIKELY_ENDINGS)
+        or (part.endswith("key") and part[:-3] in _KEYS)
+    ):
+        return Certainty.LIKELY
+    return Certainty.NONE
+
+
+def names_credential(key: str) -> bool:
+    """Whether the value of such a key is a credential, or may be one."""
+    return certainty_of(key) is not Certainty.NONE
+
+
+@lru_cache(maxsize=4096)
+def certainty_within(key: str, above: Certainty) -> Certainty:
+    """The same where the key is in what ``above`` was said of, see `certainty_below`."""
+    if above is Certainty.FORCED:
+        return above
+    own = certainty_of(key)
+    if own is not Certainty.NONE or above is Certainty.NONE:
+        return own
+    parts = _bare_parts(key)
+    return Certainty.NONE if parts and parts[-1] in _ABOUT else above
+
+
+@lru_cache(maxsize=4096)
+def certainty_below(key: str, above: Certainty) -> Certainty:
+    """What a key says of everything in the map or list that is its value."""
+    parts = _bare_parts(key)
+    if not parts or above is Certainty.FORCED:
+        return above
+    if parts[-1] in _ABOUT:
+        return Certainty.NONE
+    if parts[-1] in _SURE_GROUPS:
+        return Certainty.SURE
+    return max(above, Certainty.LIKELY) if parts[-1] in _GROUPS else above
+
+
+@lru_cache(maxsize=4096)
+def certainty_at(key: str, above: Certainty = Certainty.NONE) -> Certainty:
+    """`certainty_within` for a key that may be a path itself: ``secrets.db.main``."""
+    if "." in key and "/" not in key:
+        above = certainty_inside(key.rpartition(".")[0], above)
+    return certainty_within(key, above)
+
+
+def certainty_inside(key: str, above: Certainty = Certainty.NONE) -> Certainty:
+    """`certainty_below` for such a one."""
+    for part in key.split(".")[-20:] if "/" not in key else (key,):
+        above = certainty_below(part, above)
+    return above
+
+
+def may_name_credential(text: str) -> bool:
+    """Whether there may be a key in ``text`` that `certainty_of` something is said by."""
+    lower = text.lower()
+    return any(hint in lower for hint in _HINTS) or _SHORT_HINT.search(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def tells_a_number(key: str) -> bool:
+    """Whether a credential with that key is a number of few digits."""
+    return not _PINS.isdisjoint(_bare_parts(key))
+
+
+@lru_cache(maxsize=4096)
+def tells_an_amount(key: str) -> bool:
+    """Whether numbers at such a key are how many there are, or may be: ``max_tokens``."""
+    parts = _bare_parts(key)
+    return bool(parts) and (parts[-1] in _GROUPS or parts[0] in _AMOUNTS)
+
+
+@lru_cache(maxsize=4096)
+def names_person(key: str) -> bool:
+    """Whether the value of such a key says who somebody is."""
+    parts = _parts(key)
+    return bool(parts) and (parts[-1] in _PERSONS or parts[-2:] in _PERSON_PAIRS)
+
+
+@lru_cache(maxsize=4096)
+def names_node(key: str) -> bool:
+    """Whether the value of such a key is a node's name."""
+    parts = _parts(key)
+    return parts[-2:] in _NODES or parts[-1:] in _NODES or parts[-3:] in _NODES

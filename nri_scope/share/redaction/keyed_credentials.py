@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credentials by their keys in YAML, TOML, INI, properties and XML, or parts of these."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from html import unescape
+from typing import TYPE_CHECKING
+
+from . import commands
+from .config_entries import Entries
+from .credentials import hides, put_encoded, put_for
+from .flow_entries import Entry
+from .key_names import Certainty, certainty_at, certainty_inside, may_name_credential
+from .word_lists import words
+from .xml_entries import elements
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+ARGUMENTS = words("args command cmd entrypoint argv")
+"""Members that are command lines by word."""
+NAMING = words("name key")
+"""Members that say what another one is the value of."""
+VALUES = words("value val data content text plaintext default")
+"""Members that have the value of what they are told the name of, or of what is above."""
+_STRUCTURED = re.compile(r"[:=]\s|[{\[\n]|\A[^\s=]+=")
+
+
+def keyed(engine: Engine, text: str, place: str, depth: int) -> str:
+    """A finder: values whose keys, or the keys that these are in, name credentials."""
+    if not engine.is_on("credential-keys") or not (
+        may_name_credential(text) or commands.names_client(text)
+    ):
+        return text
+    if "</" in text or "/>" in text:
+        text = _replaced(engine, text, place, elements(text))
+    if _STRUCTURED.search(text) is None:
+        return text
+    return _replaced(engine, text, place, Entries(text).list)
+
+
+def _replaced(engine: Engine, text: str, place: str, entries: list[Entry]) -> str:
+    pieces: list[str] = []
+    at = 0
+    changes = {start: (end, given) for start, end, given in _words(engine, text, place, entries)}
+    for entry, key, certainty in _credentials(entries, text):
+        written = text[entry.start : entry.end]
+        value = _plain(written, entry.style)
+        if certainty is Certainty.FORCED:
+            token = put_encoded(engine, value, place)
+        else:
+            token = put_for(engine, key, value, place)
+        if token == value:
+            continue
+        if not entry.style and " #" in value:
+            # What follows may be a comment.
+            put_for(engine, key, value[: value.index(" #")], place)
+        changes[entry.start] = entry.end, token
+    for start, (end, given) in sorted(changes.items()):
+        if start >= at:
+            pieces += text[at:start], given
+            at = end
+    return "".join((*pieces, text[at:]))
+
+
+def _words(
+    engine: Engine, text: str, place: str, entries: list[Entry]
+) -> Iterator[tuple[int, int, str]]:
+    """What becomes of words of command lines that are lists: from where to where, and what."""
+    lines: dict[int, list[Entry]] = {}
+    for entry in entries:
+        is_item = not entry.key and entry.start >= 0 and entry.above >= 0
+        if is_item and entries[entry.above].key.lower() in ARGUMENTS:
+            lines.setdefault(entry.above, []).append(entry)
+    for line in lines.values():
+        words = [_plain(text[word.start : word.end], word.style) for word in line]
+        given = commands.credentials(engine, words, place)
+        for entry, word, changed in zip(line, words, given, strict=True):
+            if changed is not None and changed != word:
+                yield entry.start, entry.end, _written(changed, entry.style)
+
+
+def _written(value: str, style: str) -> str:
+    """The opposite of `_plain`."""
+    match style:
+        case '"':
+            return json.dumps(value, ensure_ascii=False)[1:-1]
+        case "'":
+            return value.replace("'", "''")
+        case _:
+            return value
+
+
+def _credentials(entries: list[Entry], text: str) -> Iterator[tuple[Entry, str, Certainty]]:
+    """Those whose values are credentials, with the key that says so."""
+    names, kinds = _siblings(entries, text)
+    below: list[Certainty] = []
+    certainties: list[Certainty] = []
+    for entry in entries:
+        inherited = below[entry.above] if entry.above >= 0 else Certainty.NONE
+        above = entries[entry.above] if entry.above >= 0 else None
+        key = entry.key
+        if not key:
+            # An item of a list is what the list is, and so is what is in it.
+            certainty = max(certainties[entry.above], inherited) if above is not None else inherited
+            inner = inherited
+            key = above.key if above is not None else ""
+        elif inherited is Certainty.FORCED or (
+            key in {"data", "stringData"} and kinds.get(entry.above) == "Secret"
+        ):
+            certainty = inner = Certainty.FORCED
+        else:
+            certainty = certainty_at(key, inherited)
+            inner = certainty_inside(key, inherited)
+            if key.lower() in VALUES and above is not None and certainty < Certainty.SURE:
+                named = names.get(entry.above)
+                told = certainty_at(named) if named else certainties[entry.above]
+                if told > certainty:
+                    certainty, key = told, named or above.key
+        below.append(inner)
+        certainties.append(certainty)
+        if entry.start >= 0 and hides(key, text[entry.start : entry.end], certainty):
+            yield entry, key, certainty
+
+
+def _siblings(entries: Iterable[Entry], text: str) -> tuple[dict[int, str], dict[int, str]]:
+    """By the entry that they are in: what a ``name`` or ``key`` beside says, and the ``kind``."""
+    names: dict[int, str] = {}
+    kinds: dict[int, str] = {}
+    for entry in entries:
+        key = entry.key.lower()
+        if key == "kind":
+            kinds[entry.above] = text[entry.start : entry.end].strip() if entry.start >= 0 else ""
+        elif key in NAMING and entry.start >= 0:
+            name = text[entry.start : entry.end].strip()
+            if certainty_at(name) > certainty_at(names.get(entry.above, "")):
+                names[entry.above] = name
+    return names, kinds
+
+
+def _plain(written: str, style: str) -> str:
+    """What is written in the value's style."""
+    match style:
+        case '"':
+            try:
+                read = json.loads(f'"{written}"', strict=False)
+            except ValueError:
+                return written
+            return read if isinstance(read, str) else written
+        case "'":
+            return written.replace("''", "'")
+        case "|":
+            return "\n".join(line.strip() for line in written.split("\n"))
+        case "<":
+            return unescape(written)
+        case _:
+            return written

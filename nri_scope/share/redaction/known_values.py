@@ -1,0 +1,474 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was replaced so far, and replacing it wherever it is met."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from enum import IntEnum
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from nri_scope.recording.cache import RecentlyUsed
+
+from .longest_prefix import Prefixes
+from .memory_limits import Memory
+from .tokens import HOST, MAIL, MARK, NAMES, PLAIN, Tokens, is_token
+from .value_encodings import as_words, texts
+from .value_owners import Owners
+from .word_lists import words
+
+SECRET_MIN, PRIVATE_MIN, NAME_MIN = 6, 8, 3
+"""Characters from which on a credential, or any other value, does not stand somewhere by chance;
+and those that a name needs to be replaced where it stands as a word."""
+_GRAM = SECRET_MIN
+_LONG = 1024
+"""Characters above which a value is looked for by itself."""
+_WRITTEN = 16_384
+"""Characters up to which a value is also looked for as it may be written elsewhere."""
+_FRESH = 100
+MOST_CHARACTERS = 64 << 20
+"""Of all values that are remembered."""
+
+_OWN = 65_536
+"""Characters of names that are kept of one pod."""
+_ALL_OWN = 16 << 20
+"""The same of all pods."""
+
+_SEARCHED = 65_536
+"""Characters of a name that values are looked for in."""
+
+_RUN = re.compile(r"[A-Za-z0-9]+")
+_TOKEN = re.compile(PLAIN)
+_DIGITS = re.compile(r"[0-9a-fA-F]{1,15}")
+_WORD = re.compile(r"[a-z]{1,14}|[A-Z]{1,14}|[A-Z][a-z]{1,13}")
+_ASSIGNING = re.compile(r"[A-Za-z_]{1,30}=")
+_NAME = re.compile(r"[a-z][a-z-]{0,30}")
+_COMMON = words(
+    "changeme default development disabled enabled example kubernetes localhost password "
+    "placeholder production redacted required secret staging test undefined unknown"
+)
+
+
+class Original(NamedTuple):
+    """A value that was replaced."""
+
+    value: str
+    rule: str
+    is_searchable: bool
+    """Whether the value, met anywhere, means a leak: it is neither so short nor so common that it
+    may stand somewhere by chance, nor a name that the rules leave visible. Such a one is replaced
+    wherever it occurs, any other in its place (a few also where they stand as a word).
+    """
+
+
+class Strength(IntEnum):
+    """How sure it is that a value is secret."""
+
+    PLAIN = -1
+    """It is one where it stands; anywhere else it would be an ordinary number or word."""
+    PRIVATE = 0
+    """It may be anything; nobody said that it can be shown."""
+    NAME = 1
+    """A name that is not to be shown."""
+    SECRET = 2
+    """It is a credential, by its key or its form."""
+
+
+class _Reach(IntEnum):
+    """Where an original is replaced."""
+
+    PLACE = 0
+    """Where a rule says so, and nowhere else."""
+    WORD = 1
+    """Also wherever it stands with no letter or digit beside it."""
+    ANYWHERE = 2
+
+
+class Known:
+    """Originals with their tokens, and the names that are shown.
+
+    Where a value is replaced, its `Owners` say. Tokens are those of `Tokens.scope`, but for those
+    of names, which are the same everywhere.
+    """
+
+    def __init__(self, tokens: Tokens, memory: Memory) -> None:
+        self._tokens = tokens
+        self._memory = memory
+        self._characters = 0
+        self.is_full = False
+        """Whether there was one that is not remembered."""
+        self._rules: dict[str, tuple[str, Strength]] = {}
+        self._visible: dict[str, None] = {}
+        # All of them, to look for parts in.
+        self._shown = "\n"
+        self._own: RecentlyUsed[str, str] = RecentlyUsed(memory.shown or _ALL_OWN)
+        self._names: set[str] = set()
+        self.owners = Owners(memory.values)
+        self.epoch = 0
+        """Another one means that texts may stay that were replaced before."""
+        self._noted: dict[str, _Reach] = {}
+        # What a value may be written as, and that value.
+        self._plain: dict[str, str] = {}
+        self._order: list[str] = []
+        # By how they begin; those that are long apart from the others.
+        self._by_gram: dict[str, Prefixes] = {}
+        self._long: dict[str, set[str]] = {}
+        # By the first letters and digits in a row, then by what is before these and the length.
+        self._by_run: dict[str, dict[tuple[int, int], set[str]]] = {}
+
+    # -- what is known ----------------------------------------------------------------------
+
+    def add(self, value: str, rule: str, strength: Strength) -> str:
+        """Remember an original; returns its token."""
+        scope = NAMES if strength is Strength.NAME else None
+        before = self._rules.get(value)
+        if before is None:
+            if len(self._rules) >= self._memory.values or self._characters >= MOST_CHARACTERS:
+                self.is_full = True
+                return self._tokens.of(value, scope)
+            self._characters += len(value)
+        if (
+            strength is not Strength.NAME
+            and not self.owners.has(value)
+            and self._reach(value, strength) is not _Reach.PLACE
+        ):
+            self.owners.add(value)
+        if before is None or before[1] < strength:
+            self._rules[value] = (rule, strength)
+            if strength is Strength.NAME:
+                self._names.add(value)
+            reach = self._reach(value, strength)
+            if reach is not self._noted.get(value, _Reach.PLACE):
+                self._note(value, reach)
+        return self._tokens.of(value, scope)
+
+    def show(self, name: str, pod: str = "") -> None:
+        """``name`` stays visible: no other value that is a part of it gives it away.
+
+        ``pod`` is the id of the one that it is told of; "": of all.
+        """
+        if not name or is_token(name) or self.shows(name, pod):
+            return
+        if self._names and len(name) <= _SEARCHED:
+            # What labels repeat of a name that is replaced, is not visible.
+            name = self._without_names(name)
+            if is_token(name) or self.shows(name, pod):
+                return
+        own = self._own.get(pod) or "\n"
+        if len(own) + len(name) < _OWN:
+            self._own.put(pod, f"{own}{name}\n", len(own) + len(name) + 1)
+        if name in self._visible:
+            return
+        self._visible[name] = None
+        self._shown += name + "\n"
+        if self._memory.shown is not None and len(self._shown) > self._memory.shown:
+            # Half of them at once: it is all put together anew.
+            for gone in list(self._visible)[: (len(self._visible) + 1) // 2]:
+                del self._visible[gone]
+            self._shown = "\n".join(("", *self._visible, ""))
+        if len(name) > _SEARCHED:
+            return
+        changed = False
+        for part in {self._plain.get(part, part) for part in self._parts(name)}:
+            if self._reach(part, self._rules[part][1]) is not self._noted[part]:
+                # Rare: a value was met before the name of which it is a part.
+                self._forget(part)
+                changed = True
+        if changed:
+            self.epoch += 1
+            self._order = [*self._noted, *self._plain]
+
+    def shows(self, name: str, pod: str) -> bool:
+        """Whether `show` was told of exactly this name, for this pod."""
+        return name in self._visible and f"\n{name}\n" in (self._own.get(pod) or "")
+
+    def is_shown(self, value: str, pod: str) -> bool:
+        """Whether ``value`` is a visible name of this pod, or one of all, or a part of one.
+
+        The names of other pods say nothing here: their owners may have chosen them to find out
+        whether a value is then shown.
+        """
+        own = self._own.get(pod)
+        return own is not None and (value if len(value) > 2 else f"\n{value}\n") in own
+
+    def _is_visible(self, value: str) -> bool:
+        """The same of any pod."""
+        return value in self._visible or (len(value) > 2 and value in self._shown)
+
+    def is_known(self, value: str, strength: Strength) -> bool:
+        """Whether it was added before, of this pod, and as no weaker one."""
+        known = self._rules.get(value)
+        return known is not None and known[1] >= strength and self.owners.has(value)
+
+    def originals(self) -> Iterator[Original]:
+        """Everything that was added."""
+        left = self.owners.left()
+        for value, (rule, strength) in self._rules.items():
+            searchable = self._reach(value, strength) is _Reach.ANYWHERE and value not in left
+            yield Original(value, rule, searchable)
+
+    def _reach(self, value: str, strength: Strength) -> _Reach:
+        bare = value.strip()
+        if bare in MARK or bare in HOST or bare in MAIL or _TOKEN.search(value):
+            # Parts of tokens, and what has been redacted in part: nothing that was there before.
+            return _Reach.PLACE
+        if _ASSIGNING.fullmatch(value):
+            # As any variable of that name begins.
+            return _Reach.PLACE
+        if strength is Strength.PLAIN:
+            return _Reach.PLACE
+        length = len(value)
+        if strength is Strength.NAME:
+            if length < NAME_MIN:
+                return _Reach.PLACE
+            is_long = length >= PRIVATE_MIN and not _DIGITS.fullmatch(value)
+            return _Reach.ANYWHERE if is_long else _Reach.WORD
+        if value in _COMMON:
+            return _Reach.PLACE
+        if strength is Strength.PRIVATE:
+            if length < PRIVATE_MIN or _WORD.fullmatch(value) or self._is_visible(value):
+                return _Reach.PLACE
+        elif length < SECRET_MIN:
+            return _Reach.WORD if length > 3 and not _WORD.fullmatch(value) else _Reach.PLACE
+        elif _NAME.fullmatch(value) and self._is_visible(value):
+            return _Reach.PLACE
+        # Ids and times are full of these.
+        return _Reach.WORD if _DIGITS.fullmatch(value) else _Reach.ANYWHERE
+
+    # -- replacing it -----------------------------------------------------------------------
+
+    @property
+    def progress(self) -> tuple[int, int, int]:
+        """Another one means that a text may have to be looked at again."""
+        return self.count, self.owners.added, self.epoch
+
+    @property
+    def count(self) -> int:
+        """Values that are replaced elsewhere than in their places; only ever more in one epoch."""
+        return len(self._order)
+
+    def has_new(self, text: str, since: int) -> bool:
+        """Whether one of those that came after the first ``since`` may be in ``text``."""
+        fresh = len(self._order) - since
+        if fresh > _FRESH:
+            return self._is_in(text)
+        return any(value in text for value in self._order[since:]) if fresh else False
+
+    def replace(self, text: str) -> tuple[str, list[str]]:
+        """``text`` with the tokens of what is known in it, and the rule of each."""
+        rules: list[str] = []
+        if self._order and len(text) > 1:
+            spans = self._spans(text)
+            if spans:
+                pieces: list[str] = []
+                at = 0
+                for start, value in spans:
+                    plain = self._plain.get(value, value)
+                    pieces += text[at:start], self._token(plain)
+                    rules.append(self._rules[plain][0])
+                    at = start + len(value)
+                return "".join((*pieces, text[at:])), rules
+        return text, rules
+
+    def _without_names(self, text: str) -> str:
+        pieces: list[str] = []
+        at = 0
+        for start, value in self._spans(text, of_all=True):
+            plain = self._plain.get(value, value)
+            if self._rules[plain][1] is Strength.NAME:
+                pieces += text[at:start], self._token(plain)
+                at = start + len(value)
+        return "".join((*pieces, text[at:]))
+
+    def _token(self, value: str) -> str:
+        return self._tokens.of(value, NAMES if value in self._names else None)
+
+    def _is_in(self, text: str) -> bool:
+        return bool(self._spans(text, of_all=True))
+
+    def _may_tell(self, value: str) -> bool:
+        """Whether it may be seen here that ``value``, or what it is a form of, is known."""
+        plain = self._plain.get(value, value)
+        return plain in self._names or self.owners.may_tell(plain)
+
+    def _spans(self, text: str, *, of_all: bool = False) -> list[tuple[int, str]]:
+        """Where known values begin: they do not overlap, the one that begins first counts, and of
+        two that begin together the longer one. ``of_all``: of whatever pod they are.
+        """
+        starts = self._starts(text)
+        words: dict[int, list[str]] = defaultdict(list)
+        for start, value in self._as_words(text):
+            words[start].append(value)
+        if words:
+            starts = sorted({*starts, *words})
+        if not starts:
+            return []
+        # A token is left alone, whatever seems to be in it.
+        taken = [match.span() for match in _TOKEN.finditer(text)] if MARK in text else []
+        ends = [end for _, end in taken]
+        long = _Long(self._long, text)
+        spans: list[tuple[int, str]] = []
+        until = 0
+        for start in starts:
+            if start < until:
+                continue
+            limit = len(text)
+            after = bisect_right(ends, start)
+            if after < len(taken):
+                limit = taken[after][0]
+                if limit <= start:
+                    continue
+            value = self._longest_at(text, start, limit, long)
+            while value and not (of_all or self._may_tell(value)):
+                value = self._longest_at(text, start, start + len(value) - 1, long)
+            for word in words.get(start, ()):
+                is_longer = start + len(word) <= limit and len(word) > len(value)
+                if is_longer and (of_all or self._may_tell(word)):
+                    value = word
+            if value:
+                spans.append((start, value))
+                until = start + len(value)
+        return spans
+
+    def _starts(self, text: str) -> list[int]:
+        short, long = self._by_gram, self._long
+        if not (short or long) or len(text) < _GRAM:
+            return []
+        grams = short.keys() | long.keys() if long else short
+        return [at for at in range(len(text) - _GRAM + 1) if text[at : at + _GRAM] in grams]
+
+    def _longest_at(self, text: str, start: int, limit: int, long: _Long) -> str:
+        gram = text[start : start + _GRAM]
+        if gram in self._long:
+            value = long.longest_at(start, limit, gram)
+            if value:
+                return value
+        index = self._by_gram.get(gram)
+        return (index.longest_at(text, start, limit) if index is not None else None) or ""
+
+    def _parts(self, name: str) -> set[str]:
+        """All that is known and in ``name``."""
+        found = {value for _, value in self._as_words(name)}
+        for start in self._starts(name):
+            gram = name[start : start + _GRAM]
+            found.update(
+                value for value in self._long.get(gram, ()) if name.startswith(value, start)
+            )
+            index, limit = self._by_gram.get(gram), len(name)
+            while index is not None:
+                value = index.longest_at(name, start, limit)
+                if value is None:
+                    break
+                found.add(value)
+                limit = start + len(value) - 1
+        return found
+
+    def _as_words(self, text: str) -> list[tuple[int, str]]:
+        index = self._by_run
+        if not index:
+            return []
+        found: list[tuple[int, str]] = []
+        for run in _RUN.finditer(text):
+            for (offset, length), values in index.get(run[0], _NOTHING).items():
+                start = run.start() - offset
+                end = start + length
+                if (
+                    start >= 0
+                    and (value := text[start:end]) in values
+                    and not text[end : end + 1].isalnum()
+                    and not (start and text[start - 1].isalnum() and value[0].isalnum())
+                ):
+                    found.append((start, value))
+        return found
+
+    def _note(self, value: str, reach: _Reach) -> None:
+        if reach is _Reach.PLACE:
+            return
+        if value in self._noted:
+            # It was replaced as a word so far, and is now everywhere.
+            self._forget(value)
+        if value in self._plain:
+            # It is what another one is written as, and now also one by itself.
+            of = self._plain.pop(value)
+            self._unindex(value, self._noted[of])
+        self._noted[value] = reach
+        self._index(value, reach)
+        for form in self._forms(value, reach):
+            if len(form) >= _GRAM and form not in self._noted and form not in self._plain:
+                self._plain[form] = value
+                self._index(form, reach)
+
+    def _forms(self, value: str, reach: _Reach) -> set[str]:
+        if reach is _Reach.WORD:
+            is_name = value in self._names or _DIGITS.fullmatch(value) is not None
+            return set() if is_name else as_words(value)
+        return texts(value) if len(value) <= _WRITTEN else set()
+
+    def _index(self, value: str, reach: _Reach) -> None:
+        self._order.append(value)
+        gram = value[:_GRAM]
+        if reach is _Reach.WORD:
+            run = _RUN.search(value)
+            if run is not None:
+                self._by_run.setdefault(run[0], {}).setdefault(
+                    (run.start(), len(value)), set()
+                ).add(value)
+        elif len(value) > _LONG:
+            self._long.setdefault(gram, set()).add(value)
+        else:
+            self._by_gram.setdefault(gram, Prefixes()).add(value)
+
+    def _forget(self, value: str) -> None:
+        reach = self._noted.pop(value)
+        self._unindex(value, reach)
+        for form in self._forms(value, reach):
+            if self._plain.get(form) == value:
+                del self._plain[form]
+                self._unindex(form, reach)
+
+    def _unindex(self, value: str, reach: _Reach) -> None:
+        gram = value[:_GRAM]
+        if reach is _Reach.WORD:
+            run = _RUN.search(value)
+            if run is not None:
+                self._by_run[run[0]][run.start(), len(value)].discard(value)
+        elif len(value) > _LONG:
+            self._long[gram].discard(value)
+        else:
+            self._by_gram[gram].remove(value)
+
+
+_NOTHING: dict[tuple[int, int], set[str]] = {}
+
+
+class _Long:
+    """Where the next ones of long values are in a text that is read from left to right."""
+
+    def __init__(self, values: dict[str, set[str]], text: str) -> None:
+        self._values = values
+        self._text = text
+        self._begun: set[str] = set()
+        self._next: list[tuple[int, int, str]] = []
+
+    def longest_at(self, start: int, limit: int, gram: str) -> str:
+        """The longest one at ``start`` that ends before ``limit``; empty where there is none."""
+        if gram not in self._begun:
+            self._begun.add(gram)
+            for value in self._values[gram]:
+                self._look(value, start)
+        upcoming = self._next
+        while upcoming and upcoming[0][0] <= start:
+            at, length, value = upcoming[0]
+            if at == start and at - length <= limit:
+                return value
+            heappop(upcoming)
+            self._look(value, start if at < start else start + 1)
+        return ""
+
+    def _look(self, value: str, start: int) -> None:
+        at = self._text.find(value, start)
+        if at >= 0:
+            heappush(self._next, (at, -len(value), value))

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NRI's messages, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    MutableSequence,
+)
+from typing import TYPE_CHECKING, cast
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+
+from . import commands, value_places
+from .credentials import keyed_text
+from .name_kinds import Kind
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .scope import Scope
+
+_ROUNDS = 4
+_Map = MutableMapping[str | int, str | Message]
+Text = Callable[["Engine", str, str], str]
+
+
+def _text(engine: Engine, text: str, place: str) -> str:
+    return engine.text(text, place)
+
+
+def _key(engine: Engine, text: str, place: str) -> str:
+    return engine.key(text, place)
+
+
+def _name(kind: Kind) -> Text:
+    return lambda engine, text, place: value_places.name(engine, kind, text, place)
+
+
+def _removal(treat: Text) -> Text:
+    """For keys that a leading dash marks as to be removed."""
+
+    def treated(engine: Engine, text: str, place: str) -> str:
+        for _ in range(_ROUNDS):
+            before = text
+            text = treat(engine, text, place)
+            if text[:1] == "-":
+                text = "-" + treat(engine, text[1:], place)
+            if text == before:
+                break
+        return text
+
+    return treated
+
+
+_PATH = _removal(_text)
+_TREATED: dict[str, Text] = {
+    "PodSandbox.id": value_places.identity,
+    "PodSandbox.uid": value_places.identity,
+    "PodSandbox.name": _name(Kind.POD),
+    "PodSandbox.namespace": _name(Kind.NAMESPACE),
+    "Container.id": value_places.identity,
+    "Container.pod_sandbox_id": value_places.identity,
+    "Container.name": _name(Kind.CONTAINER),
+    "Container.env": value_places.variable,
+    "Hook.env": value_places.variable,
+    "Mount.destination": _PATH,
+    "Mount.options": value_places.mount_option,
+    "LinuxDevice.path": _PATH,
+    "LinuxNamespace.type": _PATH,
+    "CDIDevice.name": _key,
+    "Image.name": value_places.image,
+    "Image.digest": _key,
+    "Image.config_digest": _key,
+    "ContainerUpdate.container_id": value_places.identity,
+    "ContainerEviction.container_id": value_places.identity,
+    "PluginInstance.name": _name(Kind.PLUGIN),
+    "PluginInstance.index": _key,
+    "RegisterPluginRequest.plugin_name": _name(Kind.PLUGIN),
+    "RegisterPluginRequest.plugin_idx": _key,
+    "ConfigureRequest.runtime_name": _name(Kind.RUNTIME),
+    "ConfigureRequest.runtime_version": _key,
+}
+"""Fields of text that are treated in a way of their own; all others are free text."""
+_LISTS: dict[str, Callable[[Engine, list[str], str], list[str]]] = {
+    "Container.args": commands.arguments,
+    "Hook.args": commands.arguments,
+    "ContainerAdjustment.args": commands.arguments,
+}
+_KEYED = frozenset(
+    {
+        "PodSandbox.labels",
+        "PodSandbox.annotations",
+        "Container.labels",
+        "Container.annotations",
+        "ContainerAdjustment.annotations",
+    }
+)
+_LISTING = api.SynchronizeRequest
+"""About no container more than about others."""
+_ROOTS = {"PodSandbox": "pod", "Container": "container", "ContainerAdjustment": "adjust"}
+
+
+def redact(engine: Engine, message: Message, scope: Scope) -> None:
+    """Put tokens into ``message``; ``scope`` is for what is of none of the containers in it."""
+    _drop_unknown(engine, message)
+    for pod, container in _subjects(message):
+        _show(engine, pod, container)
+    # Variables come after annotations and arguments in which their values may be met.
+    with engine.within(scope):
+        for _ in range(_ROUNDS):
+            before = engine.known.progress
+            _fields(engine, message, "")
+            if engine.known.progress == before:
+                break
+
+
+def scope_of(engine: Engine, message: Message) -> Scope | None:
+    """Whose a message, or a part of one, is; None where it is about no container and no pod."""
+    scopes = engine.scopes
+    match message:
+        case api.PodSandbox(id=pod):
+            return scopes.pod(pod)
+        case api.Container(id=container, pod_sandbox_id=pod, name=name):
+            return scopes.container(container, pod, name) if container or pod else None
+        case api.ContainerUpdate(container_id=container):
+            return scopes.container(container) if container else None
+        case api.ContainerEviction(container_id=container):
+            return scopes.container(container) if container else None
+        case _:
+            if isinstance(message, _LISTING):
+                return None
+            pod_of, one = next(_subjects(message), (None, None))
+            if one is not None:
+                of = one.pod_sandbox_id or (pod_of.id if pod_of is not None else "")
+                return scopes.container(one.id, of, one.name)
+            return scopes.pod(pod_of.id) if pod_of is not None else None
+
+
+def _drop_unknown(engine: Engine, message: Message) -> None:
+    if not engine.is_on("unknown-fields"):
+        return
+    before = message.ByteSize()
+    if before:
+        message.DiscardUnknownFields()
+        if message.ByteSize() != before:
+            engine.hit("unknown-fields", message.DESCRIPTOR.name)
+
+
+def _subjects(message: Message) -> Iterator[tuple[api.PodSandbox | None, api.Container | None]]:
+    """Pods and containers, which have the names that stay visible."""
+    match message:
+        case api.PodSandbox():
+            yield message, None
+        case api.Container():
+            yield None, message
+        case _LISTING():
+            for pod in message.pods:
+                yield pod, None
+            for container in message.containers:
+                yield None, container
+        case _:
+            parts = {field.name: value for field, value in message.ListFields()}
+            if "pod" in parts or "container" in parts:
+                yield (
+                    cast("api.PodSandbox | None", parts.get("pod")),
+                    cast("api.Container | None", parts.get("container")),
+                )
+
+
+def _show(engine: Engine, pod: api.PodSandbox | None, container: api.Container | None) -> None:
+    if pod is not None:
+        with engine.within(engine.scopes.pod(pod.id)):
+            value_places.show(engine, Kind.NAMESPACE, pod.namespace)
+            value_places.show(engine, Kind.POD, pod.name)
+            value_places.show(engine, None, pod.id)
+            value_places.show(engine, None, pod.uid)
+            value_places.show_keyed(engine, pod.labels)
+            value_places.show_keyed(engine, pod.annotations)
+    if container is not None:
+        of = container.pod_sandbox_id or (pod.id if pod is not None else "")
+        with engine.within(engine.scopes.container(container.id, of, container.name)):
+            value_places.show(engine, Kind.CONTAINER, container.name)
+            value_places.show(engine, None, container.id)
+            value_places.show_keyed(engine, container.labels)
+            value_places.show_keyed(engine, container.annotations)
+            if container.image.name:
+                value_places.show_image(engine, container.image.name)
+
+
+def _fields(engine: Engine, message: Message, place: str) -> None:
+    kind = message.DESCRIPTOR.name
+    place = _ROOTS.get(kind, place)
+    if isinstance(message, api.KeyValue):
+        shown = _removal(value_places.variable_name)(engine, message.key, place)
+        name = message.key.removeprefix("-")
+        message.value = value_places.variable_value(
+            engine, name, message.value, f"{place}.{shown.removeprefix('-')}"
+        )
+        message.key = shown
+        return
+    if isinstance(message, api.CompoundFieldOwners):
+        _owners(engine, message, place)
+        return
+    for field, value in message.ListFields():
+        where = f"{place}.{field.name}" if place else field.name
+        full = f"{kind}.{field.name}"
+        if _is_map(field):
+            _map(engine, cast("_Map", value), field, full, where)
+        elif isinstance(value, Message):
+            _part(engine, value, where)
+        elif isinstance(value, str):
+            given = _TREATED.get(full, _text)(engine, value, where)
+            if given != value:
+                setattr(message, field.name, given)
+        elif field.message_type is not None:
+            for child in cast("Iterable[Message]", value):
+                _part(engine, child, where)
+        elif field.type == FieldDescriptor.TYPE_STRING:
+            _list(engine, cast("MutableSequence[str]", value), full, where)
+
+
+def _part(engine: Engine, message: Message, place: str) -> None:
+    if isinstance(message, api.ContainerUpdate | api.ContainerEviction):
+        with engine.within(scope_of(engine, message) or engine.scope):
+            _fields(engine, message, place)
+        return
+    if not isinstance(message, api.PodSandbox | api.Container):
+        _fields(engine, message, place)
+        return
+    with engine.within(scope_of(engine, message) or engine.scope):
+        _kept_part(engine, message, place)
+
+
+def _kept_part(engine: Engine, message: api.PodSandbox | api.Container, place: str) -> None:
+    def redacted() -> bytes:
+        _fields(engine, message, place)
+        return message.SerializeToString(deterministic=True)
+
+    content = message.SerializeToString(deterministic=True)
+    given = engine.part(type(message).__name__.encode() + content, redacted)
+    if given != content:
+        message.ParseFromString(given)
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    kind = field.message_type
+    return kind is not None and kind.GetOptions().map_entry
+
+
+def _list(engine: Engine, content: MutableSequence[str], full: str, place: str) -> None:
+    texts = list(content)
+    whole = _LISTS.get(full)
+    treat = _TREATED.get(full, _text)
+    if whole is not None:
+        given = whole(engine, texts, place)
+    else:
+        given = []
+        for number, text in enumerate(texts):
+            if engine.is_spent():
+                given.append(engine.rest(texts[number:], place))
+                break
+            given.append(treat(engine, text, place))
+    if given != texts:
+        content[:] = given
+
+
+def _map(engine: Engine, content: _Map, field: FieldDescriptor, full: str, place: str) -> None:
+    entry = field.message_type
+    assert entry is not None
+    if full in _KEYED:
+        given = value_places.keyed(engine, cast("Mapping[str, str]", content), place)
+        if given is not None:
+            content.clear()
+            content.update(given)
+        return
+    has_text_keys = entry.fields_by_name["key"].type == FieldDescriptor.TYPE_STRING
+    keys = sorted(content)
+    for number, key in enumerate(keys):
+        if has_text_keys and engine.is_spent():
+            rest = engine.rest(map(str, keys[number:]), place)
+            for one in keys[number:]:
+                del content[one]
+            if entry.fields_by_name["value"].type == FieldDescriptor.TYPE_STRING:
+                content[rest] = rest
+            break
+        shown = _removal(_key)(engine, str(key), place) if has_text_keys else key
+        value = content[key]
+        where = f"{place}.{shown}"
+        if isinstance(value, Message):
+            _fields(engine, value, where)
+            if shown != key:
+                cast("Message", content[shown]).CopyFrom(value)
+        else:
+            keyed = keyed_text(engine, str(key).removeprefix("-"), value, where)
+            text = engine.text(value, where) if keyed is None else keyed
+            if shown != key or text != value:
+                content[shown] = text
+        if shown != key:
+            del content[key]
+
+
+def _owners(engine: Engine, message: api.CompoundFieldOwners, place: str) -> None:
+    """Owners by the key of what they own, as that key is shown elsewhere."""
+    field = place.rpartition(".")[2]
+    treat = _OWNED.get(field, _key)
+    owners = dict(message.owners)
+    given = {
+        _removal(treat)(engine, key, place): value_places.name(engine, Kind.PLUGIN, owner, place)
+        for key, owner in owners.items()
+    }
+    if given != owners:
+        message.owners.clear()
+        message.owners.update(given)
+
+
+_OWNED: dict[str, Text] = {
+    str(int(api.Mounts)): _text,
+    str(int(api.Devices)): _text,
+    str(int(api.Env)): value_places.variable_name,
+}

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables that hold options or settings: ``JAVA_OPTS``, ``RUST_LOG``. Each part is looked at."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from . import commands
+from .harmless import is_plain, is_plain_path
+from .key_names import Certainty, certainty_at
+from .known_values import Strength
+from .tokens import is_token
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+_LONGEST = 4_096
+_OPTIONS_NAME = re.compile(
+    r"(?i)(?:.*_)?(?:[a-z]*opts?|options?|[a-z]*flags|args|arguments|params|parameters)"
+)
+_OPTION = re.compile(
+    r"-XX:[+-]?[A-Za-z0-9]{1,60}|-{1,2}[A-Za-z][A-Za-z.+-]{0,60}(?:[0-9]{1,10}[A-Za-z]?)?"
+)
+# -javaagent:/opt/agent.jar
+_COLON = re.compile(r"(-[A-Za-z]{1,30}:|-[A-Z])(/.*)", re.DOTALL)
+_PAIR = re.compile(r"([^=]{1,200})=(.*)", re.DOTALL)
+_NAME = re.compile(
+    r"[A-Za-z_*][A-Za-z_]{0,30}[0-9]{0,2}(?:(?:::|[._:/@*-])[A-Za-z_*][A-Za-z_]{0,30}[0-9]{0,2}){0,12}"
+)
+_WORD = re.compile(r"[a-z]{1,14}|[A-Z]{1,14}|[A-Z][a-z]{1,13}")
+_BETWEEN = re.compile(r"([ \t\n]+|[,;])")
+
+
+def variable(engine: Engine, name: str, value: str, place: str) -> str | None:
+    """What becomes of options or settings; None where the value is none of these."""
+    if len(value) > _LONGEST:
+        return None
+    if _OPTIONS_NAME.fullmatch(name) is not None and value.lstrip()[:1] in {"-", "+"}:
+        return _options(engine, value, place)
+    return _settings(engine, value, place) if "=" in value else None
+
+
+def _options(engine: Engine, value: str, place: str) -> str | None:
+    pieces = re.split(r"(\s+)", value)
+    words = pieces[::2]
+    told = commands.credentials(engine, words, place)
+    for number, word in enumerate(words):
+        credential = told[number]
+        if credential is not None:
+            pieces[2 * number] = credential
+            continue
+        pair = _PAIR.fullmatch(word)
+        option = pair[1] if pair is not None else word
+        colon = _COLON.fullmatch(word) if pair is None else None
+        if colon is not None:
+            pieces[2 * number] = colon[1] + _part(engine, colon[2], place)
+            continue
+        given = (
+            word
+            if not word or _OPTION.fullmatch(option) is not None or is_token(option)
+            else _part(engine, word, place)
+        )
+        if given == word and pair is not None:
+            given = f"{option}={_part(engine, pair[2], place)}"
+        pieces[2 * number] = given
+    return engine.text("".join(pieces), place)
+
+
+def _part(engine: Engine, value: str, place: str) -> str:
+    """One value among others: plain, or replaced by itself."""
+    if (
+        not value
+        or is_token(value)
+        or is_plain(value)
+        or is_plain_path(value)
+        or _WORD.fullmatch(value) is not None
+        or engine.known.is_shown(value, engine.scope.pod)
+    ):
+        return value
+    return engine.whole("env-values", value, Strength.PRIVATE, place)
+
+
+def _settings(engine: Engine, value: str, place: str) -> str | None:
+    """``info,foo=debug``: names with plain values, and plain values alone."""
+    pieces = _BETWEEN.split(value)
+    for number in range(0, len(pieces), 2):
+        piece = pieces[number]
+        pair = _PAIR.fullmatch(piece)
+        if pair is None:
+            if piece and not is_plain(piece) and not is_token(piece):
+                return None
+            continue
+        if _NAME.fullmatch(pair[1]) is None:
+            return None
+        if certainty_at(pair[1]) is not Certainty.NONE:
+            # What follows a comma may be a part of it.
+            return None
+        if not (is_plain(pair[2]) or is_token(pair[2])) or not pair[2]:
+            return None
+    return engine.text(value, place)

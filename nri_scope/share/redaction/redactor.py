@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts tokens in place of what the rules name, in whatever a recording holds."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope.errors import UsageError
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
+from nri_scope.nri.methods import METHODS
+from nri_scope.nri.plain import Plain
+from nri_scope.oci.paths import pointer as joined
+from nri_scope.oci.paths import split
+from nri_scope.recording.cri_answers import asked_about
+
+from . import commands, free_text, json_documents, messages, value_places
+from .assignments import assignments
+from .connection_strings import connections
+from .credential_formats import credential_formats
+from .engine import Engine
+from .http_headers import headers
+from .keyed_credentials import keyed
+from .known_values import Original, Strength
+from .memory_limits import Memory
+from .name_kinds import Kind
+from .rules import Rules
+from .tally import Tally
+from .tokens import is_token
+
+_FINDERS = (
+    json_documents.document,
+    headers,
+    commands.commands,
+    keyed,
+    assignments,
+    credential_formats,
+    connections,
+    free_text.mails,
+    free_text.addresses,
+    free_text.users,
+    free_text.packed,
+    free_text.random_looking,
+    free_text.hosts,
+)
+_ROUNDS = 4
+_ALL = Memory()
+_KEY_FINDERS = (credential_formats, free_text.mails)
+_WORD = re.compile(r"[A-Za-z]{1,40}|[0-9]{1,9}")
+_NUMBERED = re.compile(r"(.*?)((?:#[0-9]{1,9})?)", re.DOTALL)
+_PLUGIN = re.compile(r"([0-9]{2}-)(.*)", re.DOTALL)
+
+
+class Redactor:
+    """Redacts one recording, or several that are to have the same tokens.
+
+    Equal originals get equal tokens in what is told of one container, whatever they are met in; see
+    `scope`. Nothing raises because of what a recording holds. Not for use by two threads at once.
+
+    A finished recording is redacted in two passes, since what shows that a value is secret may come
+    after a place where it is met: first `learn` for every event (and `learn_name`, `learn_text` for
+    what only tables have), then `request`, `reply`, `text`, `name` and `path`. While recording
+    there is one pass, and a secret is replaced from the moment when it is known.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        key: bytes,
+        *,
+        memory: Memory = _ALL,
+        linked: Mapping[str, str] | None = None,
+        unlinked: bool = False,
+    ) -> None:
+        """``key`` has 32 bytes and is written nowhere. ``memory``: what is kept for later; the
+        default is for a recording that is redacted as a whole. ``linked``: see `Scopes`.
+        ``unlinked``: equal originals have equal tokens in one event, and nowhere else.
+        """
+        self.rules = rules
+        self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS, memory, linked)
+        self._is_unlinked = unlinked
+        # Whose the message is that was given last.
+        self._scope = self._engine.scopes.content("", b"")
+        if self._engine.is_on("nodes"):
+            for node in (*rules.nodes, os.uname().nodename):
+                self._engine.known.add(node, "nodes", Strength.NAME)
+
+    @property
+    def tally(self) -> Tally:
+        """How many values which rule replaced, and where."""
+        return self._engine.tally
+
+    # -- the first pass ---------------------------------------------------------------------
+
+    def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
+        """See an event's messages before any of them is changed. Counts nothing."""
+        self._engine.is_counting = False
+        try:
+            self.request(method, request, service=service)
+            self.reply(method, reply, service=service)
+        finally:
+            self._engine.is_counting = True
+
+    def learn_text(self, text: str) -> None:
+        """See a text from a table (status message, end reason, note), likewise."""
+        self._engine.is_counting = False
+        try:
+            self.text(text)
+        finally:
+            self._engine.is_counting = True
+
+    def learn_name(self, kind: Kind, text: str) -> None:
+        """See a name from a table, likewise."""
+        # Whoever chose a pod's name has no say in what other pods show.
+        with self._engine.within(self._engine.scopes.content("table", b"")):
+            value_places.show(self._engine, kind, text)
+
+    # -- messages ---------------------------------------------------------------------------
+
+    def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
+        """A request's payload by the RPC's name; ``service`` as `Captured` has it.
+
+        Requests of NRI, and those to the CRI that a recording holds. What is malformed or of an
+        unknown method is replaced as a whole by a token, since nobody can know what is in it.
+        """
+        if self._is_unlinked:
+            self._engine.unlink()
+        scopes = self._engine.scopes
+        if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
+            # Its bytes are an id and nothing else, or no such question.
+            container = asked_about(message)
+            if container is None:
+                self._scope = scopes.content(method, message)
+                return self._opaque(message, "request")
+            self._scope = scopes.container(container)
+            return message
+        known = METHODS.get(method)
+        if known is None or (service and service != known.service):
+            self._scope = scopes.content(method, message)
+            return self._opaque(message, "request")
+        try:
+            decoded = known.request.FromString(message)
+        except DecodeError:
+            self._scope = scopes.content(method, message)
+            return self._opaque(message, "request")
+        found = messages.scope_of(self._engine, decoded)
+        self._scope = scopes.content(method, message) if found is None else found
+        return self._redacted(decoded) if message else message
+
+    def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
+        """The payload of the answer to the request that was given last, likewise."""
+        if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
+            return self._container_status(message)
+        known = METHODS.get(method)
+        if known is None or (service and service != known.service):
+            return self._opaque(message, "reply")
+        return self._message(known.reply, message, "reply")
+
+    def _message(self, kind: type[Message], content: bytes, place: str) -> bytes:
+        if not content:
+            return content
+        try:
+            return self._redacted(kind.FromString(content))
+        except DecodeError:
+            return self._opaque(content, place)
+
+    def _redacted(self, message: Message) -> bytes:
+        self._engine.begin_message()
+        messages.redact(self._engine, message, self._scope)
+        # Also where nothing was replaced: bytes may hold what a message does not, such as the
+        # first of two values of one field.
+        return message.SerializeToString(deterministic=True)
+
+    def _container_status(self, content: bytes) -> bytes:
+        if not content:
+            return content
+        read = json_documents.parsed(content)
+        if not isinstance(read, dict):
+            return self._opaque(content, "reply")
+        try:
+            given: Plain = read
+            self._engine.begin_message(is_part=True)
+            with self._engine.within(self._scope):
+                json_documents.show(self._engine, read)
+                for _ in range(_ROUNDS):
+                    # Variables come after what their values may be met in.
+                    before, given = given, json_documents.walk(self._engine, given, "", "", 0)
+                    if given == before:
+                        break
+            return content if given == read else json_documents.dumped(given).encode()
+        except (RecursionError, UnicodeEncodeError):
+            return self._opaque(content, "reply")
+
+    def _opaque(self, content: bytes, place: str) -> bytes:
+        if not content or not self._engine.is_on("unreadable"):
+            return content
+        # One character for each byte: distinct contents stay distinct.
+        text = content.decode("latin-1")
+        if is_token(text) or not text.strip():
+            return content
+        with self._engine.within(self._scope):
+            return self._engine.put("unreadable", text, Strength.PRIVATE, place).encode()
+
+    # -- texts and names --------------------------------------------------------------------
+
+    def text(self, text: str, place: str = "text", *, of_event: bool = False) -> str:
+        """Words for people: status messages, end reasons, notes, reasons of gaps.
+
+        ``place`` is for the tally, e.g. ``event.status_message``. ``of_event``: it belongs to the
+        messages that were given last; otherwise its tokens are of this text alone.
+        """
+        if not text:
+            return text
+        engine = self._engine
+        content = text.encode("utf-8", "surrogatepass")
+        scope = self._scope if of_event else engine.scopes.content("text", content)
+        with engine.within(scope):
+            return engine.text(text, place)
+
+    def keyed(self, key: str, value: str, place: str) -> tuple[str, str]:
+        """A key with its value, as what comes along with a request (``authorization: …``)."""
+        shown = self._engine.key(key, place)
+        return shown, value_places.keyed_value(self._engine, key, value, place)
+
+    def learn_keyed(self, key: str, value: str) -> None:
+        """See such a pair before anything is changed. Counts nothing."""
+        self._engine.is_counting = False
+        try:
+            self.keyed(key, value, "")
+        finally:
+            self._engine.is_counting = True
+
+    def name(self, kind: Kind, text: str) -> str:
+        """A name as tables have it; equal to what became of it in the messages."""
+        place = f"{kind}.name"
+        numbered = _PLUGIN.fullmatch(text) if kind is Kind.PLUGIN else None
+        if numbered is not None:
+            return numbered[1] + value_places.name(self._engine, kind, numbered[2], place)
+        return value_places.name(self._engine, kind, text, place)
+
+    def id(self, text: str) -> str:
+        """A pod's or container's id or UID as tables have it, likewise."""
+        return value_places.identity(self._engine, text, "id") if text else text
+
+    def path(self, pointer: str) -> str:
+        """An OCI path as in `Event.changed`: keys in it become what they became in the messages,
+        which were given last.
+        """
+        keys = split(pointer)
+        # What an annotation is called is anybody's word, whatever it looks like.
+        is_ours = not keys or keys[0] != "annotations"
+        if is_ours and all(_WORD.fullmatch(key) for key in keys):
+            return pointer
+        with self._engine.within(self._scope):
+            return self._path(keys, is_ours=is_ours)
+
+    def _path(self, keys: Sequence[str], *, is_ours: bool) -> str:
+        engine = self._engine
+        given = ""
+        for number, key in enumerate(keys):
+            match = _NUMBERED.fullmatch(key)
+            bare, count = (match[1], match[2]) if match is not None else (key, "")
+            if number == 0 or (is_ours and _WORD.fullmatch(key)):
+                shown = key if _WORD.fullmatch(key) else engine.key(key, "event.changed")
+            elif keys[:2] == ("process", "env") or keys[number - 1] == "env":
+                shown = value_places.variable_name(engine, bare, "event.changed") + count
+            elif keys[0] in {"mounts", "hooks"} or keys[:2] == ("linux", "devices"):
+                shown = engine.text(bare, "event.changed") + count
+            else:
+                shown = engine.key(bare, "event.changed") + count
+            given = joined(given, shown)
+        return given
+
+    # -- what was replaced ------------------------------------------------------------------
+
+    def originals(self) -> Iterator[Original]:
+        """Everything replaced so far, for the scan of what was written.
+
+        Raises UsageError where that is more than was remembered: nobody could tell a leak then.
+        """
+        if self._engine.known.is_full:
+            raise UsageError(
+                "so many different values were replaced that not all can be looked for in what was "
+                "written",
+                "choose fewer events, or have rules keep what is no secret",
+            )
+        return self._engine.known.originals()

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many expressions at once, of which a text is asked only those whose keywords are in it.
+
+The public rules are those of gitleaks, as data (``gitleaks/rules.json``);
+``scripts/update_gitleaks_rules.py`` refreshes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import re2
+
+from .re2_patterns import Match, compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PUBLIC = Path(__file__).with_name("gitleaks") / "rules.json"
+_AFTER_NAME = r"(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)"
+"""What stands between a name and a value in those rules that need a name."""
+_BEFORE_NAME = r"[\w.-]{0,50}?"
+"""With which they begin; it takes time and changes nothing of what the group has."""
+_END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
+"""What has to follow a credential in source code. A URL or a sentence goes on in other ways."""
+_NO_LETTER, _NO_WORD = r"(?:[^A-Za-z0-9]|$)", r"(?:[^A-Za-z0-9_-]|$)"
+
+
+@dataclass(frozen=True)
+class FormatRule:
+    """What one kind of credential looks like."""
+
+    name: str
+    expression: str
+    keywords: tuple[str, ...]
+    """One of them, as expressions, is in every text that has a match; capitals or not."""
+    group: int | None = None
+    """What is secret of a match; None for the first group that took part, or else all of it."""
+    needs_digit: bool = False
+    """Whether words have the same form."""
+
+    @classmethod
+    def public(cls, rule: Mapping[str, object]) -> FormatRule:
+        """One out of the file, for texts that are no source code."""
+        expression, keywords = str(rule["regex"]), rule["keywords"]
+        assert isinstance(keywords, list)
+        needs_name = _AFTER_NAME in expression
+        if expression.endswith(_END):
+            end = _NO_WORD if needs_name else _NO_LETTER
+            expression = expression.removesuffix(_END) + end
+        return cls(
+            name=str(rule["id"]),
+            expression=expression.replace(_BEFORE_NAME, "", 1),
+            keywords=tuple(re2.escape(keyword) for keyword in keywords),
+            group=int(str(rule["secretGroup"])) if "secretGroup" in rule else None,
+            needs_digit=needs_name,
+        )
+
+    @cached_property
+    def pattern(self) -> re2._Regexp[str]:
+        """The expression, compiled on first use: most are never needed."""
+        return compiled(self.expression)
+
+    @property
+    def needs_name(self) -> bool:
+        """Whether it is the name beside it that makes a value a credential."""
+        return _AFTER_NAME in self.expression
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """From where to where the secrets are that it finds."""
+        for match in self.pattern.finditer(text):
+            start, end = self._secret(match)
+            if not self.needs_digit or any(c.isdigit() for c in text[start:end]):
+                yield start, end
+
+    def _secret(self, match: Match) -> tuple[int, int]:
+        group = self.group
+        if group is None:
+            groups = self.pattern.groups
+            is_first = self.needs_name or self.expression.endswith(_NO_LETTER)
+            # Other groups are parts of one credential.
+            of = range(1, groups + 1) if is_first or groups == 1 else ()
+            group = next((number for number in of if match[number]), 0)
+        return match.start(group), match.end(group)
+
+
+class Found(NamedTuple):
+    """A secret's place in a text."""
+
+    start: int
+    end: int
+    needs_name: bool
+
+
+class RuleSet:
+    """Rules that a text is asked together."""
+
+    def __init__(self, rules: Iterable[FormatRule]) -> None:
+        self._rules = tuple(rules)
+        by_keyword: dict[str, list[int]] = {}
+        for number, rule in enumerate(self._rules):
+            for keyword in rule.keywords:
+                by_keyword.setdefault(keyword, []).append(number)
+        self._asked = list(by_keyword.values())
+        options = re2.Options()
+        options.case_sensitive = False
+        options.log_errors = False
+        self._keywords = re2.Set.SearchSet(options)
+        for keyword in by_keyword:
+            self._keywords.Add(keyword)
+        self._keywords.Compile()
+
+    def find(self, text: str) -> list[Found]:
+        """All secrets, from left to right; those that overlap as one."""
+        hits = self._keywords.Match(text)
+        if not hits:
+            return []
+        asked = {number for hit in hits for number in self._asked[hit]}
+        found = sorted(
+            Found(start, end, self._rules[number].needs_name)
+            for number in asked
+            for start, end in self._rules[number].spans(text)
+        )
+        merged: list[Found] = []
+        for one in found:
+            if merged and one.start < merged[-1].end:
+                last = merged.pop()
+                one = Found(last.start, max(last.end, one.end), last.needs_name and one.needs_name)
+            merged.append(one)
+        return merged
+
+
+@lru_cache(maxsize=1)
+def public_rules() -> tuple[FormatRule, ...]:
+    """Those of gitleaks that we use."""
+    document = json.loads(PUBLIC.read_text("utf-8"))
+    return tuple(FormatRule.public(rule) for rule in document["rules"])

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens: what stands where an original was.
+
+A token tells what it is by its form alone, whoever made it, so what was redacted before is left as
+it is. It has the form of what it replaces as far as programs care: an address is an address, a
+host name a host name, a path a path, and the plain one can be a DNS label, a file name, a key or a
+value.
+
+It is made for one scope, e.g. one container: equal originals have equal tokens there, and tokens of
+two scopes tell nothing about each other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections import OrderedDict
+
+from nri_scope.recording.cache import RecentlyUsed
+
+from .harmless import ENDINGS
+
+MARK = "redacted-"
+PLAIN = MARK + "[a-z2-7]{12}"
+"""Pattern of the plain token; all others have one in them, but for addresses."""
+HOST = ".invalid"
+MAIL = "@redacted.invalid"
+# Set aside for documentation and benchmarks (RFC 2544, RFC 3849): no host has such an address.
+NETWORK4 = ipaddress.IPv4Network("198.18.0.0/15")
+NETWORK6 = ipaddress.IPv6Network("2001:db8::/32")
+
+NAMES = ""
+"""The scope of names and ids, which are to be the same in all of a recording."""
+
+_ATTEMPTS = 64
+_ROOM = NETWORK4.num_addresses // 8
+"""IPv4 addresses that no token of a scope takes: the last ones would have to be searched for."""
+_TOKEN = re.compile(f"/?{PLAIN}(?:{re.escape(HOST)}|{re.escape(MAIL)})?")
+_HOST = re.compile(r"(?=.{4,253}$)(?:[A-Za-z0-9_-]{1,63}\.)+[A-Za-z][A-Za-z0-9-]{1,62}\.?")
+_MAIL = re.compile(r"[^\s@/:]{1,64}@[A-Za-z0-9.-]{3,253}")
+
+
+def is_token(text: str) -> bool:
+    """Whether all of ``text`` is one token."""
+    return _TOKEN.fullmatch(text) is not None or is_token_address(text)
+
+
+def is_token_address(text: str) -> bool:
+    """Whether ``text`` is an address out of those that tokens are taken from."""
+    address = address_of(text)
+    return address is not None and address in (NETWORK4 if address.version == 4 else NETWORK6)
+
+
+def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The IP address that ``text`` is, if it is one and nothing else."""
+    if (
+        len(text) > 45
+        or not text
+        or text[0] not in "0123456789abcdefABCDEF:"
+        or ("." not in text and ":" not in text)
+    ):
+        return None
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+class Tokens:
+    """Makes tokens: in one scope one for each original, never one for two."""
+
+    def __init__(self, key: bytes, most: int = 200_000) -> None:
+        """``most``: tokens that are kept, about. Others are made anew."""
+        self._key = key
+        self._most = most
+        self._of: RecentlyUsed[tuple[str, str], str] = RecentlyUsed(most)
+        self._taken: OrderedDict[str, dict[str, str]] = OrderedDict()
+        self._taken_count = 0
+        self.scope = NAMES
+        """For whom tokens are made."""
+
+    def of(self, original: str, scope: str | None = None) -> str:
+        """The token for ``original``, in the form that suits it; ``scope``: for another one."""
+        if scope is None:
+            scope = self.scope
+        token = self._of.get((scope, original))
+        if token is None:
+            token = self._made(original, scope)
+            self._of.put((scope, original), token)
+        return token
+
+    def _made(self, original: str, scope: str) -> str:
+        address = address_of(original)
+        if address is not None:
+            if address.version == 4:
+                token = self._address4(original, scope)
+                if token is not None:
+                    return token
+            else:
+                return _in_network(NETWORK6, self._digest(original, scope))
+        plain = _plain(self._digest(original, scope))
+        if original.startswith("/"):
+            return "/" + plain
+        if _MAIL.fullmatch(original):
+            return plain + MAIL
+        if _HOST.fullmatch(original) and original.rpartition(".")[2].lower() in ENDINGS:
+            return plain + HOST
+        return plain
+
+    def _address4(self, original: str, scope: str) -> str | None:
+        """An address that no other original of the scope has; None where few are left.
+
+        There are only 2^17, so two originals may meet. What is no address then has a token of the
+        plain form: nobody who parses it takes it for a host's.
+        """
+        taken = self._taken.get(scope)
+        if taken is None:
+            while self._taken and self._taken_count > self._most:
+                self._taken_count -= len(self._taken.popitem(last=False)[1])
+            taken = self._taken[scope] = {}
+        for attempt in range(_ATTEMPTS):
+            token = _in_network(NETWORK4, self._digest(original, scope, attempt))
+            owner = taken.get(token)
+            if owner == original:
+                return token
+            if owner is None:
+                if len(taken) >= NETWORK4.num_addresses - _ROOM:
+                    break
+                taken[token] = original
+                self._taken_count += 1
+                return token
+        return None
+
+    def _digest(self, original: str, scope: str, attempt: int = 0) -> bytes:
+        whose = scope.encode("utf-8", "surrogatepass")
+        content = original.encode("utf-8", "surrogatepass")
+        # With its length, the scope ends where it ends.
+        whole = b"".join((bytes([attempt]), len(whose).to_bytes(4, "big"), whose, content))
+        return hmac.digest(self._key, whole, hashlib.sha256)
+
+
+def _plain(digest: bytes) -> str:
+    return MARK + base64.b32encode(digest)[:12].decode().lower()
+
+
+def _in_network(network: ipaddress.IPv4Network | ipaddress.IPv6Network, digest: bytes) -> str:
+    hosts = network.num_addresses - 2
+    return str(network[1 + int.from_bytes(digest, "big") % hosts])

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values whose place says what they are: variables, arguments, annotations, options, images."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from . import option_variables
+from .credentials import REFERENCE, by_user, credential, keyed_text, node
+from .engine import LONGEST
+from .free_text import address
+from .harmless import (
+    ENV_NAMES,
+    NAMESPACES,
+    REGISTRIES,
+    SHOWN_LABELS,
+    is_plain,
+    is_plain_for,
+    is_plain_path,
+)
+from .key_names import names_node, names_person
+from .known_values import Strength
+from .name_kinds import Kind
+from .re2_patterns import compiled, glob
+from .scope import NAMES
+from .tokens import address_of, is_token
+
+if TYPE_CHECKING:
+    import re2
+
+    from .engine import Engine
+
+_ENV_NAME = re.compile(r"-?[A-Za-z_][A-Za-z0-9_.-]{0,200}")
+_CONSTANT = re.compile(r"[A-Z_][A-Z0-9_]{0,60}")
+# tcp://10.0.0.1:443, [::1]:80, 10.0.0.0/16
+_ENDPOINT = re.compile(r"(?:[a-z]{2,5}://)?\[?([0-9A-Fa-f.:]+?)\]?(?::[0-9]{1,5})?(?:/[0-9]{1,3})?")
+_ID = re.compile(r"[0-9a-f-]{8,128}")
+_DIGEST = re.compile(r"@[a-z0-9+._-]{3,20}:[0-9a-fA-F]{32,}$")
+_MOUNT_OPTION = re.compile(r"(?:^|,)([A-Za-z_][A-Za-z0-9_.-]*)=")
+_PORT = re.compile(r"[0-9]{1,5}")
+_MANIFESTS = frozenset(
+    {
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "objectset.rio.cattle.io/applied",
+        "kopf.zalando.org/last-handled-configuration",
+    }
+)
+_SWITCHES = {Kind.POD: "pods", Kind.NAMESPACE: "namespaces", Kind.CONTAINER: "containers"}
+
+_KNOWN_KEYS: dict[str, Kind | str] = {
+    "io.kubernetes.pod.name": Kind.POD,
+    "io.kubernetes.pod.namespace": Kind.NAMESPACE,
+    "io.kubernetes.container.name": Kind.CONTAINER,
+    "io.kubernetes.cri.sandbox-name": Kind.POD,
+    "io.kubernetes.cri.sandbox-namespace": Kind.NAMESPACE,
+    "io.kubernetes.cri.container-name": Kind.CONTAINER,
+    "io.kubernetes.cri-o.KubeName": Kind.POD,
+    "io.kubernetes.cri-o.Namespace": Kind.NAMESPACE,
+    "io.kubernetes.cri.image-name": "image",
+    "io.kubernetes.cri.podsandbox.image-name": "image",
+    "io.kubernetes.cri-o.Image": "image",
+    "io.kubernetes.cri-o.ImageName": "image",
+    "io.kubernetes.cri-o.ImageRef": "image",
+    "io.kubernetes.cri-o.UserRequestedImage": "image",
+    "io.kubernetes.cri-o.SomeNameOfTheImage": "image",
+    "io.kubernetes.pod.uid": "id",
+    "io.kubernetes.cri.sandbox-id": "id",
+    "io.kubernetes.cri.sandbox-uid": "id",
+    "io.kubernetes.cri-o.ContainerID": "id",
+    "io.kubernetes.cri-o.SandboxID": "id",
+    "io.kubernetes.cri-o.SandboxName": "id",
+    "pod-template-hash": "id",
+    "controller-revision-hash": "id",
+    "kubernetes.io/config.hash": "id",
+    "io.kubernetes.container.hash": "id",
+}
+"""Annotations and labels in which runtimes and the kubelet repeat what is told elsewhere."""
+
+
+# -- environment variables ------------------------------------------------------------------
+
+
+def variable(engine: Engine, entry: str, place: str) -> str:
+    """A variable as ``NAME=value``."""
+    name, equals, value = entry.partition("=")
+    if not equals:
+        # No variable at all. Only a plain name is shown.
+        is_name = _CONSTANT.fullmatch(entry) is not None
+        return engine.key(entry, place) if is_name else variable_value(engine, "", entry, place)
+    shown = variable_name(engine, name, place)
+    place = f"{place}.{shown}"
+    given = variable_value(engine, name, value, place)
+    if (
+        given == value
+        and len(entry) <= LONGEST
+        and engine.is_on("env-values")
+        and engine.known.replace(entry)[1]
+    ):
+        # All of NAME=value is somebody else's value, and was replaced there.
+        given = engine.put("env-values", value, Strength.PRIVATE, place)
+    return f"{shown}={given}"
+
+
+def variable_name(engine: Engine, name: str, place: str) -> str:
+    """Names of variables stay, but for what is no name."""
+    if not name or is_token(name):
+        return name
+    if not _ENV_NAME.fullmatch(name):
+        return variable_value(engine, "", name, place)
+    return engine.key(name, place)
+
+
+def variable_value(engine: Engine, name: str, value: str, place: str) -> str:
+    """The value of the variable ``name``; ``place`` has its name."""
+    if not value or is_token(value):
+        return value
+    given = by_user(engine, value, place, name)
+    if given is not None:
+        return given
+    if any(pattern.fullmatch(name) for pattern in _globs(engine.rules.env)):
+        engine.known.show(value, engine.scope.pod)
+        return engine.text(value, place)
+    if engine.is_on("nodes") and names_node(name):
+        return node(engine, value, place)
+    secret = credential(engine, name, value, place)
+    if secret is not None:
+        return secret
+    if not engine.is_on("env-values") or is_harmless(engine, name, value):
+        return engine.text(value, place)
+    given = option_variables.variable(engine, name, value, place)
+    if given is not None:
+        return given
+    return engine.whole("env-values", value, Strength.PRIVATE, place)
+
+
+def is_harmless(engine: Engine, name: str, value: str) -> bool:
+    """Whether a variable's value may be shown, but for what is found in it."""
+    return _is_plain(name, value) or engine.known.is_shown(value, engine.scope.pod)
+
+
+@lru_cache(maxsize=8192)
+def _is_plain(name: str, value: str) -> bool:
+    return (
+        is_plain(value)
+        or is_plain_path(value)
+        or REFERENCE.fullmatch(value) is not None
+        or _endpoint(value)
+        or is_plain_for(name, value)
+        or _is_shown_name(name)
+    )
+
+
+@lru_cache(maxsize=8192)
+def _is_shown_name(name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in _globs(ENV_NAMES))
+
+
+def _endpoint(value: str) -> bool:
+    found = _ENDPOINT.fullmatch(value)
+    return found is not None and address_of(found[1]) is not None
+
+
+@lru_cache(maxsize=16)
+def _globs(patterns: tuple[str, ...]) -> tuple[re2._Regexp[str], ...]:
+    return tuple(compiled(glob(pattern)) for pattern in patterns)
+
+
+# -- options --------------------------------------------------------------------------------
+
+
+def mount_option(engine: Engine, option: str, place: str) -> str:
+    """An option of a mount: ``key=value``, or several with commas between."""
+    pieces: list[str] = []
+    at = 0
+    for match in _MOUNT_OPTION.finditer(option):
+        if match.start() < at:
+            continue
+        following = _MOUNT_OPTION.search(option, match.end())
+        end = following.start() if following is not None else len(option)
+        given = keyed_text(engine, match[1], option[match.end() : end], place)
+        if given is not None:
+            pieces += option[at : match.end()], given
+            at = end
+    return engine.text("".join((*pieces, option[at:])), place)
+
+
+# -- annotations, labels and other maps -----------------------------------------------------
+
+
+def keyed(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, str] | None:
+    """Annotations or labels with what became of keys and values; None where nothing did."""
+    given: dict[str, str] = {}
+    is_changed = False
+    pairs = sorted(mapping.items())
+    for number, (key, value) in enumerate(pairs):
+        if engine.is_spent():
+            rest = engine.rest((text for pair in pairs[number:] for text in pair), place)
+            given[rest] = rest
+            return given
+        shown = engine.key(key, place)
+        text = keyed_value(engine, key, value, f"{place}.{shown}")
+        given[shown] = text
+        is_changed = is_changed or shown != key or text != value
+    return given if is_changed else None
+
+
+def keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
+    """The value of an annotation or label."""
+    if not value or is_token(value):
+        return value
+    key = key.removeprefix("-")
+    given = by_user(engine, value, place, key)
+    if given is not None:
+        return given
+    if any(pattern.fullmatch(key) for pattern in _globs(engine.rules.keys)):
+        engine.known.show(value, engine.scope.pod)
+        return engine.text(value, place)
+    match _KNOWN_KEYS.get(key):
+        case Kind() as kind:
+            return name(engine, kind, value, place)
+        case "image":
+            return image(engine, value, place)
+        case "id":
+            return identity(engine, value, place)
+        case _:
+            pass
+    if key in _MANIFESTS and engine.is_on("secret-annotations"):
+        return engine.whole("secret-annotations", value, Strength.SECRET, place)
+    credential = keyed_text(engine, key, value, place)
+    if credential is not None:
+        return credential
+    if names_person(key) and engine.is_on("personal-keys") and not is_plain(value):
+        return engine.whole("personal-keys", value, Strength.PRIVATE, place)
+    return engine.text(value, place)
+
+
+# -- names ----------------------------------------------------------------------------------
+
+
+def identity(engine: Engine, value: str, place: str) -> str:
+    """An id. It stays, unless it is none."""
+    with engine.within(NAMES):
+        if _ID.fullmatch(value):
+            # What identifies pods holds their names where nobody gave them a UID.
+            return engine.known.replace(value)[0] if _renames(engine) else value
+        return engine.key(value, place)
+
+
+def name(engine: Engine, kind: Kind, value: str, place: str) -> str:
+    """A pod's, namespace's, container's, plugin's or runtime's name."""
+    if not value or is_token(value):
+        return value
+    switch = _SWITCHES.get(kind, "")
+    if switch and engine.is_on(switch) and not (kind is Kind.NAMESPACE and value in NAMESPACES):
+        return engine.put(switch, value, Strength.NAME, place)
+    with engine.within(NAMES):
+        if kind is Kind.NODE:
+            is_on = engine.is_on("nodes")
+            return node(engine, value, place) if is_on else engine.text(value, place)
+        return engine.key(value, place)
+
+
+def _renames(engine: Engine) -> bool:
+    return any(engine.is_on(switch) for switch in (*_SWITCHES.values(), "nodes"))
+
+
+def show(engine: Engine, kind: Kind | None, value: str) -> None:
+    """Take note of a name that stays visible, or of one that does not; None for an id."""
+    switch = _SWITCHES.get(kind, "") if kind is not None else ""
+    if not switch or not engine.is_on(switch):
+        pod = engine.scope.pod
+        if not engine.known.shows(value, pod) and engine.keeps(value):
+            engine.known.show(value, pod)
+    elif value and not is_token(value) and value not in NAMESPACES:
+        engine.known.add(value, switch, Strength.NAME)
+
+
+def show_keyed(engine: Engine, mapping: Mapping[str, str]) -> None:
+    """The same for what annotations and labels tell of names."""
+    for key, value in mapping.items():
+        kind = _KNOWN_KEYS.get(key)
+        if isinstance(kind, Kind):
+            show(engine, kind, value)
+        elif kind == "image":
+            show_image(engine, value)
+        elif kind == "id" or (len(value) <= 63 and SHOWN_LABELS.fullmatch(key)):
+            engine.known.show(value, engine.scope.pod)
+
+
+# -- images ---------------------------------------------------------------------------------
+
+
+def image(engine: Engine, reference: str, place: str) -> str:
+    """An image's reference, without the host of a registry that is not everybody's."""
+    login, rest = _login(reference)
+    if login and engine.is_on("url-passwords"):
+        # Nobody can pull with it, but it may be written so.
+        user, colon, password = login.partition(":")
+        if not colon:
+            user, password = "", user
+        elif not is_token(user):
+            user = engine.put("url-passwords", user, Strength.PRIVATE, place)
+        if not is_token(password):
+            password = engine.put("url-passwords", password, Strength.SECRET, place)
+        return f"{user}{colon}{password}@{image(engine, rest, place)}"
+    registry, rest = _registry(reference)
+    if not registry or is_token(registry) or not engine.is_on("registries"):
+        return engine.key(reference, place)
+    host, colon, port = registry.partition(":")
+    if colon and not _PORT.fullmatch(port):
+        # No port at all: user and password perhaps.
+        if not is_token(port):
+            port = engine.put("registries", port, Strength.SECRET, place)
+        if is_token(host):
+            return f"{host}:{port}/{engine.key(rest, place)}"
+    if host == "localhost" or any(
+        pattern.fullmatch(host) for pattern in _globs((*REGISTRIES, *engine.rules.registries))
+    ):
+        return engine.key(f"{host}{colon}{port}/{rest}", place)
+    if address_of(host) is not None:
+        host = address(engine, host, place)
+    else:
+        host = engine.put("registries", host, Strength.PRIVATE, place)
+    return f"{host}{colon}{port}/{engine.key(rest, place)}"
+
+
+def _login(reference: str) -> tuple[str, str]:
+    """What is before the host, if that is no part of a digest; and the rest."""
+    digest = _DIGEST.search(reference)
+    end = digest.start() if digest is not None else len(reference)
+    at = reference.rfind("@", 0, end)
+    return (reference[:at], reference[at + 1 :]) if at > 0 else ("", reference)
+
+
+def show_image(engine: Engine, reference: str) -> None:
+    """Repository and tag stay visible."""
+    rest = _registry(_login(reference)[1])[1]
+    if len(rest) <= 300:
+        engine.known.show(rest, engine.scope.pod)
+
+
+def _registry(reference: str) -> tuple[str, str]:
+    first, slash, rest = reference.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return first, rest
+    return "", reference

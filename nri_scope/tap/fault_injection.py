@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands in the way of a tapped connection where faults are wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from time import monotonic_ns
+
+from nri_scope.nri.methods import PLUGIN_CONN
+from nri_scope.nri.request_subject import UNKNOWN, decode_request
+from nri_scope.transport.relay import Relay
+from nri_scope.wire import Code
+from nri_scope.wire.frames import Framed, MessageFrames, error_response, named_request
+from nri_scope.wire.ttrpc import MessageType
+
+from .faults import Fault, Faults
+
+DROPPED = "kept from the plugin on purpose (--drop)"
+FAILED = "made to fail on purpose (--error)"
+
+HELD_MAX = 1024
+"""Replies that may be held back at a time; later ones are not."""
+HELD_BYTES_MAX = 64 << 20
+"""Of them together."""
+
+
+class Faulty:
+    """Passes messages on, but for those that chance picks. A `transport.relay.Through`."""
+
+    def __init__(self, faults: Faults) -> None:
+        self.on_kept: Callable[[int, int, str], None] = lambda conn_id, stream_id, words: None
+        """Told of each request that is not passed on, before it is heard: mux id, stream id, why.
+        """
+        self._faults = faults
+        self._chance = random.Random(faults.seed)
+        self._forth = MessageFrames(PLUGIN_CONN)
+        self._back = MessageFrames(PLUGIN_CONN)
+        self._delays: dict[int, float] = {}
+        """Seconds for replies that are still to come, by stream id."""
+        self._held = self._held_bytes = 0
+        self._dropped = self._failed = self._delayed = 0
+
+    def take(self, relay: Relay, forth: bool, data: bytes, arrived_ns: int) -> None:
+        """Something came from the runtime (``forth``) or from the plugin."""
+        for framed in (self._forth if forth else self._back).feed(data):
+            if forth and framed.type == MessageType.REQUEST:
+                self._ask(relay, framed, arrived_ns)
+            elif not forth and framed.type == MessageType.RESPONSE:
+                self._answer(relay, framed, arrived_ns)
+            else:
+                relay.pass_on(forth, framed.raw, arrived_ns)
+
+    def ended(self, relay: Relay, forth: bool) -> None:
+        """Nothing more comes from there."""
+        rest = (self._forth if forth else self._back).rest()
+        if rest:
+            relay.pass_on(forth, rest, monotonic_ns())
+
+    def summary(self) -> str:
+        """What was done."""
+        text = (
+            f"faults made on purpose: {self._delayed} replies held back, {self._dropped} requests "
+            f"dropped, {self._failed} answered with an error"
+        )
+        if self._forth.gave_up or self._back.gave_up:
+            text += "; none once the connection could not be understood"
+        return text
+
+    def _ask(self, relay: Relay, framed: Framed, arrived_ns: int) -> None:
+        event = self._event(framed.data)
+        faults = self._faults
+        if self._picked(faults.drops, event) is not None:
+            self._dropped += 1
+            self.on_kept(PLUGIN_CONN, framed.stream_id, DROPPED)
+            relay.heard(True, framed.raw, arrived_ns, arrived_ns)
+            return
+        if self._picked(faults.errors, event) is not None:
+            self._failed += 1
+            relay.heard(True, framed.raw, arrived_ns, arrived_ns)
+            error = error_response(PLUGIN_CONN, framed.stream_id, Code.UNKNOWN, FAILED)
+            relay.pass_on(False, error, arrived_ns)
+            return
+        delay = self._picked(faults.delays, event)
+        if delay is not None and len(self._delays) < HELD_MAX:
+            self._delays[framed.stream_id] = delay.delay_s
+        relay.pass_on(True, framed.raw, arrived_ns)
+
+    def _answer(self, relay: Relay, framed: Framed, arrived_ns: int) -> None:
+        delay_s = self._delays.pop(framed.stream_id, None)
+        size = len(framed.raw)
+        if delay_s is None or self._held >= HELD_MAX or self._held_bytes + size > HELD_BYTES_MAX:
+            relay.pass_on(False, framed.raw, arrived_ns)
+            return
+        self._delayed += 1
+        self._held += 1
+        self._held_bytes += size
+
+        due_ns = arrived_ns + int(delay_s * 1e9)
+        loop = asyncio.get_running_loop()
+
+        def release() -> None:
+            left_ns = due_ns - monotonic_ns()
+            if left_ns > 0:
+                # uvloop counts from the beginning of its turn, in whole milliseconds.
+                loop.call_later(left_ns / 1e9, release)
+                return
+            self._held -= 1
+            self._held_bytes -= size
+            relay.pass_on(False, framed.raw, arrived_ns)
+
+        loop.call_later(delay_s, release)
+
+    def _picked(self, faults: tuple[Fault, ...], event: str) -> Fault | None:
+        for fault in faults:
+            if event in fault.events and self._chance.random() < fault.probability:
+                return fault
+        return None
+
+    def _event(self, data: bytes) -> str:
+        named = named_request(data)
+        if named is None:
+            return ""
+        service, method, payload = named
+        decoded = decode_request(method, payload, service)
+        # Another service's method may have an event's name.
+        return "" if decoded.mark == UNKNOWN else decoded.event

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turn values into text that is safe on a terminal, in Markdown and in YAML.
+
+In: any text, also a stranger's. Out: the same with control characters escaped, or as a YAML scalar.
+"""

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log's lines for people."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope.cli.log_lines import Lines
+from nri_scope.events import LATE
+from nri_scope.recording.display import clock, day
+from nri_scope.recording.timeline import Began, Ended, Item
+from nri_scope.text.escape import columns
+from tests.recording.made import START, a_gap, a_session, an_event, at
+
+NOON = clock(START)[:8]
+
+
+def lines(item: Item, **how: bool | int) -> list[str]:
+    layout = Lines(colour=bool(how.get("colour")), width=how.get("width") or None)
+    # The day was told before.
+    layout.of(an_event(1))
+    return layout.of(item)
+
+
+def line(item: Item) -> str:
+    (only,) = lines(item)
+    return only
+
+
+def test_an_event() -> None:
+    assert line(an_event(42)) == (f"    42 {NOON}.000   91µs   CreateContainer      shop/web/app")
+
+
+@pytest.mark.parametrize(
+    ("item", "end"),
+    [
+        (an_event(1, subject="", event="Synchronize"), "  Synchronize"),
+        (
+            an_event(1, status="error", status_code=2, status_message="no\nway"),
+            r" ! CreateContainer      shop/web/app  error 2: no\nway",
+        ),
+        (
+            an_event(1, status="timeout", status_code=4),
+            " ! CreateContainer      shop/web/app  answered too late (deadline 2.00s)",
+        ),
+        (
+            an_event(1, status="timeout", status_code=4, status_message=LATE),
+            " ! CreateContainer      shop/web/app  answered too late (deadline 2.00s)",
+        ),
+        (
+            an_event(1, status="timeout", status_code=4, status_message="it is gone"),
+            " ! CreateContainer      shop/web/app  no answer in time (deadline 2.00s): it is gone",
+        ),
+        (
+            an_event(1, mark="malformed"),
+            " ! CreateContainer      shop/web/app  malformed request, kept raw",
+        ),
+        (
+            an_event(1, mark="unknown"),
+            " ! CreateContainer      shop/web/app  unknown method or service, kept raw",
+        ),
+        (
+            an_event(1, changed=("/a", "/b"), owners=("30-env", "60-cpu")),
+            "   CreateContainer      shop/web/app  changed 2 by 30-env, 60-cpu",
+        ),
+        (a_gap(1, 0, 2), "  2.00s ! events lost: 3, session 1 (the disk is full)"),
+        (
+            a_gap(1, 0, 2, session=None, lost=None),
+            "  2.00s ! events lost: unknown (the disk is full)",
+        ),
+        (
+            Began(a_session(2)),
+            f"── session 2: 00-nri-scope on containerd 1.7.24, NRI 0.6.1 (inferred), from {NOON}",
+        ),
+        (Began(a_session(2, nri_version="")), f", NRI unknown, from {NOON}"),
+        (Ended(a_session(2, 0, 0)), f"ended {NOON}: the runtime closed the connection"),
+    ],
+)
+def test_each_line_tells_what_matters(item: Item, end: str) -> None:
+    assert line(item).endswith(end)
+
+
+def test_a_new_day_is_told() -> None:
+    layout = Lines()
+    assert layout.of(an_event(1))[0].startswith(f"── {day(START)[:10]}, times at UTC")
+    assert len(layout.of(an_event(2, 1))) == 1
+    tomorrow = layout.of(an_event(3, 86400))
+    assert tomorrow[0].startswith(f"── {day(at(86400))[:10]}") and len(tomorrow) == 2
+
+
+def test_sessions_at_the_same_time_are_told_in_each_line() -> None:
+    assert Lines(with_session=True).of(an_event(1, session=3))[1].startswith("     1 s3 ")
+
+
+def test_colour_changes_nothing_else() -> None:
+    import re
+
+    for item in (an_event(1), an_event(2, status="error"), a_gap(1, 0, 1), Began(a_session(1))):
+        (plain,), (coloured,) = lines(item), lines(item, colour=True)
+        assert coloured != plain
+        assert re.sub(r"\x1b\[[0-9]*m", "", coloured) == plain
+
+
+NASTY = st.text("\x1b[31m\n\r\x07\u202e\u200b容é /", max_size=12)
+
+
+@settings(deadline=None)
+@given(NASTY, NASTY, NASTY, st.integers(1, 120) | st.none())
+def test_nothing_from_a_recording_reaches_the_terminal_raw(
+    name: str, words: str, plugin: str, width: int | None
+) -> None:
+    items: list[Item] = [
+        an_event(1, event=name, subject=f"{name}/{name}/{name}", mark=name, plugin=plugin),
+        an_event(2, status="error", status_message=words, owners=(name,), changed=(words,)),
+        Began(a_session(1, runtime_name=words, plugin=plugin, nri_version=name)),
+        Ended(a_session(1, 0, 1, end_reason=words)),
+    ]
+    layout = Lines(width=width)
+    for item in items:
+        for text in layout.of(item):
+            assert text.isprintable()
+            assert width is None or columns(text) <= width

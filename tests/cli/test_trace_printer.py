@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The live trace of exchanges, as a tap prints it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from time import time_ns
+
+import pytest
+from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.cli import trace_printer
+from nri_scope.cli.trace_lines import Exchange, TraceLines
+from nri_scope.cli.trace_printer import Trace
+from nri_scope.events import Captured, Event
+from nri_scope.filter import parse
+from nri_scope.nri.methods import METHODS, RUNTIME_SERVICE
+from nri_scope.nri.request_subject import decode_request
+from nri_scope.recorder.encode import status_of
+
+POD = api.PodSandbox(id="pod-id", name="web", namespace="shop")
+APP = api.Container(id="app-id", name="app", pod_sandbox_id="pod-id")
+
+
+def exchange(
+    method: str,
+    request: Message | bytes = b"",
+    reply: Message | bytes = b"",
+    *,
+    code: int = 0,
+    words: str = "",
+    service: str = "",
+) -> Exchange:
+    """One exchange of the plugin 60-policy, two seconds of which were granted."""
+    data = request if isinstance(request, bytes) else request.SerializeToString()
+    answer = reply if isinstance(reply, bytes) else reply.SerializeToString()
+    captured = Captured(
+        1_700_000_000 * 10**9, 1, method, data, answer, code, words, 91_000, 2 * 10**9, service
+    )
+    decoded = decode_request(method, data, service)
+    pod, container = decoded.pod or api.PodSandbox(), decoded.container or api.Container()
+    event = Event(
+        id=7,
+        session=1,
+        seq=7,
+        at_ns=captured.wall_ns,
+        mono_ns=captured.mono_ns,
+        plugin="60-policy",
+        runtime="containerd",
+        method=method,
+        event=decoded.event,
+        namespace=pod.namespace,
+        pod=pod.name,
+        container=container.name,
+        pod_id=pod.id,
+        container_id=container.id,
+        took_ns=captured.took_ns,
+        timeout_ns=captured.timeout_ns,
+        size=len(data),
+        status=status_of(code),
+        status_code=code,
+        status_message=words,
+        mark=decoded.mark,
+    )
+    return Exchange(event, captured)
+
+
+def line(*exchanges: Exchange, **options: bool) -> str:
+    """The line of the last one, from what was called on."""
+    lines = TraceLines(**options)
+    text = ""
+    for one in exchanges:
+        lines.learn(one)
+        text = lines.of(one)[-1]
+    return text[text.index("91µs") :]
+
+
+def created(reply: api.CreateContainerResponse) -> Exchange:
+    return exchange("CreateContainer", api.CreateContainerRequest(pod=POD, container=APP), reply)
+
+
+class TestAReplyInShort:
+    def test_tells_an_adjustment_by_what_a_user_knows(self) -> None:
+        reply = api.CreateContainerResponse()
+        adjust = reply.adjust
+        adjust.annotations["a.example/b"] = "c"
+        adjust.env.add(key="-FOO")
+        adjust.env.add(key="FOO", value="new one")
+        adjust.mounts.add(destination="/data", source="/srv", type="bind")
+        adjust.rlimits.add(type="RLIMIT_NOFILE", soft=2048, hard=4096)
+        adjust.linux.devices.add(path="/dev/kvm", type="c", major=10, minor=232)
+        adjust.linux.resources.cpu.shares.value = 512
+        adjust.linux.oom_score_adj.value = -5
+        assert line(created(reply)) == (
+            "91µs   CreateContainer(shop/web/app) = annotation a.example/b=c, mount /data, "
+            "env -FOO, env FOO=new one, device /dev/kvm, cpu.shares=512, oom_score_adj=-5, "
+            "rlimit RLIMIT_NOFILE=2048:4096"
+        )
+
+    def test_names_the_other_containers_that_are_updated(self) -> None:
+        sync = api.SynchronizeRequest(pods=[POD], containers=[APP])
+        reply = api.StopContainerResponse()
+        for whom in ("app-id", "stranger"):
+            update = reply.update.add(container_id=whom)
+            update.linux.resources.cpu.cpus = "0-1"
+        stopped = exchange("StopContainer", api.StopContainerRequest(pod=POD), reply)
+        assert line(exchange("Synchronize", sync), stopped) == (
+            "91µs   StopContainer(shop/web) = update shop/web/app {cpu.cpus=0-1}, "
+            "update stranger {cpu.cpus=0-1}"
+        )
+
+    def test_is_braces_where_nothing_is_said(self) -> None:
+        assert line(created(api.CreateContainerResponse())).endswith("(shop/web/app) = {}")
+
+    def test_ends_somewhere(self) -> None:
+        reply = api.CreateContainerResponse()
+        for number in range(100):
+            reply.adjust.env.add(key=f"V{number}", value="x" * 1000)
+        text = line(created(reply))
+        assert text.endswith("…")
+        assert len(text) < trace_printer.WAITING_MAX
+
+    def test_of_configure_is_what_was_subscribed_to(self) -> None:
+        asked = api.ConfigureRequest(
+            runtime_name="containerd", runtime_version="1.7.24", config="secret: 1"
+        )
+        assert line(exchange("Configure", asked, api.ConfigureResponse(events=0b1001))) == (
+            "91µs   Configure(containerd 1.7.24, 9 characters of config) = "
+            "events RunPodSandbox, CreateContainer"
+        )
+
+
+class TestARequest:
+    def test_tells_the_resources_that_the_runtime_wants(self) -> None:
+        asked = api.UpdateContainerRequest(pod=POD, container=APP)
+        asked.linux_resources.memory.limit.value = 1 << 20
+        assert line(exchange("UpdateContainer", asked)) == (
+            "91µs   UpdateContainer(shop/web/app, memory.limit=1048576) = {}"
+        )
+
+    def test_of_the_plugin_itself_goes_the_other_way(self) -> None:
+        asked = api.UpdateContainersRequest()
+        asked.update.add(container_id="app-id").linux.resources.cpu.shares.value = 2
+        reply = api.UpdateContainersResponse(failed=[api.ContainerUpdate(container_id="app-id")])
+        own = exchange("UpdateContainers", asked, reply, service=RUNTIME_SERVICE)
+        assert line(created(api.CreateContainerResponse()), own) == (
+            "91µs   ← UpdateContainers(update shop/web/app {cpu.shares=2}) = failed: shop/web/app"
+        )
+        evicting = api.UpdateContainersRequest()
+        evicting.evict.add(container_id="app-id", reason="too old")
+        own = exchange("UpdateContainers", evicting, service=RUNTIME_SERVICE)
+        assert line(created(api.CreateContainerResponse()), own) == (
+            "91µs   ← UpdateContainers(evict shop/web/app {reason=too old}) = {}; "
+            "the runtime ignores evictions"
+        )
+        registered = exchange(
+            "RegisterPlugin", api.RegisterPluginRequest(plugin_name="policy", plugin_idx="60")
+        )
+        assert line(registered) == "91µs   ← RegisterPlugin(60-policy) = {}"
+
+
+class TestWhatWentWrong:
+    @pytest.mark.parametrize(
+        ("code", "words", "told"),
+        [
+            (4, "", "no answer within 2.00s"),
+            (14, "the plugin closed", "no answer: the plugin closed"),
+            (2, "no\x1b[2J policy", r"error 2: no\x1b[2J policy"),
+        ],
+    )
+    def test_is_told_in_words(self, code: int, words: str, told: str) -> None:
+        asked = api.StopContainerRequest(pod=POD, container=APP)
+        failed = exchange("StopContainer", asked, code=code, words=words)
+        assert line(failed) == f"91µs ! StopContainer(shop/web/app) = {told}"
+
+    def test_an_answer_that_came_too_late_is_told_all_the_same(self) -> None:
+        reply = api.CreateContainerResponse()
+        reply.adjust.env.add(key="FOO", value="bar")
+        asked = api.CreateContainerRequest(pod=POD, container=APP)
+        late = exchange("CreateContainer", asked, reply, code=4, words="too late")
+        assert line(late).endswith("CreateContainer(shop/web/app) = too late; it was env FOO=bar")
+
+    def test_methods_of_tomorrow_are_told_by_their_size(self) -> None:
+        strange = exchange("Hibernate", b"\xff" * 9, b"abc")
+        assert line(strange) == "91µs ! Hibernate() = 3 bytes (unknown method or service, kept raw)"
+
+    def test_only_what_is_malformed_is_called_so(self) -> None:
+        odd = exchange("CreateContainer", b"\xff", api.CreateContainerResponse())
+        assert line(odd) == "91µs ! CreateContainer() = {} (malformed request, kept raw)"
+        asked = api.StopContainerRequest(pod=POD, container=APP)
+        assert line(exchange("StopContainer", asked, b"\xff\xff")) == (
+            "91µs   StopContainer(shop/web/app) = 2 bytes, malformed"
+        )
+        silent = exchange("Hibernate", b"\x08\x01", b"")
+        assert line(silent) == "91µs ! Hibernate() = {} (unknown method or service, kept raw)"
+
+    @given(
+        method=st.sampled_from([*METHODS, "Hibernate"]),
+        request=st.binary(max_size=200),
+        reply=st.binary(max_size=200),
+        service=st.sampled_from(["", RUNTIME_SERVICE, "strange.Service"]),
+    )
+    def test_whatever_comes_is_one_harmless_line(
+        self, method: str, request: bytes, reply: bytes, service: str
+    ) -> None:
+        lines = TraceLines(width=120)
+        one = exchange(method, request, reply, service=service)
+        lines.learn(one)
+        text = lines.of(one)[-1]
+        assert text.isprintable()
+        json.dumps(lines.record(one))
+
+
+class TestPrinting:
+    def test_leaves_out_what_the_filter_does_not_match(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        printed = Trace("text", parse("event:StopContainer"))
+        for one in (
+            created(api.CreateContainerResponse()),
+            exchange("StopContainer", api.StopContainerRequest(pod=POD, container=APP)),
+        ):
+            assert one.captured is not None
+            printed.show(one.event, one.captured)
+        printed.said(1_700_000_000 * 10**9, "60-policy", "stderr", "bye\x07")
+        printed.close()
+        _, stopped, said = capsys.readouterr().out.splitlines()
+        assert "StopContainer(shop/web/app)" in stopped
+        assert said.endswith(r"stderr | bye\x07")
+
+    def test_tells_the_tap_from_the_plugin(self, capsys: pytest.CaptureFixture[str]) -> None:
+        one = created(api.CreateContainerResponse())
+        assert one.captured is not None
+        for form in ("text", "jsonl"):
+            printed = Trace(form)
+            printed.show(one.event, one.captured._replace(held_ns=31_500))
+            printed.close()
+        _, text, record = capsys.readouterr().out.splitlines()
+        assert "    91µs+31µs   CreateContainer(shop/web/app) = {}" in text
+        assert (json.loads(record)["took_us"], json.loads(record)["tap_us"]) == (91, 31)
+
+    def test_lines_stand_where_they_were_printed(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trace_printer, "BEHIND", 3600.0)
+        at_ns = time_ns()
+        one = created(api.CreateContainerResponse())
+        one = one._replace(event=replace(one.event, at_ns=at_ns))
+        assert one.captured is not None
+        printed = Trace("text")
+        # What happened before is handed over when it was written.
+        printed.said(at_ns - 1, "60-policy", "stdout", "before")
+        printed.said(at_ns + 1, "60-policy", "stdout", "after")
+        printed.show(one.event, one.captured)
+        printed.close()
+        _, before, event, after = capsys.readouterr().out.splitlines()
+        assert before.endswith("stdout | before")
+        assert "CreateContainer(" in event
+        assert after.endswith("stdout | after")
+
+    def test_makes_an_object_a_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+        reply = api.CreateContainerResponse()
+        reply.adjust.env.add(key="FOO", value="bar")
+        one = created(reply)
+        printed = Trace("jsonl")
+        assert one.captured is not None
+        printed.show(one.event, one.captured)
+        printed.said(one.event.at_ns, "60-policy", "stdout", "hello")
+        printed.close()
+        told, said = map(json.loads, capsys.readouterr().out.splitlines())
+        assert (told["event"], told["called_by"], told["error"]) == (
+            "CreateContainer",
+            "runtime",
+            None,
+        )
+        assert told["reply"] == {"adjust": {"env": {"FOO": "bar"}}}
+        assert said["output"]["text"] == "hello"
+
+    def test_goes_without_what_was_said_rather_than_take_all_memory(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trace_printer, "WAITING_BYTES_MAX", 1)
+        one = created(api.CreateContainerResponse())
+        assert one.captured is not None
+        printed = Trace("text")
+        printed.show(one.event, one.captured)
+        printed.close()
+        assert (
+            capsys.readouterr().out.rstrip().endswith("(not shown: too much to be shown in time)")
+        )

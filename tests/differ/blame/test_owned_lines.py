@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Owners of lines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from nri_scope.differ.attribution.history import History
+from nri_scope.differ.attribution.model import Applied, Claim, Evidence, Step
+from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN, plugin
+from nri_scope.differ.blame.owned_lines import Line, document, lines
+from nri_scope.oci import ABSENT, Json, Spec, same, value_at, walk
+from nri_scope.oci.lists import KEYED
+from tests.differ.render.samples import CPU, ENV
+
+from .histories import FEW, HISTORIES, history, step, told, turns
+
+OTHER = plugin("40-other")
+
+
+def by_path(found: History) -> dict[str, Line]:
+    return {line.path: line for line in lines(found)}
+
+
+def at(found: History, path: str) -> Line:
+    return by_path(found)[path]
+
+
+@FEW
+@given(HISTORIES)
+def test_every_line_of_the_final_spec_has_an_owner(found: History) -> None:
+    spec = document(found)
+    owned = {line.path for line in lines(found) if line.there and line.owner is not None}
+    for line in walk(spec):
+        is_leaf = line.form == "scalar" or not line.value
+        # Members of what is one value belong to the line of that value.
+        path = line.path
+        while is_leaf and path not in owned:
+            path = path.rpartition("/")[0]
+            assert path, f"nobody owns {line.path}"
+            assert path not in KEYED or not isinstance(value_at(spec, path), dict)
+
+
+@FEW
+@given(HISTORIES)
+def test_lines_have_the_values_of_the_spec(found: History) -> None:
+    spec = document(found)
+    for line in lines(found):
+        value = value_at(spec, line.path)
+        if line.there and not line.heading:
+            assert value is not ABSENT and same(value, line.value)
+        assert line.there == (value is not ABSENT)
+
+
+@FEW
+@given(HISTORIES)
+def test_owners_are_those_of_the_history(found: History) -> None:
+    if found.real is not None:
+        return
+    for line in lines(found):
+        owner, evidence, newest = found.owner_of(line.path)
+        assert line.step is newest
+        if not line.heading or newest is not None:
+            assert (line.owner, line.evidence) == (owner, evidence)
+
+
+@FEW
+@given(HISTORIES)
+def test_what_no_step_is_about_is_not_marked(found: History) -> None:
+    for line in lines(found):
+        if line.mark in "+-~":
+            assert line.step is not None and line.step.owner == line.owner
+        if line.mark == "!":
+            assert found.real is not None
+
+
+def test_a_changed_value_says_what_was_there() -> None:
+    found = turns(
+        {"process": {"env": ["FOO=bar", "A=1"]}},
+        (ENV, {"process": {"env": ["FOO=x y", "A=1"]}}),
+        (CPU, {"process": {"env": ["FOO=baz", "A=1"]}}),
+    )
+    line = at(found, "/process/env/FOO")
+    assert (line.mark, line.owner, line.value, line.written) == ("~", CPU, "baz", "FOO=baz")
+    assert line.before == "x y"
+    assert line.remarks == ("was x y by 30-env-injector",)
+    assert at(found, "/process/env/A").owner == RUNTIME
+
+
+def test_what_was_removed_stands_beside_what_is_left() -> None:
+    found = turns(
+        {"process": {"env": ["A=1", "FOO=bar", "B=2"]}, "root": {"path": "x"}},
+        (ENV, {"process": {"env": ["A=1", "B=2"]}, "root": {"path": "x"}}),
+    )
+    told_lines = [(line.mark, line.written) for line in lines(found) if not line.heading]
+    assert told_lines == [(" ", "A=1"), (" ", "B=2"), ("-", "FOO=bar"), (" ", "x")]
+    gone = at(found, "/process/env/FOO")
+    assert not gone.there and gone.owner == ENV
+
+
+def test_what_was_removed_with_all_around_it_stands_where_it_was() -> None:
+    found = turns(
+        {"linux": {"devices": [{"path": "/dev/x", "type": "c"}]}, "mounts": []},
+        (ENV, {"mounts": []}),
+    )
+    parent, gone = at(found, "/linux/devices"), at(found, "/linux/devices/~1dev~1x")
+    assert parent.heading and not parent.there and parent.owner is None
+    assert gone.value == {"path": "/dev/x", "type": "c"} and gone.member and gone.mark == "-"
+
+
+def test_what_came_back_tells_who_had_taken_it_away() -> None:
+    found = turns({"annotations": {"a": "1"}}, (ENV, {}), (CPU, {"annotations": {"a": "2"}}))
+    line = at(found, "/annotations/a")
+    assert (line.mark, line.owner) == ("+", CPU)
+    assert line.remarks == ('was "1", which was removed by 30-env-injector',)
+
+
+def test_fields_of_what_was_added_whole_belong_to_who_added_it() -> None:
+    mount: Json = {"type": "bind", "destination": "/d"}
+    later: Json = {"type": "bind", "destination": "/d", "options": ["ro"]}
+    found = turns({}, (ENV, {"mounts": [mount]}), (CPU, {"mounts": [later]}))
+    told_lines = [(line.dash, line.label, line.owner) for line in lines(found) if not line.heading]
+    # What a mount is known by comes first.
+    assert told_lines == [
+        (True, "destination", ENV),
+        (False, "type", ENV),
+        (False, "options", CPU),
+    ]
+
+
+def test_a_move_is_told_beside_the_first_line() -> None:
+    one: Json = {"destination": "/a", "type": "bind"}
+    two: Json = {"destination": "/b", "type": "bind"}
+    found = turns({"mounts": [one, two]}, (ENV, {"mounts": [two, one]}))
+    moved = [line for line in lines(found) if line.mark == ">"]
+    assert len(moved) == 1
+    assert moved[0].dash and moved[0].owner == RUNTIME and moved[0].mover is not None
+    assert moved[0].mover.owner == ENV
+    assert moved[0].remarks == ("moved from the 2nd place to the 1st",) or moved[0].remarks == (
+        "moved from the 1st place to the 2nd",
+    )
+
+
+def test_what_was_there_before_the_recording_says_so() -> None:
+    found = history({"process": {"oomScoreAdj": 1}}, base_owner=UNKNOWN)
+    assert at(found, "/process/oomScoreAdj").owner == UNKNOWN
+
+
+def test_disputes_and_notes_are_told() -> None:
+    one = replace(
+        step("/annotations/a", None, "1", "added"),
+        disputed=(Claim(Evidence.VALIDATOR, OTHER, "1"),),
+        note="so it is",
+    )
+    line = at(history({}, one), "/annotations/a")
+    assert line.remarks == ("but validator says: by 40-other", "so it is")
+
+
+# -- with the CRI's word --------------------------------------------------------------------
+
+LIMITS: Spec = {"linux": {"resources": {"cpu": {"shares": 10}, "memory": {"limit": 5}}}}
+
+
+def _wanted() -> History:
+    return turns(
+        {"linux": {"resources": {"memory": {"limit": 5}}}},
+        (ENV, {**LIMITS, "annotations": {"a": "1"}}),
+    )
+
+
+def test_what_the_runtime_did_by_itself_is_its_own() -> None:
+    real: Spec = {**LIMITS, "annotations": {"a": "1", "b": "2"}, "ociVersion": "1.1.0"}
+    found = told(_wanted(), real)
+    for path in ("/ociVersion", "/annotations/b"):
+        line = at(found, path)
+        assert (line.owner, line.evidence, line.mark) == (RUNTIME, (Evidence.CRI,), " ")
+    assert at(found, "/annotations/a").owner == ENV
+    assert at(found, "/linux/resources/memory/limit").owner == RUNTIME
+
+
+def test_what_was_asked_for_and_never_came_is_told() -> None:
+    found = told(_wanted(), LIMITS)
+    line = at(found, "/annotations/a")
+    assert (line.mark, line.there, line.owner) == ("!", False, ENV)
+    assert line.remarks == ("not applied",)
+
+
+def test_what_came_otherwise_belongs_to_who_asked_and_says_what_that_was() -> None:
+    real: Spec = {"linux": {"resources": {"cpu": {"shares": 2}, "memory": {"limit": 5}}}}
+    line = at(told(_wanted(), {**real, "annotations": {"a": "1"}}), "/linux/resources/cpu/shares")
+    assert line.step is not None and line.step.applied is Applied.DIFFERENTLY
+    assert (line.owner, line.value) == (ENV, 2)
+    assert line.remarks == ("applied differently: 10 was asked for",)
+
+
+def test_what_was_not_removed_says_who_wanted_it_gone() -> None:
+    found = told(turns({"annotations": {"a": "1"}}, (ENV, {})), {"annotations": {"a": "1"}})
+    line = at(found, "/annotations/a")
+    assert (line.owner, line.mark) == (RUNTIME, "!")
+    assert line.remarks == ("30-env-injector asked to remove it: not applied",)
+
+
+def test_what_came_after_the_cri_told_is_part_of_the_spec() -> None:
+    found = told(_wanted(), {**LIMITS, "annotations": {"a": "1"}}, event=20)
+    later: Step = step("/linux/resources/cpu/shares", 10, 99, owner=REQUEST, event=30)
+    found.add([later], {**found.spec})
+    found.spec = document(found)
+    line = at(found, "/linux/resources/cpu/shares")
+    assert (line.value, line.owner) == (99, REQUEST)
+
+
+@pytest.mark.parametrize("real", [None, {}])
+def test_an_empty_container_has_no_lines(real: Spec | None) -> None:
+    assert lines(replace(history({}), real=real)) == []
+
+
+def test_thousands_of_lines_and_steps_take_no_time_worth_mentioning() -> None:
+    many: Spec = {"process": {"env": [f"V{number}=1" for number in range(5_000)]}}
+    found = turns({}, (ENV, many))
+    assert len(lines(found)) == 5_002

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The history of one path."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.differ.attribution.history import History
+from nri_scope.differ.attribution.model import Applied
+from nri_scope.differ.attribution.owner import REQUEST
+from nri_scope.differ.blame import Paper, past, past_body, resolve
+from nri_scope.errors import UsageError
+from nri_scope.oci import Spec
+from nri_scope.text.escape import safe
+from tests.differ.render.samples import CPU, ENV
+
+from .histories import FEW, HISTORIES, turns
+
+
+def _cpu(shares: int | None, *env: str) -> Spec:
+    spec: Spec = {"process": {"env": [*env]}}
+    if shares is not None:
+        spec["linux"] = {"resources": {"cpu": {"shares": shares}}}
+    return spec
+
+
+FOUND = turns(
+    _cpu(512, "FOO=bar", "PATH=/bin"),
+    (ENV, _cpu(512, "FOO=baz", "PATH=/bin")),
+    (CPU, _cpu(2048, "FOO=baz", "PATH=/bin")),
+    (REQUEST, _cpu(256, "FOO=baz", "PATH=/bin")),
+    (ENV, _cpu(256, "PATH=/bin", "NEW=1")),
+)
+
+
+def said(found: History, path: str, width: int | None = 80) -> list[str]:
+    written, _ = past_body(found, past(found, path), Paper(width))
+    return written
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+def test_value_after_value_with_who_and_when() -> None:
+    found = replace(FOUND, steps=list(FOUND.steps))
+    found.steps[2] = replace(found.steps[2], applied=Applied.YES)
+    assert said(found, "/linux/resources/cpu/shares") == [
+        "── 2023-11-14, times at UTC+00:00",
+        "/linux/resources/cpu/shares",
+        "                  runtime          │512",
+        "22:13:20.000  15  60-cpu-policy T ~│2048",
+        "22:13:20.000  16  CRI request   T ~│256  # applied",
+    ]
+
+
+def test_what_came_and_went() -> None:
+    assert said(FOUND, "/process/env/FOO")[-2:] == [
+        "22:13:20.000  14  30-env-injector T ~│baz",
+        "22:13:20.000  17  30-env-injector T -│(removed)",
+    ]
+
+
+def test_a_prefix_has_each_path_below_it() -> None:
+    headings = [line for line in said(FOUND, "/process") if line.startswith("/")]
+    assert headings == ["/process/env/FOO", "/process/env/NEW"]
+
+
+def test_what_nothing_happened_to_says_so() -> None:
+    assert said(FOUND, "/process/env/PATH") == [
+        "/process/env/PATH",
+        "                 runtime  │/bin  # nothing seen to change it",
+    ]
+
+
+@FEW
+@given(HISTORIES, st.sampled_from([None, 40, 80]))
+def test_it_is_safe_and_never_nothing(found: History, width: int | None) -> None:
+    paths = {"", *(step.change.path for step in found.steps)}
+    for path in paths:
+        written = said(found, path, width)
+        assert written and all(safe(line) == line for line in written)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "path"),
+    [
+        ("/process/env/FOO", "/process/env/FOO"),
+        ("process/env/FOO", "/process/env/FOO"),
+        ("/process/env/", "/process/env"),
+        ("FOO", "/process/env/FOO"),
+        ("shares", "/linux/resources/cpu/shares"),
+        ("NEW", "/process/env/NEW"),
+    ],
+)
+def test_paths_are_found_by_what_people_type(wanted: str, path: str) -> None:
+    assert resolve(FOUND, wanted) == path
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ("FO", 'nothing was ever at "FO" in shop/web/app; the nearest is /process/env/FOO'),
+        ("foo", 'nothing was ever at "foo" in shop/web/app; the nearest is /process/env/FOO'),
+        (
+            "/process/env/FOOO",
+            'nothing was ever at "/process/env/FOOO" in shop/web/app; '
+            "the nearest is /process/env/FOO",
+        ),
+        ("", 'nothing was ever at "" in shop/web/app; --full shows all there is'),
+        ("/", 'nothing was ever at "/" in shop/web/app; --full shows all there is'),
+        ("qqqqq", 'nothing was ever at "qqqqq" in shop/web/app; --full shows all there is'),
+    ],
+)
+def test_an_unknown_path_names_the_nearest(wanted: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(FOUND, wanted)
+    assert str(caught.value) == words
+
+
+def test_a_key_with_slashes_is_told_as_a_path() -> None:
+    found = turns({}, (ENV, {"mounts": [{"destination": "/data", "type": "bind"}]}))
+    with pytest.raises(UsageError, match="in a path that is /mounts/~1data/type"):
+        resolve(found, "/mounts//data/type")
+
+
+def test_a_key_that_is_there_twice_names_all() -> None:
+    found = turns({"annotations": {"x": "1"}}, (ENV, {"annotations": {"x": "1"}, "root": {"x": 2}}))
+    with pytest.raises(UsageError) as caught:
+        resolve(found, "x")
+    assert str(caught.value) == '"x" can be 2 paths; say /annotations/x or /root/x'
+    found = turns({}, (ENV, {"annotations": {f"{number}": {"x": 1} for number in range(9)}}))
+    with pytest.raises(UsageError, match=r"9 paths; .* and 4 more$"):
+        resolve(found, "x")

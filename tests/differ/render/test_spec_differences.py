@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two specs, compared."""
+
+from __future__ import annotations
+
+import json
+
+from nri_scope.differ.render.spec_differences import spec_diff
+from nri_scope.oci import Spec, changes
+
+ONE: Spec = {"process": {"env": ["FOO=bar", "A=1"], "args": ["sleep"]}}
+TWO: Spec = {"process": {"env": ["FOO=baz"], "args": ["sleep"]}, "hostname": "x"}
+
+
+def test_text_has_a_line_for_each_change() -> None:
+    lines = [*spec_diff("X.json", "Y.json", changes(ONE, TWO), "text", width=80)]
+    assert lines == [
+        "X.json → Y.json",
+        '  ~ /process/env/FOO  "bar" → "baz"',
+        '  - /process/env/A  was "1"',
+        '  + /hostname  "x"',
+    ]
+
+
+def test_equal_specs_have_nothing_to_show() -> None:
+    assert not [*spec_diff("X.json", "Y.json", (), "text")]
+    assert [*spec_diff("X.json", "Y.json", (), "markdown")][-1] == "No difference."
+
+
+def test_json_has_the_same_keys_as_everywhere() -> None:
+    (line,) = spec_diff("X.json", "Y.json", changes(ONE, TWO), "json")
+    told = json.loads(line)
+    assert told["schema_version"] == 1
+    assert [(one["op"], one["path"]) for one in told["changes"]] == [
+        ("replace", "/process/env/FOO"),
+        ("remove", "/process/env/A"),
+        ("add", "/hostname"),
+    ]
+
+
+def test_markdown_is_a_table() -> None:
+    lines = [*spec_diff("X.json", "Y.json", changes(ONE, TWO), "markdown")]
+    assert lines[0] == "`X.json` → `Y.json`"
+    assert '| `~` | `/process/env/FOO` | `"bar"` | `"baz"` |' in lines

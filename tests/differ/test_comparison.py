@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from nri_scope.differ.attribution.history import History
+from nri_scope.differ.attribution.model import Evidence, Step
+from nri_scope.differ.attribution.owner import RUNTIME, plugin
+from nri_scope.differ.comparison import Comparison, compare, compare_recordings
+from nri_scope.events import Pod
+from nri_scope.oci import Json, Spec, changes
+from nri_scope.recording.reader import Recording
+from tests.replay.recordings import of_capture
+
+CAPTURES = "containerd-1.7.24", "containerd-2.1.9", "cri-o-1.37"
+INJECTOR, OTHER = plugin("30-env-injector"), plugin("60-other")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("captures")
+    return {name: of_capture(name, folder / f"{name}.nriscope.db") for name in CAPTURES}
+
+
+def history(
+    number: int,
+    base: Spec,
+    *stages: tuple[str, Spec],
+    name: str = "shop/web/app",
+    failure: str = "",
+    real: Spec | None = None,
+) -> History:
+    """A container, and what plugins made of it one after the other."""
+    found = History(id=f"container-{number}", name=name, base=base, base_owner=RUNTIME, spec=base)
+    for owner, spec in stages:
+        steps = [
+            Step(found.id, change, plugin(owner), (Evidence.TAP,), 1, 1)
+            for change in changes(found.spec, spec)
+        ]
+        found.add(steps, spec)
+    found.failure, found.real = failure, real
+    return found
+
+
+def by_id(*found: History) -> dict[str, History]:
+    return {each.id: each for each in found}
+
+
+def env(*variables: str) -> Spec:
+    members: list[Json] = [*variables]
+    return {"process": {"env": members}}
+
+
+def names(found: Iterable[object]) -> list[str]:
+    return [str(getattr(each, "name", each)) for each in found]
+
+
+def told(comparison: Comparison) -> list[tuple[str, str, str, bool, str, bool]]:
+    return [
+        (
+            pair.name,
+            each.change.path,
+            str(each.a.owner),
+            each.a.present,
+            str(each.b.owner),
+            each.b.present,
+        )
+        for pair in comparison.differ
+        for each in pair.differences
+    ]
+
+
+def test_nothing_differs_from_itself() -> None:
+    found = by_id(history(1, env("A=1")), history(2, env("B=1"), name="jobs/batch/job"))
+    comparison = compare(found, found)
+    assert not comparison.differs
+    assert comparison.same == ("shop/web/app", "jobs/batch/job")
+    assert not compare({}, {}).differs
+
+
+def test_who_made_each_side_is_told() -> None:
+    one = history(1, env("A=1", "B=1"), ("30-env-injector", env("A=2", "B=1")))
+    other = history(
+        2, env("A=1", "B=1"), ("20-x", env("A=2", "B=1")), ("60-other", env("A=3", "C=1"))
+    )
+    assert told(compare(by_id(one), by_id(other))) == [
+        ("shop/web/app", "/process/env/A", "30-env-injector", True, "60-other", True),
+        ("shop/web/app", "/process/env/B", "runtime", True, "60-other", False),
+        ("shop/web/app", "/process/env/C", "runtime", False, "60-other", True),
+    ]
+
+
+def test_a_value_is_owned_by_who_last_changed_a_part_of_it() -> None:
+    plain: Spec = {"linux": {"seccomp": {"defaultAction": "a"}}}
+    strict: Spec = {"linux": {"seccomp": {"defaultAction": "b"}}}
+    comparison = compare(by_id(history(1, plain, ("10-x", strict))), by_id(history(2, {})))
+    assert told(comparison) == [("shop/web/app", "/linux/seccomp", "10-x", True, "runtime", False)]
+
+
+def test_a_move_is_owned_by_who_moved() -> None:
+    def mounts(order: str, **first: Json) -> Spec:
+        members: list[Json] = [{"destination": each} for each in order]
+        members[0] = {"destination": order[0], **first}
+        return {"mounts": members}
+
+    one = history(1, mounts("abc"), ("10-x", mounts("cab")), ("20-y", mounts("cab", type="x")))
+    comparison = compare(by_id(one), by_id(history(2, mounts("abc"))))
+    assert told(comparison)[0] == ("shop/web/app", "/mounts/c", "10-x", True, "runtime", True)
+
+
+def test_containers_that_only_one_has_and_repeats() -> None:
+    a = by_id(history(1, {}), history(2, env("A=1")), history(3, {}, name="only/in/a"))
+    b = by_id(history(4, {}), history(5, {}), history(6, {}), history(7, {}, name="only/in/b"))
+    comparison = compare(a, b)
+    assert names(comparison.only_a) == ["only/in/a"]
+    assert names(comparison.only_b) == ["shop/web/app#3", "only/in/b"]
+    assert names(comparison.differ) == ["shop/web/app#2"]
+    assert comparison.same == ("shop/web/app",)
+    assert comparison.differs
+
+
+def test_no_name_hides_another() -> None:
+    found = by_id(
+        history(1, {}, name="x#2"),
+        history(2, {}, name="x"),
+        history(3, {}, name="x"),
+        history(4, {}, name=""),
+    )
+    assert compare(found, {}).only_a[2].history.id == "container-3"
+    assert names(compare(found, {}).only_a) == ["x#2", "x", "x#3", "container-4"]
+
+
+def test_a_failed_creation_is_another_outcome() -> None:
+    fine = by_id(history(1, env("A=1")))
+    broken = by_id(history(2, env("A=2"), failure="no such device for container-2"))
+    (pair,) = compare(fine, broken).differ
+    assert (pair.a.failure, pair.b.failure) == ("", "no such device for container-2")
+    assert pair.differences == ()
+    alike = by_id(history(3, env("A=2"), failure="no such device for container-3"))
+    assert not compare(broken, alike).differs
+    unlike = by_id(history(4, env("A=2"), failure="out of memory"))
+    assert compare(broken, unlike).differs
+
+
+def test_ids_of_container_and_pod_are_of_no_importance() -> None:
+    def one(number: int) -> History:
+        paths: Spec = {"linux": {"cgroupsPath": f"/pod-uid-{number}/container-{number}"}}
+        return history(number, paths, ("10-x", {**paths, "annotations": {"a": f"pod-id-{number}"}}))
+
+    def pods(number: int) -> dict[str, Pod]:
+        return {
+            f"container-{number}": Pod(1, f"pod-id-{number}", "shop", "web", f"pod-uid-{number}")
+        }
+
+    a, b = by_id(one(1)), by_id(one(2))
+    assert compare(a, b).differs
+    assert not compare(a, b, pods_a=pods(1), pods_b=pods(2)).differs
+
+
+def test_owners_are_found_at_paths_that_hold_an_id() -> None:
+    def one(number: int, value: str) -> History:
+        return history(number, {}, ("10-x", {"annotations": {f"for-container-{number}": value}}))
+
+    assert told(compare(by_id(one(1, "a")), by_id(one(2, "b")))) == [
+        ("shop/web/app", "/annotations/for-<container id>", "10-x", True, "10-x", True)
+    ]
+
+
+def test_what_was_really_used_counts_where_both_know_it() -> None:
+    asked = env("A=1"), ("10-x", env("A=2"))
+    vain = history(1, *asked, real=env("A=1"))
+    done = history(2, *asked, real=env("A=2"))
+    (pair,) = compare(by_id(vain), by_id(done)).differ
+    assert pair.real and pair.differences[0].change.path == "/process/env/A"
+    assert not compare(by_id(vain), by_id(history(3, *asked))).differs
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_a_recording_does_not_differ_from_itself(name: str, files: dict[str, Path]) -> None:
+    with Recording.open(files[name]) as one, Recording.open(files[name]) as other:
+        comparison = compare_recordings(one, other)
+    assert not comparison.differs
+    assert set(comparison.same) >= {"shop/web/app", "shop/web/sidecar", "jobs/batch/broken"}
+
+
+def test_two_containerds_differ_in_what_the_older_one_drops(files: dict[str, Path]) -> None:
+    with (
+        Recording.open(files["containerd-1.7.24"]) as one,
+        Recording.open(files["containerd-2.1.9"]) as other,
+    ):
+        comparison = compare_recordings(one, other)
+    assert comparison.only_a == comparison.only_b == ()
+    assert "shop/web/app" in names(comparison.differ)
+    assert {(each[1], each[4]) for each in told(comparison)} == {
+        ("/process/oomScoreAdj", "60-cpu-policy"),
+        ("/linux/resources/pids/limit", "60-cpu-policy"),
+    }
+
+
+def test_no_id_of_two_runtimes_is_left(files: dict[str, Path]) -> None:
+    with (
+        Recording.open(files["containerd-2.1.9"]) as one,
+        Recording.open(files["cri-o-1.37"]) as other,
+    ):
+        comparison = compare_recordings(one, other)
+        ids = {pod.id for each in (one, other) for pod in each.pods()}
+        ids |= {pod.uid for each in (one, other) for pod in each.pods()}
+        ids |= {container.id for each in (one, other) for container in each.containers()}
+    assert "" not in ids
+    shown = json.dumps([each.change for pair in comparison.differ for each in pair.differences])
+    assert not [text for text in ids if text in shown]
+    assert "/crio/crio-<container id>" in shown

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import copy
+
+import pytest
+from hypothesis import given
+
+from nri_scope.differ.attribution.history import History
+from nri_scope.differ.generated_values import Generated
+from nri_scope.events import Pod
+from nri_scope.oci import Json, Spec, same
+from tests.oci.specs import SPECS
+
+CONTAINER = "3d616e25fb47ea93be490ee9c43f8e470e2da1ff73c8c38a0abe6412fb34c602"
+SANDBOX = "d6e8c12818c4bf7a82f09ffd9e363300e9f6b07eda5861291d736f18a71950f1"
+UID = "ee74aebc-6fa2-40e4-aef0-492f25feb888"
+OTHER = "00000000-6fa2-40e4-aef0-492f25feb888"
+MADE = Generated(CONTAINER, SANDBOX, UID)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"/k8s.io/{CONTAINER}", "/k8s.io/<container id>"),
+        (
+            f"/kubepods/burstable/pod{UID}/{CONTAINER}",
+            "/kubepods/burstable/pod<pod uid>/<container id>",
+        ),
+        (
+            f"kubepods-pod{UID.replace('-', '_')}.slice:cri-containerd:{CONTAINER}",
+            "kubepods-pod<pod uid>.slice:cri-containerd:<container id>",
+        ),
+        (f"/run/x/sandboxes/{SANDBOX}/shm", "/run/x/sandboxes/<pod id>/shm"),
+        (f"k8s_app_web_shop_{UID}_0", "k8s_app_web_shop_<pod uid>_0"),
+        ("/proc/9744/ns/ipc", "/proc/<pid>/ns/ipc"),
+        (f"/var/run/ipcns/{OTHER}", "/var/run/ipcns/<uuid>"),
+        (f"/var/run/netns/cni-{OTHER}", "/var/run/netns/cni-<uuid>"),
+        (f"/x/storage/overlay/{'ab' * 32}/merged", "/x/storage/overlay/<layer>/merged"),
+        (
+            f"/kubelet/pods/{UID}/volumes/kubernetes.io~projected/kube-api-access-x7k2p",
+            "/kubelet/pods/<pod uid>/volumes/kubernetes.io~projected/kube-api-access-<name>",
+        ),
+        (
+            f"/var/lib/kubelet/pods/{UID}/containers/app/1f3c90ab",
+            "/var/lib/kubelet/pods/<pod uid>/containers/app/<file>",
+        ),
+        # What is no id of this container or its pod stays.
+        *(
+            (text, text)
+            for text in (
+                "",
+                "app",
+                f"/sandboxes/{CONTAINER[:-1]}",
+                f"a{CONTAINER}",
+                f"{CONTAINER}0",
+                OTHER,
+                f"busybox@sha256:{'ab' * 32}",
+                "/proc/9744/environ",
+                "/containers/app/data",
+            )
+        ),
+    ],
+)
+def test_what_is_made_up_is_named_in_its_place(text: str, expected: str) -> None:
+    assert MADE.text(text) == expected
+
+
+def test_short_ids_are_words_and_stay() -> None:
+    assert Generated("app", "web", "1").text("/app/web/1 and more") == "/app/web/1 and more"
+    assert Generated("").text("any text of some length") == "any text of some length"
+
+
+def test_keys_and_values_at_any_depth_are_renamed() -> None:
+    spec: Spec = {
+        "annotations": {CONTAINER: SANDBOX},
+        "mounts": [{"options": [f"a={UID}"]}],
+        "x": 1,
+    }
+    kept = copy.deepcopy(spec)
+    assert MADE.spec(spec) == {
+        "annotations": {"<container id>": "<pod id>"},
+        "mounts": [{"options": ["a=<pod uid>"]}],
+        "x": 1,
+    }
+    assert spec == kept
+
+
+def test_times_and_addresses_are_known_by_their_annotations() -> None:
+    annotations: Spec = {
+        "io.kubernetes.cri-o.Created": "2026-11-20T20:45:20.486171799Z",
+        "io.kubernetes.cri-o.IP.0": "10.88.0.7",
+        "example.com/time": "2026-11-20T20:45:20.486171799Z",
+    }
+    assert MADE.spec({"annotations": annotations})["annotations"] == {
+        "io.kubernetes.cri-o.Created": "<time>",
+        "io.kubernetes.cri-o.IP.0": "<pod address>",
+        "example.com/time": "2026-11-20T20:45:20.486171799Z",
+    }
+
+
+@pytest.mark.parametrize(
+    "prefix", ["io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.SandboxID"]
+)
+def test_annotations_tell_the_pod_where_nothing_else_does(prefix: str) -> None:
+    history = History(id=CONTAINER, name="shop/web/app", spec={"annotations": {prefix: SANDBOX}})
+    assert Generated.of(history).text(SANDBOX) == "<pod id>"
+    known = Generated.of(history, Pod(1, "another", "shop", "web", UID))
+    assert known.text(SANDBOX) == SANDBOX
+    assert known.text(UID) == "<pod uid>"
+
+
+def test_a_path_leads_back_to_the_containers_own() -> None:
+    assert MADE.original("/annotations/<pod id>") == f"/annotations/{SANDBOX}"
+    assert MADE.original(f"/x/{MADE.text(UID)}") == f"/x/{UID}"
+
+
+@given(SPECS)
+def test_a_spec_without_ids_stays_as_it_is(spec: Spec) -> None:
+    assert same(MADE.spec(spec), spec)
+
+
+def test_depth_is_no_obstacle() -> None:
+    value: Json = CONTAINER
+    for level in range(50_000):
+        value = [value] if level % 2 else {"x": value}
+    MADE.spec({"annotations": value})

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random filters and events that have something to say to each other."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from nri_scope.events import Event, Status
+
+# Few and alike, so that filters often match; with the characters that GLOB, LIKE, quotes and
+# regular expressions give a meaning to.
+PIECES = [
+    "a",
+    "A",
+    "b",
+    "web",
+    "-",
+    "*",
+    "?",
+    "[",
+    "]",
+    "%",
+    "_",
+    '"',
+    "'",
+    "\\",
+    "\0",
+    "é",
+    "É",
+    "/",
+]
+names = st.lists(st.sampled_from(PIECES), max_size=4).map("".join)
+plugins = st.one_of(
+    names, names.map("00-".__add__), names.map("07-".__add__), names.map("7-".__add__)
+)
+numbers = st.integers(0, 5) | st.sampled_from([499, 500, 501, 999, 1000, 1001, 4096, 2**40])
+# JSON functions of SQLite end a text at a NUL; nothing that plugins change is named so.
+_texts = names.map(lambda text: text.replace("\0", ""))
+known = st.sampled_from(["CreateContainer", "StopContainer", "StateChange(99)"])
+paths = st.one_of(_texts, st.lists(_texts, max_size=3).map("/".join).map("/".__add__))
+
+events = st.builds(
+    Event,
+    id=st.integers(1, 9),
+    session=st.integers(1, 3),
+    seq=st.integers(1, 9),
+    at_ns=st.integers(0, 2**60),
+    mono_ns=st.integers(0, 2**60),
+    plugin=plugins,
+    runtime=names,
+    method=names,
+    event=names | known,
+    namespace=names,
+    pod=names,
+    container=names,
+    pod_id=names,
+    container_id=names,
+    took_ns=numbers,
+    timeout_ns=numbers,
+    size=numbers,
+    status=st.sampled_from([str(status) for status in Status]),
+    status_code=st.just(0),
+    status_message=st.just(""),
+    mark=st.just(""),
+    changed=st.lists(paths, max_size=2).map(tuple),
+    owners=st.lists(_texts | _texts.map("00-".__add__), max_size=2).map(tuple),
+)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+_values = st.one_of(_texts, _texts.map(_quoted))
+_text_fields = st.sampled_from(
+    ["event", "plugin", "pod", "ns", "container", "id", "runtime", "changed", "owner"]
+)
+_number_fields = st.sampled_from(["took", "size", "session", "index"])
+_terms = st.one_of(
+    _values,
+    st.builds("{}:{}".format, _text_fields, _values),
+    st.builds("event:{}".format, known | known.map(str.upper)),
+    st.builds("{}:~{}".format, _text_fields, _values),
+    st.builds("status:{}".format, st.sampled_from([str(status) for status in Status])),
+    st.builds(
+        "{}:{}{}{}".format,
+        _number_fields,
+        st.sampled_from(["", ">", ">=", "<", "<="]),
+        st.sampled_from(["0", "1", "2", "7", "500", "0.5", "1.00", "4096"]),
+        st.sampled_from(["", "", "ns", "us", "k", "kB"]),
+    ),
+)
+expressions = st.recursive(
+    _terms,
+    lambda inner: st.one_of(
+        st.builds("{} {}".format, inner, inner),
+        st.builds("{} AND {}".format, inner, inner),
+        st.builds("{} OR {}".format, inner, inner),
+        st.builds("({})".format, inner),
+        st.builds("-{}".format, inner),
+        st.builds("NOT {}".format, inner),
+    ),
+    max_leaves=6,
+)
+"""Mostly, but not only, filters that parse."""

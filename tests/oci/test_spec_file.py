@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.errors import UsageError
+from nri_scope.oci import Spec, read_spec, same
+from nri_scope.oci.spec_file import MAX_SPEC_DEPTH, MAX_SPEC_SIZE
+
+from .examples import CONTAINER_SPEC
+from .specs import ANY
+
+
+def nested(levels: int) -> str:
+    return '{"linux":{"x":' + "[" * (levels - 2) + "]" * (levels - 2) + "}}"
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(UsageError) as caught:
+        read_spec(data, "c.json")
+    text = str(caught.value)
+    assert text.startswith("c.json: ") and "\n" not in text
+    return text
+
+
+def test_a_spec_is_read_as_it_is() -> None:
+    assert read_spec(json.dumps(CONTAINER_SPEC, indent=2).encode(), "c.json") == CONTAINER_SPEC
+    assert read_spec(b'\xef\xbb\xbf{"ociVersion":"1.2.0"}', "c.json") == {"ociVersion": "1.2.0"}
+    assert read_spec(b'{"hostname":"a","hostname":"b"}', "c.json") == {"hostname": "b"}
+    assert read_spec(b'{"linux":{},"process":null,"x":1}', "c.json")["process"] is None
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "not JSON: empty;"),
+        (b'{\n "process": {,}}', "not JSON: "),
+        (b'{\n "process": {,}}', "(line 2, column 14)"),
+        (b"ociVersion: 1.0", "not JSON: "),
+        (b'{"linux": "\xff"}', "not JSON: no UTF-8 text from byte 12 on"),
+        (b'{"linux": {"x": NaN}}', "not JSON: NaN is no number there"),
+        (b'{"linux": {"x": %s}}' % (b"9" * 5000), "not JSON: Exceeds the limit"),
+        (b"[]", "not an OCI spec but an array"),
+        (b"null", "not an OCI spec but null"),
+        (b"true", "not an OCI spec but a boolean"),
+        (b"1", "not an OCI spec but a number"),
+        (b'"x"', "not an OCI spec but a string"),
+        (b"{}", "it has no process, mounts, linux or the like"),
+        (b'{"linux": null}', "it has no process, mounts, linux or the like"),
+        (b'{"kind": "Pod"}', "give an OCI config.json"),
+        (b'{"info": {"runtimeSpec": {"linux": {}}}}', "take what is in it at .info.runtimeSpec"),
+        (b'{"linux": []}', "linux is an array instead of an object"),
+        (b'{"linux": {}, "mounts": {}}', "mounts is an object instead of an array"),
+        (b'{"linux": {}, "ociVersion": 1}', "ociVersion is a number instead of a string"),
+    ],
+)
+def test_what_is_no_spec_is_refused_in_one_line(data: bytes, problem: str) -> None:
+    assert problem in refusal(data)
+
+
+def test_depth_and_size_have_limits() -> None:
+    read_spec(nested(MAX_SPEC_DEPTH).encode(), "c.json")
+    deep = f"nested more than {MAX_SPEC_DEPTH} deep"
+    assert deep in refusal(nested(MAX_SPEC_DEPTH + 1).encode())
+    assert deep in refusal(nested(200_000).encode())
+    assert "too large for an OCI spec" in refusal(b" " * (MAX_SPEC_SIZE + 1))
+
+
+@given(st.binary(max_size=20) | st.text('{}[]",:0n linuxE-', max_size=12).map(str.encode))
+def test_anything_is_a_spec_or_refused(data: bytes) -> None:
+    try:
+        read_spec(data, "c.json")
+    except UsageError:
+        pass
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b"]), ANY))
+def test_what_was_written_is_read(part: Spec) -> None:
+    spec: Spec = {"linux": part}
+    written = json.dumps(spec).encode()
+    if b"NaN" in written or b"Infinity" in written:
+        assert "is no number there" in refusal(written)
+    else:
+        assert same(read_spec(written, "c.json"), spec)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
+from nri_scope.recorder import event_subjects as module
+from nri_scope.recorder.event_subjects import Subjects
+from nri_scope.recording.schema import statements
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    for statement in statements():
+        connection.execute(statement)
+    yield connection
+    connection.close()
+
+
+def _pods(connection: sqlite3.Connection) -> list[tuple[str, str, str, str]]:
+    return connection.execute("SELECT id, namespace, name, uid FROM pod ORDER BY key").fetchall()
+
+
+def _containers(connection: sqlite3.Connection) -> list[tuple[str, str, int | None]]:
+    return connection.execute("SELECT id, name, pod FROM container ORDER BY key").fetchall()
+
+
+WEB = PodSandbox(id="p1", namespace="shop", name="web", uid="u1")
+
+
+def test_one_pod_has_one_key(connection: sqlite3.Connection) -> None:
+    subjects = Subjects(connection, empty=True)
+    one, again = subjects.pod(WEB), subjects.pod(WEB)
+    assert one is not None
+    assert one is again
+    subjects.flush()
+    subjects.flush()
+    assert _pods(connection) == [("p1", "shop", "web", "u1")]
+
+
+def test_a_later_recorder_finds_the_keys_of_an_earlier_one(connection: sqlite3.Connection) -> None:
+    first = Subjects(connection, empty=True)
+    pod = first.pod(WEB)
+    container = first.container(Container(id="c1", name="app"), pod)
+    first.flush()
+    later = Subjects(connection, empty=False)
+    pod_again = later.pod(WEB)
+    assert pod is not None
+    assert container is not None
+    assert pod_again is not None
+    assert pod_again.key == pod.key
+    found = later.container(Container(id="c1", name="app"), pod_again)
+    assert found is not None
+    assert found.key == container.key
+    new = later.pod(PodSandbox(id="p2", name="other"))
+    assert new is not None
+    assert new.key == pod.key + 1
+
+
+@pytest.mark.parametrize("flush_between", [True, False])
+def test_what_was_only_an_id_is_completed(
+    connection: sqlite3.Connection, flush_between: bool
+) -> None:
+    subjects = Subjects(connection, empty=True)
+    only_id = subjects.pod(PodSandbox(id="p1"))
+    container = subjects.container(Container(id="c1"), None)
+    if flush_between:
+        subjects.flush()
+    assert subjects.pod(WEB) is only_id
+    assert subjects.container(Container(id="c1", name="app"), only_id) is container
+    assert subjects.pod(PodSandbox(id="p1")) is only_id
+    subjects.flush()
+    assert _pods(connection) == [("p1", "shop", "web", "u1")]
+    assert _containers(connection) == [("c1", "app", 1)]
+
+
+def test_a_container_without_its_pod_is_found_by_the_pods_id(
+    connection: sqlite3.Connection,
+) -> None:
+    subjects = Subjects(connection, empty=True)
+    subjects.container(Container(id="c1", name="app", pod_sandbox_id="p1"), None)
+    subjects.pod(WEB)
+    subjects.flush()
+    assert _pods(connection) == [("p1", "shop", "web", "u1")]
+    assert _containers(connection) == [("c1", "app", 1)]
+
+
+def test_different_things_under_one_id_stay_apart(connection: sqlite3.Connection) -> None:
+    subjects = Subjects(connection, empty=True)
+    for _ in range(3):
+        subjects.pod(WEB)
+        subjects.pod(PodSandbox(id="p1", namespace="shop", name="other", uid="u1"))
+    subjects.flush()
+    assert len(_pods(connection)) == 2
+
+
+def test_what_names_nobody_has_no_key(connection: sqlite3.Connection) -> None:
+    subjects = Subjects(connection, empty=True)
+    assert subjects.pod(PodSandbox()) is None
+    assert subjects.container(Container(), None) is None
+
+
+def test_what_was_forgotten_is_looked_up(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_KNOWN", 4)
+    subjects = Subjects(connection, empty=True)
+    keys = {}
+    for number in range(40):
+        row = subjects.pod(PodSandbox(id=f"p{number}", name="web"))
+        assert row is not None
+        keys[number] = row.key
+        subjects.flush()
+    for number in range(40):
+        row = subjects.pod(PodSandbox(id=f"p{number}", name="web"))
+        assert row is not None
+        assert row.key == keys[number]
+
+
+def test_after_rows_were_removed_nothing_remembered_is_used(
+    connection: sqlite3.Connection,
+) -> None:
+    subjects = Subjects(connection, empty=True)
+    subjects.pod(WEB)
+    subjects.flush()
+    connection.execute("DELETE FROM pod")
+    subjects.forget()
+    row = subjects.pod(WEB)
+    subjects.flush()
+    assert row is not None
+    assert row.key == 2
+    assert _pods(connection) == [("p1", "shop", "web", "u1")]

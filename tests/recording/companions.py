@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Anything beside a recording, of any owner and mode: made from bytes, for tests and fuzzing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Self
+from unittest import mock
+
+from nri_scope.errors import RecordingError
+from nri_scope.events import Mark
+from nri_scope.recording import writable_file
+from nri_scope.recording.marks import table
+from nri_scope.recording.marks.recorder_lock import RecorderWatch
+from nri_scope.recording.marks.table import Refused, put, settle
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.writable_file import RecordingFile
+from tests.recording.marks.recordings import SAMPLE
+from tests.recording.other_user import USER, journal_naming, make_other_kind
+
+_SUFFIXES = ("-wal", "-shm", "-journal")
+_KINDS = ("pipe", "socket", "folder", "link")
+_FOLDER_MODES = (0o700, 0o755, 0o1777, 0o777, 0o775)
+_FILE_MODES = (0o600, 0o644, 0o666)
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """What is at the name of one: ``content`` of `_CONTENTS`, or of `_KINDS`; "" for nothing."""
+
+    content: str
+    cut: int
+    """How many of 256 parts of a content are there."""
+    mode: int
+    is_theirs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A recording in a folder."""
+
+    folder_mode: int
+    folder_is_theirs: bool
+    mode: int
+    is_theirs: bool
+    companions: tuple[Companion, ...]
+
+    @classmethod
+    def of(cls, data: bytes) -> Self:
+        """Four bytes for the recording, four for each companion; missing ones are 0."""
+        data = data.ljust(16, b"\0")
+        contents = ("", *_CONTENTS, *_KINDS)
+        return cls(
+            _FOLDER_MODES[data[0] % len(_FOLDER_MODES)],
+            bool(data[1] % 2),
+            _FILE_MODES[data[2] % len(_FILE_MODES)],
+            bool(data[3] % 2),
+            tuple(
+                Companion(
+                    contents[data[at] % len(contents)],
+                    data[at + 1] + 1,
+                    _FILE_MODES[data[at + 2] % len(_FILE_MODES)],
+                    bool(data[at + 3] % 2),
+                )
+                for at in (4, 8, 12)
+            ),
+        )
+
+
+@cache
+def _wal(folder: Path) -> bytes:
+    """A write-ahead log of the sample, in which every event took the same time."""
+    path = Path(shutil.copy(SAMPLE, folder / "w.db"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("UPDATE event SET took_ns = 12345")
+        found = path.with_name("w.db-wal").read_bytes()
+    path.unlink()
+    return found
+
+
+def _rollback(_: Path, victim: Path) -> bytes:
+    """A journal that makes the recording shorter by a page, and names nothing."""
+    pages = SAMPLE.stat().st_size // 4096
+    head = journal_naming(victim, 0)[:8] + struct.pack(">IIIII", 0, 0, pages - 1, 512, 4096)
+    return head.ljust(512, b"\0")
+
+
+_CONTENTS: dict[str, Callable[[Path, Path], bytes]] = {
+    "empty": lambda _folder, _victim: b"",
+    "zeros": lambda _folder, _victim: bytes(4096),
+    "noise": lambda _folder, _victim: bytes(range(256)) * 40,
+    "log": lambda folder, _victim: _wal(folder),
+    "journal": _rollback,
+    "naming": lambda _folder, victim: journal_naming(victim, SAMPLE.stat().st_size),
+}
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Let no writer wait for the end of a write that was interrupted."""
+    with (
+        mock.patch.object(table, "_BUSY_MS", 20),
+        mock.patch.object(writable_file, "_OPENING_MS", 20),
+    ):
+        yield
+
+
+def one_scene(folder: Path, scene: Scene) -> None:
+    """Read, mark and record, in ``folder``: what is not the recording's is as it was."""
+    root = os.geteuid() == 0
+    private = folder / "private"
+    private.mkdir(0o700, exist_ok=True)
+    victim = private / "victim"
+    victim.write_text("precious")
+    for work in (_read, _mark, _record):
+        place = folder / "place"
+        place.mkdir()
+        try:
+            path = place / "r.db"
+            shutil.copyfile(SAMPLE, path)
+            path.chmod(scene.mode)
+            other = place / "other"
+            other.write_text("precious")
+            for suffix, companion in zip(_SUFFIXES, scene.companions, strict=True):
+                _put(place / f"r.db{suffix}", companion, private, victim, root)
+            if root and scene.is_theirs:
+                os.chown(path, USER, USER)
+            if root and scene.folder_is_theirs:
+                os.chown(place, USER, USER)
+            place.chmod(scene.folder_mode)
+            before = _state(place)
+            with suppress(RecordingError, Refused):
+                work(path)
+            after = _state(place)
+            assert victim.read_text() == other.read_text() == "precious"
+            assert set(after) <= {"other", "r.db", *(f"r.db{suffix}" for suffix in _SUFFIXES)}
+            theirs = (scene.folder_is_theirs and root) or scene.folder_mode in (0o777, 0o775)
+            if theirs or (work is _read and scene.folder_mode == 0o1777):
+                # Nothing is touched where others could have exchanged it.
+                assert after == before, scene
+        finally:
+            shutil.rmtree(place)
+    assert [each.name for each in folder.iterdir()] == [private.name]
+
+
+def _put(path: Path, companion: Companion, private: Path, victim: Path, root: bool) -> None:
+    if not companion.content:
+        return
+    make = _CONTENTS.get(companion.content)
+    if make is None:
+        make_other_kind(path, companion.content, victim)
+    else:
+        content = make(private, victim)
+        path.write_bytes(content[: len(content) * companion.cut // 256])
+        path.chmod(companion.mode)
+    if root and companion.is_theirs:
+        os.chown(path, USER, USER, follow_symlinks=False)
+
+
+def _state(folder: Path) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for each in folder.iterdir():
+        status = each.lstat()
+        kept = status.st_ino, status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns
+        found[each.name] = kept
+    return found
+
+
+def _read(path: Path) -> None:
+    with Recording.open(path) as recording:
+        for event in recording.events():
+            recording.request(event.id)
+
+
+def _mark(path: Path) -> None:
+    watch = RecorderWatch(path)
+    try:
+        put(path, [Mark(3, _at_ns(), "a comment", 1)], watch)
+    finally:
+        settle(path)
+        watch.close()
+
+
+@cache
+def _at_ns() -> int:
+    with Recording.open(SAMPLE) as recording:
+        event = recording.event(3)
+    assert event is not None
+    return event.at_ns
+
+
+def _record(path: Path) -> None:
+    RecordingFile.open(path).close()
+    with suppress(FileNotFoundError):
+        path.unlink()
+    RecordingFile.open(path).close()

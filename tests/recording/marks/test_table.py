@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marks are written into a recording when nothing is in the way, and then all of them or none."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import RecordingError
+from nri_scope.events import MAX_COMMENT, Mark
+from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.marks.recorder_lock import RecorderWatch
+from nri_scope.recording.marks.table import Refused, marks_in, may_write, put, settle
+from nri_scope.recording.opening import is_settled
+from nri_scope.recording.reader import Recording
+from tests.recording.marks.recordings import a_copy, a_mark, alter, events_of, inside
+from tests.recording.other_user import journal_naming
+from tests.recording.traffic import lifecycles, record
+from tests.share.bundle.bundles import a_bundle
+
+ROOT = Path(__file__).parents[3]
+_TABLE = (
+    "CREATE TABLE mark (event INTEGER PRIMARY KEY REFERENCES event(id), "
+    "made_ns INTEGER NOT NULL, comment TEXT NOT NULL"
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return a_copy(tmp_path)
+
+
+@pytest.fixture
+def watch(path: Path) -> Iterator[RecorderWatch]:
+    watch = RecorderWatch(path)
+    yield watch
+    watch.close()
+
+
+def test_marks_are_kept_changed_and_taken_back(path: Path, watch: RecorderWatch) -> None:
+    assert inside(path) == []
+    one, other = a_mark(5, "why here?"), a_mark(9)
+    assert put(path, [one, other], watch) == {one.key, other.key}
+    assert inside(path) == [one, other]
+    changed = one._replace(comment="because", made_ns=2)
+    put(path, [changed, a_mark(9, made_ns=2, gone=True)], watch)
+    assert inside(path) == [changed]
+    # The one file, which any reader opens, and which is as secret as before.
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert path.stat().st_mode & 0o777 == a_copy(path.parent.parent).stat().st_mode & 0o777
+
+
+def test_the_newer_one_of_two_counts(path: Path, watch: RecorderWatch) -> None:
+    put(path, [a_mark(5, "newer", 10)], watch)
+    put(path, [a_mark(5, "older", 9)], watch)
+    put(path, [a_mark(5, made_ns=9, gone=True)], watch)
+    assert inside(path) == [a_mark(5, "newer", 10)]
+
+
+def test_a_mark_of_another_recording_is_not_written(path: Path, watch: RecorderWatch) -> None:
+    one = a_mark(5)
+    assert put(path, [one._replace(at_ns=1), Mark(10**6, 1), one], watch) == {one.key}
+    assert inside(path) == [one]
+
+
+def test_events_are_what_they_were(path: Path, watch: RecorderWatch) -> None:
+    before = events_of(path)
+    put(path, [a_mark(5, "x" * MAX_COMMENT)], watch)
+    assert events_of(path) == before
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_what_was_taken_back_is_gone_from_the_file(path: Path, watch: RecorderWatch) -> None:
+    put(path, [a_mark(5, "not for everybody")], watch)
+    assert b"not for everybody" in path.read_bytes()
+    put(path, [a_mark(5, made_ns=2, gone=True)], watch)
+    assert b"not for everybody" not in path.read_bytes()
+
+
+def test_a_reader_that_has_the_recording_open_goes_on(path: Path, watch: RecorderWatch) -> None:
+    with Recording.open(path) as recording:
+        events = recording.events()
+        first = next(events)
+        put(path, [a_mark(5)], watch)
+        assert [first, *events] == events_of(path)
+        assert marks_in(recording) == [a_mark(5)]
+
+
+def test_nothing_is_written_while_somebody_records(path: Path, watch: RecorderWatch) -> None:
+    recorder = Recorder.open(path)
+    try:
+        with pytest.raises(Refused, match="being recorded"):
+            put(path, [a_mark(5)], watch)
+    finally:
+        recorder.close()
+    put(path, [a_mark(5)], watch)
+    assert inside(path) == [a_mark(5)]
+
+
+def test_another_program_that_records_is_noticed_and_not_disturbed(path: Path) -> None:
+    recording = """
+        import sys
+        from pathlib import Path
+        from nri_scope.recorder.writer import Recorder
+        recorder = Recorder.open(Path(sys.argv[1]))
+        print("ready", flush=True)
+        sys.stdin.read()
+        recorder.close()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(recording), str(path)]
+    watch = RecorderWatch(path)
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        assert watch.is_recorded()
+        with pytest.raises(Refused, match="being recorded"):
+            put(path, [a_mark(5)], watch)
+        other.communicate("")
+    assert other.returncode == 0
+    assert not watch.is_recorded()
+    assert put(path, [a_mark(5)], watch)
+    watch.close()
+    # Nobody is kept from recording afterwards, though the file was asked about.
+    Recorder.open(path).close()
+    assert inside(path) == [a_mark(5)]
+
+
+def test_asking_takes_the_lock_from_nobody(path: Path) -> None:
+    watches = [RecorderWatch(path) for _ in range(2)]
+    assert [watch.is_recorded() for watch in watches] == [False, False]
+    recorder = Recorder.open(path)
+    assert [watch.is_recorded() for watch in watches] == [True, True]
+    recorder.close()
+    for watch in watches:
+        watch.close()
+
+
+def test_who_begins_to_record_while_somebody_asks_is_not_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = os.open(path, os.O_RDONLY)
+    fcntl.flock(asked, fcntl.LOCK_SH)
+    waited = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        fcntl.flock(asked, fcntl.LOCK_UN)
+
+    monkeypatch.setattr("nri_scope.recording.writable_file.time.sleep", wait)
+    recorder = Recorder.open(path)
+    assert len(waited) == 1
+    monkeypatch.undo()
+    recorder.close()
+    os.close(asked)
+
+
+def test_the_log_of_a_recorder_that_was_killed_is_taken_up(tmp_path: Path) -> None:
+    path = tmp_path / "killed.nriscope.db"
+    killed = """
+        import os, sys
+        from pathlib import Path
+        from nri_scope.recording.writable_file import RecordingFile
+        from nri_scope.recorder.inbox import Begin
+        from nri_scope.recorder.ring import Ring
+        from nri_scope.recorder.transactions import Writing
+        from tests.recording.traffic import a_start, lifecycles
+        writing = Writing(RecordingFile.open(Path(sys.argv[1])), Ring(None, None))
+        writing.write([Begin(1, a_start()), *((1, item) for item in lifecycles(2))])
+        os.kill(os.getpid(), 9)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(killed), str(path)]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    assert not is_settled(path)
+    events = events_of(path)
+    watch = RecorderWatch(path)
+    mark = Mark(events[3].id, events[3].at_ns, "here", 1)
+    # Who reads it meanwhile keeps its log; it is tidied up when that one is gone.
+    with Recording.open(path) as recording:
+        assert put(path, [mark], watch) == {mark.key}
+        assert marks_in(recording) == [mark]
+    settle(path)
+    assert is_settled(path)
+    watch.close()
+    assert inside(path) == [mark]
+    assert events_of(path) == events
+
+
+def test_a_bundle_is_left_as_it_is(tmp_path: Path) -> None:
+    bundle = a_bundle(tmp_path / "r.nriscope.zip")
+    before = bundle.read_bytes()
+    with pytest.raises(Refused):
+        put(bundle, [a_mark(5)], RecorderWatch(bundle))
+    assert bundle.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == [bundle.name]
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o444])
+def test_a_file_marked_as_read_only_is_for_root_too(
+    path: Path, watch: RecorderWatch, mode: int
+) -> None:
+    path.chmod(mode)
+    before = path.read_bytes()
+    assert not may_write(path)
+    with pytest.raises(Refused, match="may not be written"):
+        put(path, [a_mark(5)], watch)
+    assert path.read_bytes() == before
+
+
+def test_so_is_a_folder(path: Path, watch: RecorderWatch) -> None:
+    path.parent.chmod(0o500)
+    try:
+        with pytest.raises(Refused, match="may not be written"):
+            put(path, [a_mark(5)], watch)
+    finally:
+        path.parent.chmod(0o700)
+
+
+def test_neither_a_link_nor_what_is_no_file_is_written_to(path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.nriscope.db"
+    link.symlink_to(path)
+    for each in (link, tmp_path, tmp_path / "nothing"):
+        with pytest.raises(Refused):
+            put(each, [a_mark(5)], RecorderWatch(each))
+    assert inside(path) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"{_TABLE}, CHECK (length(hex(zeroblob(9))) > 0))",
+        f"{_TABLE}, more TEXT DEFAULT (hex(1)))",
+        f"{_TABLE}, UNIQUE (comment))",
+        f"{_TABLE}, more TEXT AS (upper(comment)))",
+        f"{_TABLE} COLLATE nocase)",
+        "CREATE TABLE mark (event INTEGER PRIMARY KEY, made_ns, comment)",
+    ],
+)
+def test_a_table_of_a_strangers_making_is_not_written_to(
+    path: Path, watch: RecorderWatch, statement: str
+) -> None:
+    alter(path, statement)
+    with pytest.raises(Refused, match="another one"):
+        put(path, [a_mark(5)], watch)
+    assert inside(path) == []
+
+
+def test_neither_is_one_with_an_index_nor_a_recording_with_a_trigger(
+    path: Path, watch: RecorderWatch
+) -> None:
+    put(path, [a_mark(5)], watch)
+    alter(path, "CREATE INDEX slow ON mark(length(comment))")
+    with pytest.raises(Refused, match="another one"):
+        put(path, [a_mark(9)], watch)
+    assert inside(path) == [a_mark(5)]
+    alter(
+        path,
+        "DROP INDEX slow",
+        "CREATE TRIGGER t AFTER INSERT ON mark BEGIN DELETE FROM event; END",
+    )
+    with pytest.raises(Refused, match="trigger"):
+        put(path, [a_mark(9)], watch)
+    alter(path, "DROP TRIGGER t")
+    assert len(events_of(path)) == len(events_of())
+
+
+@pytest.mark.parametrize(
+    ("row", "is_damaged"),
+    [
+        ("5, 1, x'00'", True),
+        ("5, 'soon', ''", True),
+        ("5, 1, printf('%.*c', 100000, 'x')", False),
+        # Of no event that there is.
+        ("1000000, 1, ''", False),
+        ("-5, 1, ''", False),
+    ],
+)
+def test_rows_that_nobody_wrote_do_no_harm(
+    path: Path, watch: RecorderWatch, row: str, is_damaged: bool
+) -> None:
+    put(path, [a_mark(9)], watch)
+    alter(path, f"INSERT INTO mark VALUES ({row})")
+    if is_damaged:
+        with pytest.raises(RecordingError, match="a mark has values of a wrong type"):
+            inside(path)
+    else:
+        marks = inside(path)
+        assert a_mark(9) in marks
+        assert all(len(mark.comment) <= MAX_COMMENT for mark in marks)
+
+
+def test_a_lock_that_stays_is_not_waited_for_for_ever(
+    path: Path, watch: RecorderWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri_scope.recording.marks.table._BUSY_MS", 20)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(Refused, match="locked"):
+            put(path, [a_mark(5)], watch)
+        other.execute("ROLLBACK")
+    assert put(path, [a_mark(5)], watch)
+
+
+def test_many_who_mark_at_once_lose_nothing(path: Path) -> None:
+    events = events_of(path)[:24]
+    watches = [RecorderWatch(path) for _ in range(4)]
+
+    def some(number: int) -> None:
+        for event in events[number::4]:
+            put(path, [Mark(event.id, event.at_ns, f"{number}", 1)], watches[number])
+
+    threads = [threading.Thread(target=some, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [mark.event for mark in inside(path)] == [event.id for event in events]
+    for watch in watches:
+        watch.close()
+
+
+@pytest.mark.parametrize(
+    ("when", "kept"), [("INSERT", False), ("COMMIT", False), ("PRAGMA journal_mode", True)]
+)
+def test_who_is_killed_meanwhile_leaves_a_recording_with_all_marks_or_with_none(
+    path: Path, when: str, kept: bool
+) -> None:
+    killed = """
+        import os, sys
+        from pathlib import Path
+        from nri_scope.recording.marks import inside
+        from nri_scope.recording.marks.recorder_lock import RecorderWatch
+        from nri_scope.events import Mark
+        from tests.recording.marks.recordings import events_of
+        path, when = Path(sys.argv[1]), sys.argv[2]
+        set_up = inside._set_up
+        def die_when(statement):
+            if statement.strip().startswith(when):
+                os.kill(os.getpid(), 9)
+        def with_an_end(connection, file):
+            set_up(connection, file)
+            # So that pages are written to the file long before the end.
+            connection.execute("PRAGMA cache_size = 1")
+            connection.set_trace_callback(die_when)
+        inside._set_up = with_an_end
+        marks = [Mark(event.id, event.at_ns, "x" * 2000, 1) for event in events_of()]
+        inside.put(path, marks, RecorderWatch(path))
+    """
+    before, events = path.read_bytes(), events_of()
+    command = [sys.executable, "-c", textwrap.dedent(killed), str(path), when]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    assert path.read_bytes() != before
+    assert is_settled(path) == kept
+    assert [mark.event for mark in inside(path)] == [event.id for event in events if kept]
+    assert events_of(path) == events
+    assert is_settled(path)
+
+
+def test_a_recorder_that_goes_on_keeps_marks(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    record(path, lifecycles(2))
+    event = events_of(path)[2]
+    mark = Mark(event.id, event.at_ns, "kept", 1)
+    put(path, [mark], RecorderWatch(path))
+    record(path, lifecycles(2))
+    assert inside(path) == [mark]
+    assert len(events_of(path)) > event.id
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+class TestWhereOthersCanWrite:
+    @pytest.mark.parametrize("mode", [0o777, 0o1777])
+    def test_nothing_is_written(self, path: Path, watch: RecorderWatch, mode: int) -> None:
+        before = path.read_bytes()
+        path.parent.chmod(mode)
+        with pytest.raises(Refused, match="may not be written"):
+            put(path, [a_mark(3)], watch)
+        settle(path)
+        assert path.read_bytes() == before
+
+    def test_an_interrupted_write_is_not_undone(self, path: Path, watch: RecorderWatch) -> None:
+        victim = path.with_name("victim")
+        victim.touch()
+        journal = path.with_name(f"{path.name}-journal")
+        journal.write_bytes(journal_naming(victim, path.stat().st_size))
+        with pytest.raises(Refused, match="interrupted"):
+            put(path, [a_mark(3)], watch)
+        settle(path)
+        assert victim.exists() and journal.exists()

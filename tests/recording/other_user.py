@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Another user of the machine, who can write where a recording is, and wants what is root's."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recording.hot_journal import _SUPER_JOURNAL
+
+USER = 65534
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="needs root: gives files and processes to a second user"
+)
+_PAGE = 4096
+_JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+_BECOME = f"""
+import fcntl, os, socket, sqlite3, sys, time
+os.setgroups([]); os.setresgid({USER}, {USER}, {USER}); os.setresuid({USER}, {USER}, {USER})
+def attempt(work, *given):
+    try:
+        return work(*given)
+    except OSError:
+        return None
+folder, *arguments = sys.argv[1:]
+os.chdir(folder)
+print("ready", flush=True)
+"""
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that other users reach: pytest's own are private."""
+    with tempfile.TemporaryDirectory(prefix="nri-scope-public-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def give(*paths: Path) -> None:
+    """To the other user."""
+    for path in paths:
+        os.chown(path, USER, USER, follow_symlinks=False)
+
+
+def journal_naming(victim: Path, recording_bytes: int) -> bytes:
+    """A journal as of a killed writer, for which SQLite deletes ``victim`` when it is used."""
+    pages = recording_bytes // _PAGE
+    header = _JOURNAL + struct.pack(">IIIII", 0, 0, pages, 512, _PAGE)
+    name = os.fsencode(victim)
+    end = struct.pack(">II", len(name), sum(name)) + _SUPER_JOURNAL
+    return header.ljust(512, b"\0") + b"\0\0\0\1" + name + end
+
+
+def make_other_kind(path: Path, kind: str, target: Path) -> None:
+    """Put something at ``path`` that is no regular file; a link leads to ``target``."""
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(str(path))
+        case "folder":
+            path.mkdir()
+        case "link":
+            path.symlink_to(target)
+        case _:
+            raise ValueError(kind)
+
+
+@contextmanager
+def acting(folder: Path, program: str, *arguments: object) -> Iterator[None]:
+    """Run a Python program as the other user, in ``folder``, until the block ends.
+
+    It has ``arguments``, and ``attempt(function, ...)``, which takes an OSError for an answer.
+    """
+    code = _BECOME + textwrap.dedent(program)
+    command = [sys.executable, "-I", "-c", code, str(folder), *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield
+            assert process.poll() is None, "the other user gave up"
+        finally:
+            process.kill()

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings of what real runtimes sent, made by the real recorder."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.recorder.writer import Recorder
+
+FOLDER = Path(__file__).parent.parent / "data" / "captures"
+PLUGIN = "00-probe-a"
+
+
+def captured(capture: str = "containerd-2.1.9") -> Iterator[tuple[str, Captured]]:
+    """What the plugins of a capture were sent after Configure, with their answers."""
+    with gzip.open(FOLDER / f"{capture}.jsonl.gz", "rt") as lines:
+        for line in map(json.loads, lines):
+            if line["method"] != "Configure":
+                yield (
+                    line["plugin"],
+                    Captured(
+                        wall_ns=line["at_ns"],
+                        mono_ns=line["at_ns"] % 10**15,
+                        method=line["method"],
+                        request=base64.b64decode(line["request_b64"]),
+                        reply=base64.b64decode(line["reply_b64"]),
+                        status_code=0,
+                        status_message="",
+                        took_ns=line["took_ns"],
+                        timeout_ns=line["timeout_ns"],
+                    ),
+                )
+
+
+def a_start(plugin: str = PLUGIN, started_ns: int = 0) -> SessionStart:
+    index, _, name = plugin.partition("-")
+    return SessionStart(
+        role=Role.LOGGER,
+        plugin_name=name,
+        plugin_index=index,
+        runtime_name="containerd",
+        runtime_version="2.1.9+unknown",
+        nri_version="0.8.0",
+        nri_version_inferred=True,
+        mask=0x07FF,
+        registration_timeout_ms=5000,
+        request_timeout_ms=2000,
+        started_ns=started_ns,
+    )
+
+
+def record(
+    path: Path,
+    *plugins: str,
+    capture: str = "containerd-2.1.9",
+    more: Callable[[Recorder, int], None] | None = None,
+) -> Path:
+    """Make a recording with a session for each of ``plugins``, all open at the same time.
+
+    ``more`` may add to the last session before they end.
+    """
+    recorder = Recorder.open(path)
+    sessions: dict[str, int] = {}
+    session = newest = 0
+    for plugin, item in captured(capture):
+        if plugin not in (plugins or (PLUGIN,)):
+            continue
+        newest = item.wall_ns
+        if plugin not in sessions:
+            sessions[plugin] = recorder.begin_session(a_start(plugin, newest - 1000))
+        session = sessions[plugin]
+        recorder.capture(session, item)
+    if more is not None:
+        more(recorder, session)
+    for session in sessions.values():
+        recorder.end_session(session, "the runtime closed the connection", newest + 10**9)
+    recorder.close()
+    return path

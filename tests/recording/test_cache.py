@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.recording.cache import RecentlyUsed
+
+_operations = st.lists(st.tuples(st.sampled_from(["get", "put"]), st.integers(0, 20)), max_size=200)
+
+
+@given(_operations, st.integers(4, 12))
+def test_keeps_what_was_used_last_and_never_more_than_twice_the_limit(
+    operations: list[tuple[str, int]], limit: int
+) -> None:
+    cache: RecentlyUsed[int, int] = RecentlyUsed(limit)
+    costs: dict[int, int] = {}
+    # Most recently used last.
+    used: list[int] = []
+    for operation, key in operations:
+        cost = 1 + key % 4
+        if operation == "put":
+            cache.put(key, key, cost)
+            costs[key] = cost
+        else:
+            found = cache.get(key)
+            assert found in (None, key)
+            if found is None:
+                assert key not in costs or cache.forgot
+                costs.pop(key, None)
+        used = [other for other in used if other != key] + ([key] if key in costs else [])
+        room = limit
+        for key_ in reversed(used):
+            room -= costs[key_]
+            if room < 0:
+                break
+            assert key_ in cache
+        assert sum(costs[key_] for key_ in used if key_ in cache) <= 2 * limit
+
+
+def test_forgetting_on_purpose_is_no_loss() -> None:
+    cache: RecentlyUsed[int, int] = RecentlyUsed(1)
+    for key in range(5):
+        cache.put(key, key)
+    forgot_before = cache.forgot
+    cache.clear()
+    assert (forgot_before, cache.forgot) == (True, False)
+    assert cache.get(4) is None

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is beside a recording may come from another user: nothing is deleted, nothing waits."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from contextlib import closing, suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope.errors import RecordingError
+from nri_scope.recording.private_copy import private_copy
+from nri_scope.recording.reader import Recording
+from tests.recording.companions import Scene, impatient, one_scene
+from tests.recording.marks.recordings import SAMPLE, a_copy, events_of
+from tests.recording.other_user import (
+    acting,
+    give,
+    journal_naming,
+    make_other_kind,
+    needs_root,
+    public,
+)
+from tests.recording.traffic import MEMORY
+
+__all__ = ["public"]
+
+_ATTEMPTS = 300
+_SWAPPED = """
+# Two versions of the journal, exchanged without a moment in which there is none.
+name, harmless, deadly = arguments
+while True:
+    for version in (harmless, deadly):
+        attempt(os.link, version, "next")
+        attempt(os.rename, "next", name)
+        attempt(os.unlink, "next")
+"""
+_WRITER = """
+connection = sqlite3.connect(arguments[0], isolation_level=None)
+connection.execute("PRAGMA journal_mode = WAL")
+number = 0
+while True:
+    number += 1
+    connection.execute("UPDATE event SET took_ns = ?", (number,))
+    if number % 7 == 0:
+        connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+    time.sleep(0.005)
+"""
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    path = tmp_path / "root's own"
+    path.write_text("precious")
+    return path
+
+
+@pytest.fixture
+def theirs(public: Path) -> Path:
+    """A recording of another user, in a folder of that one's."""
+    path = Path(shutil.copy(SAMPLE, public / "r.nriscope.db"))
+    give(path, public)
+    return path
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(f"{path.name}{suffix}")
+
+
+def _listing(folder: Path) -> dict[str, tuple[int, int, int]]:
+    found = {}
+    for each in folder.iterdir():
+        status = each.lstat()
+        found[each.name] = (status.st_ino, status.st_size, status.st_mtime_ns)
+    return found
+
+
+@needs_root
+class TestOfAnotherUser:
+    def test_a_recording_is_read_and_nothing_beside_it_is_changed(self, theirs: Path) -> None:
+        before = _listing(theirs.parent)
+        with Recording.open(theirs) as recording:
+            assert recording.is_copy
+            assert list(recording.events()) == events_of()
+        assert _listing(theirs.parent) == before
+
+    def test_a_journal_deletes_nothing(self, theirs: Path, victim: Path) -> None:
+        journal = _beside(theirs, "-journal")
+        journal.write_bytes(journal_naming(victim, theirs.stat().st_size))
+        give(journal)
+        before = _listing(theirs.parent)
+        with pytest.raises(RecordingError, match="names another file"):
+            Recording.open(theirs)
+        assert victim.exists()
+        assert _listing(theirs.parent) == before
+
+    def test_a_journal_that_is_exchanged_deletes_nothing(self, theirs: Path, victim: Path) -> None:
+        deadly = journal_naming(victim, theirs.stat().st_size)
+        for name, content in (("deadly", deadly), ("harmless", deadly[:512])):
+            (theirs.parent / name).write_bytes(content)
+            give(theirs.parent / name)
+        outcomes = set()
+        with acting(theirs.parent, _SWAPPED, f"{theirs.name}-journal", "harmless", "deadly"):
+            for _ in range(_ATTEMPTS):
+                try:
+                    Recording.open(theirs).close()
+                    outcomes.add("read")
+                except RecordingError as error:
+                    outcomes.add(error.problem)
+                assert victim.exists()
+        assert outcomes
+
+    def test_a_write_ahead_log_is_read_on_the_copy(self, theirs: Path, tmp_path: Path) -> None:
+        # A recorder that was killed: its newest events are in the log.
+        work = Path(shutil.copy(SAMPLE, tmp_path / "w.db"))
+        with closing(sqlite3.connect(work, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("UPDATE event SET took_ns = 12345")
+            for suffix in ("", "-wal", "-shm"):
+                shutil.copy(_beside(work, suffix), _beside(theirs, suffix))
+                give(_beside(theirs, suffix))
+        before = _listing(theirs.parent)
+        with Recording.open(theirs) as recording:
+            assert {event.took_ns for event in recording.events()} == {12345}
+        assert _listing(theirs.parent) == before
+
+    def test_an_interrupted_write_is_undone_on_the_copy(self, theirs: Path) -> None:
+        code = (
+            "import os, sqlite3, sys\n"
+            "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+            "c.execute('PRAGMA cache_size = 1')\n"
+            "c.execute('BEGIN IMMEDIATE')\n"
+            "c.execute('UPDATE event SET at_ns = 1, status_message = hex(randomblob(2000))')\n"
+            "os.kill(os.getpid(), 9)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code, theirs], check=False)
+        assert done.returncode == -signal.SIGKILL
+        give(_beside(theirs, "-journal"))
+        before = _listing(theirs.parent)
+        assert events_of(theirs) == events_of()
+        assert _listing(theirs.parent) == before
+
+    def test_what_another_user_put_beside_our_recording_is_not_taken_for_a_part_of_it(
+        self, theirs: Path
+    ) -> None:
+        os.chown(theirs, 0, 0)
+        _beside(theirs, "-wal").write_bytes(b"frames of a stranger")
+        give(_beside(theirs, "-wal"))
+        with pytest.raises(RecordingError, match="belongs to another user than the recording"):
+            Recording.open(theirs)
+
+    def test_a_recorder_goes_on_while_it_is_copied(self, theirs: Path) -> None:
+        # Each transaction writes the same number everywhere: a copy that mixes two has both.
+        with acting(theirs.parent, _WRITER, theirs.name):
+            seen = set()
+            for _ in range(20):
+                with suppress(RecordingError), Recording.open(theirs) as recording:
+                    seen.add(frozenset(event.took_ns for event in recording.events()))
+            seen.discard(frozenset(event.took_ns for event in events_of()))
+            assert len(seen) > 1
+            assert {len(numbers) for numbers in seen} == {1}
+
+    @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+    @pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "link"])
+    def test_what_is_no_file_is_refused_at_once(
+        self, theirs: Path, victim: Path, suffix: str, kind: str
+    ) -> None:
+        make_other_kind(_beside(theirs, suffix), kind, victim)
+        give(_beside(theirs, suffix))
+        with pytest.raises(RecordingError, match=f"{suffix} is not a regular file"):
+            Recording.open(theirs)
+        assert victim.read_text() == "precious"
+
+    def test_a_pipe_that_comes_in_place_of_the_recording_is_not_waited_for(
+        self, theirs: Path
+    ) -> None:
+        (theirs.parent / "file").write_bytes(theirs.read_bytes())
+        os.mkfifo(theirs.parent / "pipe")
+        give(theirs.parent / "file", theirs.parent / "pipe")
+        with acting(theirs.parent, _SWAPPED, theirs.name, "file", "pipe"):
+            for _ in range(_ATTEMPTS):
+                with suppress(RecordingError):
+                    Recording.open(theirs).close()
+
+
+@needs_root
+def test_in_a_sticky_folder_the_names_beside_a_recording_are_read_from_a_copy(
+    public: Path, victim: Path
+) -> None:
+    path = Path(shutil.copy(SAMPLE, public / "r.db"))
+    public.chmod(0o1777)
+    with Recording.open(path) as recording:
+        assert not recording.is_copy
+    journal = _beside(path, "-journal")
+    journal.write_bytes(journal_naming(victim, path.stat().st_size))
+    give(journal)
+    with pytest.raises(RecordingError, match="belongs to another user"):
+        Recording.open(path)
+    assert victim.exists() and journal.exists()
+
+
+class TestInOurOwnFolder:
+    @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+    @pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "link"])
+    def test_what_is_no_file_is_refused_at_once(
+        self, tmp_path: Path, suffix: str, kind: str
+    ) -> None:
+        path = a_copy(tmp_path)
+        other = tmp_path / "other"
+        other.write_text("precious")
+        make_other_kind(_beside(path, suffix), kind, other)
+        with pytest.raises(RecordingError, match=f"{suffix} is not a regular file"):
+            Recording.open(path)
+        assert other.read_text() == "precious"
+
+    def test_a_recording_without_room_for_its_copy_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = a_copy(tmp_path)
+        tmp_path.chmod(0o777)
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=9))
+        with pytest.raises(RecordingError, match=r"no private copy .*; set TMPDIR"):
+            Recording.open(path)
+
+    def test_holes_are_copied_as_holes(self, tmp_path: Path) -> None:
+        path = a_copy(tmp_path)
+        size = path.stat().st_size
+        with path.open("r+b") as file:
+            file.truncate(1 << 34)
+        folder = tmp_path / "private"
+        folder.mkdir(0o700)
+        copy = private_copy(path, folder)
+        assert (copy.stat().st_size, copy.stat().st_mode & 0o777) == (1 << 34, 0o600)
+        assert copy.stat().st_blocks * 512 <= size + 4096
+        with copy.open("rb") as file:
+            assert file.read(size) == SAMPLE.read_bytes()
+
+    @pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777, 0o700])
+    def test_others_who_can_write_make_the_difference(self, tmp_path: Path, mode: int) -> None:
+        path = a_copy(tmp_path)
+        tmp_path.chmod(mode)
+        with Recording.open(path) as recording:
+            assert list(recording.events()) == events_of()
+            assert recording.is_copy == (mode in (0o777, 0o775))
+
+
+@settings(max_examples=150)
+@given(data=st.binary(min_size=16, max_size=16))
+def test_anything_beside_a_recording_does_no_harm(data: bytes) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder, impatient():
+        one_scene(Path(folder), Scene.of(data))

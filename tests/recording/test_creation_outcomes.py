@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of a creation, by what came after it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Captured, Role, SessionStart
+from nri_scope.nri.methods import METHODS
+from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.creation_outcomes import CreationFate, Creations, Outcome
+from nri_scope.recording.reader import Recording
+from tests.recording.recordings import a_start
+from tests.replay.recordings import POD, START_NS, container
+
+_SECOND = 10**9
+_ALL = 0x1FFF
+_WITHOUT_POST_CREATE = 0x7C8
+"""CreateContainer and what follows a start, but neither PostCreateContainer nor StartContainer."""
+_UNDONE = container()
+_RAN = container(state=api.ContainerState.CONTAINER_RUNNING, pid=7, created_at=1)
+
+
+CREATE, POST = "CreateContainer", "PostCreateContainer"
+
+
+def about(name: str, one: api.Container = _UNDONE) -> tuple[str, Message]:
+    """A request about a container, or about its pod."""
+    request = METHODS[name].request()
+    request.pod.CopyFrom(POD)  # type: ignore[attr-defined]
+    if "Sandbox" not in name:
+        request.container.CopyFrom(one)  # type: ignore[attr-defined]
+    return name, request
+
+
+@dataclass(frozen=True)
+class Told:
+    """A session with an event each second."""
+
+    events: Sequence[tuple[str, Message]]
+    plugin: str = "00-probe"
+    runtime: str = "containerd"
+    mask: int = _ALL
+    role: Role = Role.PROBE
+    ended: bool = True
+
+    @property
+    def start(self) -> SessionStart:
+        start = a_start(self.plugin, START_NS)
+        return replace(start, runtime_name=self.runtime, mask=self.mask, role=self.role)
+
+
+def write(recorder: Recorder, told: Sequence[Told]) -> None:
+    """The sessions, all of which are asked about one event before the next one."""
+    numbers = [recorder.begin_session(one.start) for one in told]
+    for step in range(max(len(one.events) for one in told)):
+        at_ns = START_NS + step * _SECOND
+        for number, one in zip(numbers, told, strict=True):
+            if step < len(one.events):
+                method, request = one.events[step]
+                content = request.SerializeToString()
+                recorder.capture(
+                    number, Captured(at_ns, at_ns, method, content, b"", 0, "", 1000, 2 * _SECOND)
+                )
+    for number, one in zip(numbers, told, strict=True):
+        if one.ended:
+            recorder.end_session(number, "closed", START_NS + len(one.events) * _SECOND)
+
+
+def outcome(folder: Path, *sessions: Told, lost: int = 0) -> Outcome:
+    """What is said of the first creation in a recording of these sessions, without event `lost`."""
+    path = folder / "one.nriscope.db"
+    recorder = Recorder.open(path)
+    write(recorder, sessions)
+    recorder.close()
+    if lost:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("DELETE FROM event WHERE id = ?", (lost,))
+    with Recording.open(path) as recording:
+        first = next(one for one in recording.events() if one.event == CREATE)
+        return Creations(recording).outcome(first)
+
+
+@pytest.mark.parametrize(
+    "name", [POST, "StartContainer", "PostStartContainer", "UpdateContainer", "PostUpdateContainer"]
+)
+def test_what_only_a_container_has_shows_that_it_was_created(name: str, tmp_path: Path) -> None:
+    told = Told([about(CREATE), about(name), about("StopContainer")])
+    assert outcome(tmp_path, told).fate is CreationFate.CREATED
+
+
+def test_one_connection_is_enough_to_show_it(tmp_path: Path) -> None:
+    blind = Told([about(CREATE), about("RunPodSandbox"), about("StopContainer")])
+    other = Told([about(CREATE), about(POST)], plugin="10-other")
+    assert outcome(tmp_path, blind, other).fate is CreationFate.CREATED
+
+
+@pytest.mark.parametrize("name", ["StopContainer", "RemoveContainer"])
+@pytest.mark.parametrize("mask", [_ALL, 0])
+def test_what_is_undone_was_not_created(name: str, mask: int, tmp_path: Path) -> None:
+    found = outcome(tmp_path, Told([about(CREATE), about(name)], mask=mask))
+    assert found.fate is CreationFate.FAILED
+    assert found.words == f"PostCreateContainer did not follow, {name} did (event 2)"
+
+
+@pytest.mark.parametrize("name", ["StopPodSandbox", "RemovePodSandbox"])
+def test_nor_was_it_when_its_pod_ended_first(name: str, tmp_path: Path) -> None:
+    told = Told([about(CREATE), about(CREATE, container("b")), about(POST, container("b")),
+                 about(name)], runtime="cri-o")  # fmt: skip
+    assert outcome(tmp_path, told).fate is CreationFate.FAILED
+
+
+def test_nor_when_the_runtime_was_asked_for_it_anew(tmp_path: Path) -> None:
+    again = container(id="another-id")
+    told = Told([about(CREATE), about(CREATE, again), about(POST, again)], runtime="cri-o")
+    assert outcome(tmp_path, told).words == (
+        "PostCreateContainer did not follow, CreateContainer did (event 2)"
+    )
+
+
+def test_a_lost_event_may_have_been_the_one(tmp_path: Path) -> None:
+    told = Told([about(CREATE), about(POST), about("StopContainer")])
+    assert outcome(tmp_path, told, lost=2).fate is CreationFate.UNKNOWN
+
+
+def test_the_end_of_a_recording_leaves_it_open(tmp_path: Path) -> None:
+    found = outcome(tmp_path, Told([about(CREATE), about("RunPodSandbox")], runtime="cri-o"))
+    assert found.fate is CreationFate.OPEN
+    assert found.after_ns == 2 * _SECOND
+
+
+def test_a_session_that_goes_on_says_nothing_yet(tmp_path: Path) -> None:
+    told = Told([about(CREATE)], ended=False)
+    assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN
+
+
+def test_a_replay_says_nothing(tmp_path: Path) -> None:
+    told = Told([about(CREATE), about("StopContainer")], role=Role.REPLAY)
+    assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN
+
+
+class TestWithoutPostCreateContainer:
+    """A plugin that did not subscribe to it."""
+
+    @pytest.mark.parametrize("runtime", ["containerd", "cri-o", "v2"])
+    def test_containerd_shows_what_it_undoes(self, runtime: str, tmp_path: Path) -> None:
+        told = Told(
+            [about(CREATE), about("StopContainer")], mask=_WITHOUT_POST_CREATE, runtime=runtime
+        )
+        is_containerd = runtime == "containerd"
+        expected = CreationFate.FAILED if is_containerd else CreationFate.UNKNOWN
+        assert outcome(tmp_path, told).fate is expected
+
+    def test_and_what_ran_otherwise(self, tmp_path: Path) -> None:
+        told = Told([about(CREATE), about("StopContainer", _RAN)], mask=_WITHOUT_POST_CREATE)
+        assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN
+
+    def test_its_absence_is_nothing(self, tmp_path: Path) -> None:
+        told = Told([about(CREATE), about("RemoveContainer")], mask=_WITHOUT_POST_CREATE)
+        assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN

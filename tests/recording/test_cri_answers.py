@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CRI's answers in a recording."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Captured, Event, Role, SessionStart
+from nri_scope.filter import parse
+from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.cri_answers import asked_about, reply_as_plain, status_request
+from nri_scope.recording.display import runtime
+from nri_scope.recording.documents import document
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.summary import summarise
+from nri_scope.text.yaml_text import to_yaml
+from tests.recording.traffic import NOW, a_container, a_pod, a_start, an_item, lifecycle
+
+ANSWER = json.dumps({"runtimeSpec": {"ociVersion": "1.1.0"}, "pid": 7}).encode()
+CONTAINER = a_container(a_pod(1), "app-0").id
+
+
+def a_cri_session() -> SessionStart:
+    return SessionStart(
+        role=Role.CRI,
+        plugin_name="cri",
+        plugin_index="",
+        runtime_name="containerd",
+        runtime_version="v2.1.9",
+        nri_version="",
+        nri_version_inferred=False,
+        mask=0,
+        registration_timeout_ms=0,
+        request_timeout_ms=0,
+        started_ns=NOW,
+    )
+
+
+def an_answer(container_id: str = CONTAINER, reply: bytes = ANSWER) -> Captured:
+    return an_item(
+        CONTAINER_STATUS,
+        status_request(container_id),
+        reply,
+        wall_ns=NOW + 10**9,
+        service=CRI_SERVICE,
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A pod's life as a logger saw it, with two answers of the CRI about its container."""
+    path = tmp_path / "a.nriscope.db"
+    recorder = Recorder.open(path)
+    session, cri = recorder.begin_session(a_start()), recorder.begin_session(a_cri_session())
+    for item in lifecycle(1):
+        recorder.capture(session, item)
+    recorder.capture(cri, an_answer())
+    recorder.capture(cri, an_answer(reply=ANSWER.replace(b"7", b"8")))
+    recorder.close()
+    return path
+
+
+def _answers(recording: Recording) -> list[Event]:
+    return [event for event in recording.events() if event.method == CONTAINER_STATUS]
+
+
+def test_an_answer_is_about_its_container(path: Path) -> None:
+    with Recording.open(path) as recording:
+        first, second = _answers(recording)
+        assert (first.container, first.pod, first.container_id) == ("app-0", "web-1", CONTAINER)
+        assert (first.mark, first.plugin) == ("", "cri")
+        assert recording.request(first.id) == status_request(CONTAINER)
+        assert recording.reply(first.id) == ANSWER
+        assert recording.reply(second.id) == ANSWER.replace(b"7", b"8")
+        assert len(recording.containers()) == 1
+
+
+def test_it_is_shown_as_what_it_says(path: Path) -> None:
+    with Recording.open(path) as recording:
+        (event, _) = _answers(recording)
+        shown = document(recording, event)
+        assert shown["request"] == {"container_id": CONTAINER, "verbose": True}
+        assert shown["reply"] == json.loads(ANSWER)
+        (texts,) = recording.connection.execute(
+            "SELECT nri_json(id), nri_json(id, 'reply') FROM event WHERE id = ?", (event.id,)
+        ).fetchall()
+        assert list(map(json.loads, texts)) == [shown["request"], shown["reply"]]
+
+
+@pytest.mark.parametrize("reply", [b"no json", b"[1]", b'{"x": NaN}', b"[" * 100_000, b"\xff"])
+def test_an_answer_that_is_no_json_is_shown_as_its_bytes(tmp_path: Path, reply: bytes) -> None:
+    path = tmp_path / "a.nriscope.db"
+    recorder = Recorder.open(path)
+    recorder.capture(recorder.begin_session(a_cri_session()), an_answer(reply=reply))
+    recorder.close()
+    with Recording.open(path) as recording:
+        (event,) = _answers(recording)
+        assert document(recording, event)["reply"] == {"malformed": reply.hex()}
+
+
+def test_half_a_surrogate_in_an_answer_can_be_printed(tmp_path: Path) -> None:
+    path = tmp_path / "a.nriscope.db"
+    recorder = Recorder.open(path)
+    reply = rb'{"x": "\ud800\u001b"}'
+    recorder.capture(recorder.begin_session(a_cri_session()), an_answer(reply=reply))
+    recorder.close()
+    with Recording.open(path) as recording:
+        (event,) = _answers(recording)
+        text = "".join(to_yaml(document(recording, event)))
+    assert "\x1b" not in text
+    text.encode()
+
+
+def test_the_numbers_of_a_recording_leave_answers_out(path: Path) -> None:
+    with Recording.open(path) as recording:
+        found = summarise(recording)
+        events = len(list(recording.events()))
+    assert found.stats.count == events - 2
+    assert found.record()["cri_answers"] == 2
+    assert CONTAINER_STATUS not in {entry.event for entry in found.stats.by_event}
+
+
+@pytest.mark.parametrize(
+    "where", ["container:app-0", "ns:shop", "plugin:cri", f"event:{CONTAINER_STATUS}"]
+)
+def test_filters_find_answers_in_a_file_and_while_recording(path: Path, where: str) -> None:
+    with Recording.open(path) as recording:
+        found = list(recording.events(where=parse(f"({where}) AND event:{CONTAINER_STATUS}")))
+        assert len(found) == 2
+    kept: list[Event] = []
+    live = path.with_name("live.nriscope.db")
+    recorder = Recorder.open(live, on_event=lambda event, item: kept.append(event))
+    session, cri = recorder.begin_session(a_start()), recorder.begin_session(a_cri_session())
+    for item in lifecycle(1):
+        recorder.capture(session, item)
+    recorder.capture(cri, an_answer())
+    recorder.close()
+    assert parse(where).matches(kept[-1])
+
+
+def test_another_method_of_the_cri_is_kept_raw(tmp_path: Path) -> None:
+    path = tmp_path / "a.nriscope.db"
+    recorder = Recorder.open(path)
+    cri = recorder.begin_session(a_cri_session())
+    recorder.capture(cri, an_item("Status", b"\x08\x01", ANSWER, service=CRI_SERVICE))
+    recorder.capture(cri, an_item(CONTAINER_STATUS, b"\x08\x01", ANSWER, service=CRI_SERVICE))
+    recorder.close()
+    with Recording.open(path) as recording:
+        assert [event.mark for event in recording.events()] == ["unknown", "unknown"]
+        assert recording.request(1) == b"\x08\x01"
+
+
+@given(st.text(min_size=1, max_size=31))
+def test_a_question_tells_whom_it_is_about(container_id: str) -> None:
+    try:
+        request = status_request(container_id)
+    except ValueError:
+        return
+    assert asked_about(request) == container_id
+
+
+@given(st.binary(max_size=200))
+def test_no_other_bytes_are_taken_for_a_question(request: bytes) -> None:
+    container_id = asked_about(request)
+    assert container_id is None or status_request(container_id) == request
+
+
+def test_an_empty_answer_is_nothing() -> None:
+    assert reply_as_plain(b"") == {}
+
+
+def test_a_session_of_the_cri_is_told_without_a_version_of_nri(path: Path) -> None:
+    with Recording.open(path) as recording:
+        told = [runtime(session) for session in recording.sessions()]
+    assert told == ["containerd 1.7.24, NRI 0.6.1 (inferred)", "containerd v2.1.9"]

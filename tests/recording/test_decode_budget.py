@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording makes of one message, stored once, has an end, which is told."""
+
+from __future__ import annotations
+
+import sqlite3
+import warnings
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.differ.recorded import rounds
+from nri_scope.errors import RecordingCut
+from nri_scope.recording import decode_budget
+from nri_scope.recording.blobs import Kind
+from nri_scope.recording.decode_budget import LEAST_BYTES, PER_BYTE, Allowance
+from nri_scope.recording.reader import Recording
+from nri_scope.share.extract.exchanges import exchanges
+from tests.bombs.recordings import MIB, make, many_of, many_rows
+from tests.recording.recordings import record
+from tests.recording.traffic import lifecycles
+from tests.recording.traffic import record as record_items
+
+ALL = int(LEAST_BYTES * PER_BYTE)
+
+
+@pytest.fixture
+def bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A thousand creations of one container with 40,000 variables, of which half are allowed."""
+    monkeypatch.setattr(decode_budget, "PER_BYTE", PER_BYTE / 2)
+    container = many_of(Kind.CONTAINER, api.Container.DESCRIPTOR, (7,), b"\x0a\x02c1")
+
+    def both(connection: sqlite3.Connection, scale: float) -> None:
+        container(connection, 80_000 / (16 * MIB))
+        many_rows("event", 1_000 * 65)(connection, scale)
+
+    return make(tmp_path / "r.nriscope.db", both)
+
+
+def test_one_message_of_a_thousand_events_is_read_so_often_and_the_rest_is_told(bomb: Path) -> None:
+    with Recording.open(bomb) as recording, pytest.warns(RecordingCut, match="from event") as told:
+        read = list(recording.exchanges())
+    assert 50 < len(read) < 800
+    assert len(told) == 1
+    assert f"from event {read[-1][0].id + 1} on; the rest is not read" in str(told[0].message)
+
+
+def test_what_is_compared_ends_too(bomb: Path) -> None:
+    with Recording.open(bomb) as recording, pytest.warns(RecordingCut, match="taken apart"):
+        assert len(list(rounds(recording))) < 800
+
+
+def test_a_copy_has_all(bomb: Path) -> None:
+    with Recording.open(bomb) as recording, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        events = {event.id for event in recording.events()}
+        copied = {one.event.id for some in exchanges(recording, None, until=10**9) for one in some}
+    assert copied == events
+
+
+def test_an_ordinary_recording_is_allowed_for_at_its_own_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.nriscope.db"
+    record_items(path, lifecycles(120))
+    monkeypatch.setattr(decode_budget, "LEAST_BYTES", 0)
+    with Recording.open(path) as recording, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(recording.exchanges())) == len(list(recording.events()))
+
+
+def test_recordings_of_real_runtimes_are_far_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    record(path)
+    with Recording.open(path) as recording:
+        left = recording.allowance()
+        count = len(list(recording.exchanges(allowance=left)))
+    assert left.left > ALL - 1_000 * count
+
+
+def test_the_size_of_the_file_counts() -> None:
+    assert Allowance(1).left == ALL
+    assert Allowance(3 * LEAST_BYTES).left == 3 * ALL

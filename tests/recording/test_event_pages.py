@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions and gaps of a recording that is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Semaphore
+
+import pytest
+
+from nri_scope.recorder.event_pages import RecordingLook, SessionTables, look
+from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.reader import Recording
+from nri_scope.tui.store.markers import GapMarker, MarkerPlaces, SessionBegan, SessionEnded
+from tests.recording.made import START, at
+from tests.recording.recordings import PLUGIN, a_start, captured
+
+EVENT = [item for plugin, item in captured() if plugin == PLUGIN][1]
+"""Behind Synchronize, which changes its session when it is over."""
+
+
+class Growing:
+    """A recording, written and looked at by turns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stored = Semaphore(0)
+        self.recorder = Recorder.open(path, on_event=lambda *_: self._stored.release())
+        self.session = self.recorder.begin_session(a_start(started_ns=START))
+        self._tables, self._places = SessionTables(), MarkerPlaces()
+        self.event(1)
+
+    def event(self, seconds: float) -> None:
+        """An event, and all that was told before it in the file."""
+        self.recorder.capture(self.session, EVENT._replace(wall_ns=at(seconds)))
+        assert self._stored.acquire(timeout=10)
+
+    def look(self) -> tuple[RecordingLook, tuple[object, ...]]:
+        with Recording.open(self.path) as recording:
+            seen = look(recording, self._tables)
+            return seen, self._places.between(recording, seen)
+
+    def afresh(self) -> tuple[RecordingLook, tuple[object, ...]]:
+        """What somebody sees who never looked before."""
+        with Recording.open(self.path) as recording:
+            seen = look(recording, SessionTables())
+            return seen, MarkerPlaces().between(recording, seen)
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[Growing]:
+    growing = Growing(tmp_path / "x.nriscope.db")
+    yield growing
+    growing.recorder.close()
+
+
+def test_events_alone_leave_what_was_known(growing: Growing) -> None:
+    seen, between = growing.look()
+    growing.event(2)
+    again, later = growing.look()
+    assert again.newest == seen.newest + 1
+    assert again.sessions is seen.sessions and again.gaps is seen.gaps and later is between
+    assert (again, later) == growing.afresh()
+
+
+def test_a_gap_a_session_and_the_end_of_one_are_told(growing: Growing) -> None:
+    growing.look()
+    growing.recorder.note_gap(growing.session, at(2), at(3), "the disk is full", 2)
+    growing.event(4)
+    kinds = [type(one) for one in growing.look()[1]]
+    assert kinds == [SessionBegan, GapMarker]
+    other = growing.recorder.begin_session(a_start("10-other", started_ns=at(5)))
+    growing.event(6)
+    assert len(growing.look()[0].sessions) == 2
+    growing.recorder.end_session(other, "done", at(7))
+    growing.event(8)
+    seen, between = growing.look()
+    assert [type(one) for one in between] == [SessionBegan, GapMarker, SessionBegan, SessionEnded]
+    assert [session.end_reason for session in seen.sessions] == ["", "done"]
+    assert (seen, between) == growing.afresh()

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording may come from a stranger: it is read, or refused in one line, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope.errors import RecordingError
+from nri_scope.events import Container, Event, Gap, Note, Pod, Session
+from nri_scope.nri.methods import METHODS
+from nri_scope.recording.blobs import Packer, digest
+from nri_scope.recording.lookup import effects_on
+from nri_scope.recording.reader import MAX_REQUEST, Recording
+from nri_scope.recording.schema import EVENTS_VIEW, LOG_VIEW, OLDER_VIEWS, TABLES
+from nri_scope.recording.tap_tables import printed, tapped
+from tests.recording.traffic import MEMORY, a_synchronize, an_item, lifecycles, one_stream, record
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("original") / "r.db"
+    items = one_stream("containerd-2.4-beta") + lifecycles(30)
+    items += [an_item("FutureEvent", b"\xff" * 50), an_item("StateChange", b"\xff")]
+    record(path, items)
+    record(path, [an_item("Synchronize", a_synchronize(3))])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO gap VALUES (1, 1, 2, 3, 'a gap', NULL)")
+        connection.execute("INSERT INTO note VALUES (1, NULL, 2, 'a note')")
+        connection.commit()
+    return path
+
+
+_TYPES = {"int": (int,), "str": (str,), "bool": (bool,), "int | None": (int, type(None))}
+_TYPES |= {"tuple[str, ...]": (tuple,), "Pod | None": (Pod, type(None))}
+
+
+def _well_typed(thing: Session | Event | Gap | Note | Pod | Container) -> None:
+    for field in fields(thing):
+        assert type(getattr(thing, field.name)) in _TYPES[str(field.type)]
+
+
+def use(path: Path, *, messages: bool = True) -> None:
+    """Read everything. What is damaged may say so; nothing else may happen."""
+    try:
+        recording = Recording.open(path)
+    except RecordingError:
+        return
+    with recording:
+        events: list[Event] = []
+        sessions: list[Session] = []
+        lists: list[Callable[[], list[Any]]] = [
+            recording.gaps,
+            recording.notes,
+            recording.pods,
+            recording.containers,
+        ]
+        for listing in lists:
+            with suppress(RecordingError):
+                for thing in listing():
+                    _well_typed(thing)
+        with suppress(RecordingError):
+            sessions = recording.sessions()
+        with suppress(RecordingError):
+            for event in recording.events():
+                _well_typed(event)
+                events.append(event)
+        if not messages:
+            return
+        with suppress(RecordingError):
+            for event, _, _ in recording.exchanges():
+                _well_typed(event)
+        with suppress(RecordingError):
+            for line in printed(recording):
+                assert (type(line.at_ns), type(line.text)) == (int, str)
+        with suppress(RecordingError):
+            for known in tapped(recording, [event.id for event in events[:500]]):
+                assert type(known.held_ns) is int
+        with suppress(RecordingError):
+            for container in recording.containers():
+                assert all(type(n) is int for n in effects_on(recording, container) or ())
+        for session in sessions:
+            _well_typed(session)
+            with suppress(RecordingError):
+                recording.state(session.id)
+        for event in events:
+            with suppress(RecordingError):
+                request = recording.request(event.id)
+                if not event.mark:
+                    METHODS[event.method].request.FromString(request)
+            with suppress(RecordingError):
+                recording.reply(event.id)
+        # Somebody's own SQL says what SQLite says.
+        for query in (
+            # A query of somebody's own goes on as long as they like.
+            "SELECT nri_json(id), nri_json(id, 'reply') FROM event LIMIT 500",
+            "SELECT nri_object(id) FROM object LIMIT 500",
+            "SELECT * FROM log LIMIT 500",
+        ):
+            with suppress(sqlite3.Error, UnicodeError, RecordingError):
+                for row in recording.connection.execute(query):
+                    if "nri_" in query:
+                        for value in row:
+                            assert value is None or isinstance(json.loads(value), dict)
+
+
+_damage = st.lists(
+    st.one_of(
+        st.tuples(st.just("flip"), st.floats(0, 1, exclude_max=True), st.integers(1, 255)),
+        st.tuples(st.just("fill"), st.floats(0, 1, exclude_max=True), st.integers(0, 255)),
+        st.tuples(st.just("swap"), st.floats(0, 1, exclude_max=True), st.integers(0, 255)),
+        st.tuples(st.just("cut"), st.floats(0.1, 1, exclude_max=True), st.just(0)),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(damage=_damage)
+def test_a_damaged_file_is_read_or_refused(
+    original: Path, damage: list[tuple[str, float, int]]
+) -> None:
+    content = bytearray(original.read_bytes())
+    for kind, where, value in damage:
+        at = int(where * len(content))
+        page = at // 4096 * 4096
+        match kind:
+            case "flip":
+                content[at] ^= value
+            case "fill":
+                content[at : at + 64] = bytes([value]) * len(content[at : at + 64])
+            case "swap":
+                other = value * 4096 % len(content) // 4096 * 4096
+                if page and other:
+                    one, two = content[page : page + 4096], content[other : other + 4096]
+                    if len(one) == len(two):
+                        content[page : page + 4096], content[other : other + 4096] = two, one
+            case _:
+                del content[at:]
+        if not content:
+            break
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        path = Path(folder) / "r.db"
+        path.write_bytes(content)
+        use(path)
+
+
+_COLUMNS = [(table.name, column.name) for table in TABLES for column in table.columns]
+_VALUES: list[object] = [None, -1, 1 << 62, 1.5, "text", "", b"\xff\xfe", b"", "\x00", "[1]", "{"]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording whose tables hold anything without complaining, as one made by hand could."""
+    path = tmp_path_factory.mktemp("small") / "r.db"
+    record(path, one_stream("containerd-1.7.24"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("INSERT INTO gap VALUES (1, 1, 2, 3, 'a gap', NULL)")
+        connection.execute("INSERT INTO note VALUES (1, NULL, 2, 'a note')")
+        connection.execute("INSERT INTO effect VALUES (1, 1)")
+        connection.execute("INSERT INTO tapped VALUES (1, 2, '[]')")
+        connection.execute("INSERT INTO output VALUES (1, 1, 2, 'stdout', 'a line')")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') "
+            "WHERE type = 'table' AND name != 'state'"
+        )
+    return path
+
+
+@pytest.mark.parametrize(("table", "column"), _COLUMNS)
+def test_a_column_may_hold_anything(small: Path, tmp_path: Path, table: str, column: str) -> None:
+    path = Path(shutil.copy(small, tmp_path / "r.db"))
+    key = {"state": "position", "effect": "event"}.get(table, "rowid")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        keys = [row[0] for row in connection.execute(f"SELECT {key} FROM {table}")]
+    # Each row another value; where there is one row, one after the other.
+    rounds = 1 if len(keys) >= len(_VALUES) else len(_VALUES)
+    for number in range(rounds):
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            for place, row in enumerate(keys):
+                # Keys must be unique, and those of rows are numbers.
+                with suppress(sqlite3.IntegrityError, sqlite3.DataError):
+                    connection.execute(
+                        f"UPDATE {table} SET {column} = ? WHERE {key} = ?",
+                        (_VALUES[(place + number) % len(_VALUES)], row),
+                    )
+        use(path, messages=rounds == 1)
+
+
+class TestTraps:
+    @pytest.fixture
+    def path(self, original: Path, tmp_path: Path) -> Path:
+        return Path(shutil.copy(original, tmp_path / "r.db"))
+
+    def _prepare(self, path: Path, *statements: str) -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    @pytest.mark.parametrize(
+        "statements",
+        [
+            ["CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM event; END"],
+            ["CREATE VIEW v AS SELECT 1"],
+            ["CREATE VIRTUAL TABLE v USING fts5(a)"],
+            ["ALTER TABLE gap RENAME TO other", "CREATE VIEW gap AS SELECT * FROM other"],
+            ["DROP TABLE gap", "CREATE VIRTUAL TABLE gap USING fts5(id, session, from_ns, to_ns)"],
+            [
+                "DROP TABLE gap",
+                "CREATE TABLE gap (id INTEGER PRIMARY KEY, session, from_ns, to_ns, lost, "
+                "reason TEXT AS (hex(zeroblob(100000000))))",
+            ],
+            ["DROP TABLE gap", "CREATE TABLE gap (id INTEGER PRIMARY KEY)"],
+        ],
+    )
+    def test_in_the_schema_are_refused(self, path: Path, statements: list[str]) -> None:
+        self._prepare(path, *statements)
+        with pytest.raises(RecordingError):
+            Recording.open(path)
+
+    @pytest.mark.parametrize(
+        "statements",
+        [
+            ["CREATE VIEW log AS SELECT 'trap' AS event"],
+            ["CREATE VIEW Log AS SELECT 'trap' AS event"],
+            ["CREATE TABLE log (event)"],
+            ["CREATE TABLE other (event)", "CREATE INDEX log ON other(event)"],
+            [f"CREATE VIEW log AS {LOG_VIEW} WHERE e.id > 3"],
+            [f"CREATE VIEW log AS {LOG_VIEW.replace('p.namespace AS', 'p.name AS')}"],
+            [f"CREATE VIEW events AS {EVENTS_VIEW}"],
+        ],
+    )
+    def test_under_our_views_name_are_refused(self, path: Path, statements: list[str]) -> None:
+        self._prepare(path, "DROP VIEW log", *statements)
+        with pytest.raises(RecordingError, match="which no recording has; do not trust it"):
+            Recording.open(path)
+
+    @pytest.mark.parametrize(
+        "sql", [LOG_VIEW, *OLDER_VIEWS["log"], LOG_VIEW.replace("\n", "\r\n    ")]
+    )
+    def test_are_not_our_views_of_any_time(self, path: Path, sql: str) -> None:
+        self._prepare(path, "DROP VIEW log", f"CREATE VIEW log AS\n{sql}")
+        with Recording.open(path) as recording:
+            rows = recording.connection.execute("SELECT event FROM log LIMIT 1").fetchall()
+        assert rows == [("Configure",)]
+
+    @pytest.mark.parametrize("table", ["session", "gap", "note"])
+    def test_of_too_many_rows_are_refused_before_they_are_read(
+        self, path: Path, table: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def listed(recording: Recording) -> object:
+            lists = {"gap": recording.gaps, "note": recording.notes}
+            return lists.get(table, recording.sessions)()
+
+        # More gaps than sessions, which are read with them.
+        noted = "INSERT INTO gap (from_ns, to_ns, reason) VALUES (1, 2, 'one more')"
+        self._prepare(path, *[noted] * 5)
+        with Recording.open(path) as recording:
+            (rows,) = recording.rows(f"SELECT count(*) FROM {table}")[0]
+            assert isinstance(rows, int)
+            monkeypatch.setattr("nri_scope.recording.reader.MAX_ROWS", rows)
+            assert listed(recording)
+            monkeypatch.setattr("nri_scope.recording.reader.MAX_ROWS", rows - 1)
+            with pytest.raises(RecordingError, match=f"more than {rows - 1} {table}s, and no reco"):
+                listed(recording)
+
+    def test_too_many_tables_are_refused(self, path: Path) -> None:
+        self._prepare(path, "BEGIN", *(f"CREATE TABLE t{n} (x)" for n in range(1000)), "COMMIT")
+        with pytest.raises(RecordingError, match="too many"):
+            Recording.open(path)
+
+    @pytest.mark.filterwarnings("ignore::nri_scope.errors.RecordingCut")
+    def test_content_that_would_fill_the_memory_is_not_put_together(self, path: Path) -> None:
+        content = bytes(1 << 20)
+        rows = MAX_REQUEST // len(content) + 1
+        with closing(sqlite3.connect(path)) as connection:
+            (event,) = connection.execute("SELECT event FROM state LIMIT 1").fetchone()
+            connection.execute(
+                "INSERT INTO object VALUES (999999, 1, ?, ?, NULL, ?)",
+                (digest(content), len(content), Packer().alone(content)),
+            )
+            connection.executemany(
+                "INSERT INTO state SELECT session, event, ?, NULL, NULL, 999999 FROM state "
+                "WHERE event = ? LIMIT 1",
+                [(position, event) for position in range(1000, 1000 + rows)],
+            )
+            connection.commit()
+        with Recording.open(path) as recording:
+            with pytest.raises(RecordingError, match="too large"):
+                recording.request(event)
+
+    def test_deep_json_is_no_way_in(self, path: Path) -> None:
+        self._prepare(path, f"UPDATE event SET changed = '{'[' * 50_000}' WHERE id = 5")
+        with Recording.open(path) as recording:
+            with pytest.raises(RecordingError, match="event 5"):
+                list(recording.events())
+
+    def _make_endless(self, path: Path, table: str) -> None:
+        """Let all children of a B-tree's root be the first one."""
+        with closing(sqlite3.connect(path)) as connection:
+            root, leaf = (
+                row[0]
+                for row in connection.execute(
+                    "SELECT pageno FROM dbstat WHERE name = ? ORDER BY path LIMIT 2", (table,)
+                )
+            )
+        content = bytearray(path.read_bytes())
+        start = (root - 1) * 4096
+        cells = int.from_bytes(content[start + 3 : start + 5], "big")
+        for number in range(cells):
+            pointer = start + 12 + 2 * number
+            cell = start + int.from_bytes(content[pointer : pointer + 2], "big")
+            content[cell : cell + 4] = leaf.to_bytes(4, "big")
+        path.write_bytes(content)
+
+    def test_events_that_come_again_are_not_followed(self, path: Path) -> None:
+        self._make_endless(path, "event")
+        with Recording.open(path) as recording:
+            with pytest.raises(RecordingError, match=r"damaged from event .*; `sqlite3"):
+                list(recording.events())
+
+    def test_what_synchronize_told_is_not_told_again(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.db"
+        record(path, [an_item("Synchronize", a_synchronize(300))])
+        self._make_endless(path, "state")
+        with Recording.open(path) as recording:
+            with pytest.raises(RecordingError, match="damaged"):
+                recording.state(1)
+
+    def test_a_search_without_end_comes_to_one(self, path: Path) -> None:
+        with Recording.open(path) as recording:
+            endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+            with pytest.raises(RecordingError, match="would never end"):
+                recording._all(tuple, f"{endless} SELECT i FROM n WHERE i < 0")
+            # It is about that one query.
+            assert recording.event(1) is not None
+
+    def test_an_index_that_lies_is_no_more_than_a_wrong_answer(self, path: Path) -> None:
+        self._prepare(
+            path,
+            "PRAGMA writable_schema = ON",
+            "UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master "
+            "WHERE name = 'event_by_container') WHERE name = 'event_by_pod'",
+        )
+        use(path)

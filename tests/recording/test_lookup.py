@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding an event, a pod or a container by what people write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri.api_pb2 import Container as ContainerMessage
+from nri_scope._gen.nri.api_pb2 import CreateContainerRequest, PodSandbox, StopContainerRequest
+from nri_scope.errors import UsageError
+from nri_scope.events import Captured, Container, Event, Pod
+from nri_scope.recorder.writer import Recorder
+from nri_scope.recording import lookup
+from nri_scope.recording.reader import Recording
+from tests.recording.recordings import captured, record
+
+WEB = "d6e8c12818c4bf7a82f09ffd9e363300e9f6b07eda5861291d736f18a71950f1"
+APP = "3d616e25fb47ea93be490ee9c43f8e470e2da1ff73c8c38a0abe6412fb34c602"
+AGAIN = f"{APP[:21]}{'0' * 43}"
+
+
+def more(recorder: Recorder, session: int) -> None:
+    """The container app is created once more, under an id that begins like the first one's."""
+    like = next(item for _, item in captured() if item.method == "CreateContainer")
+    pod = PodSandbox(id=WEB, name="web", namespace="shop")
+    again = ContainerMessage(id=AGAIN, pod_sandbox_id=WEB, name="app", env=["A=1"])
+    create = CreateContainerRequest(pod=pod, container=again)
+    stop = StopContainerRequest(pod=PodSandbox(id=WEB), container=ContainerMessage(id=AGAIN))
+    recorder.capture(session, replace_request(like, "CreateContainer", create.SerializeToString()))
+    recorder.capture(session, replace_request(like, "StopContainer", stop.SerializeToString()))
+
+
+def replace_request(like: Captured, method: str, request: bytes) -> Captured:
+    return like._replace(method=method, request=request, wall_ns=like.wall_ns + 60 * 10**9)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+    path = record(tmp_path_factory.mktemp("lookup") / "x.nriscope.db", more=more)
+    with Recording.open(path) as recording:
+        yield recording
+
+
+def test_a_number_is_an_event_s(recording: Recording) -> None:
+    found = lookup.find(recording, "4")
+    assert isinstance(found, Event) and found.id == 4 and found.event == "CreateContainer"
+
+
+def test_a_name_is_a_pod_s_or_a_container_s(recording: Recording) -> None:
+    pod = lookup.find(recording, "shop/web")
+    assert isinstance(pod, Pod) and pod.id == WEB
+    container = lookup.find(recording, "shop/web/sidecar")
+    assert isinstance(container, Container) and container.name == "sidecar"
+
+
+@pytest.mark.parametrize("what", [WEB, WEB[:12], WEB[:4]])
+def test_an_id_s_beginning_will_do(recording: Recording, what: str) -> None:
+    pod = lookup.find(recording, what)
+    assert isinstance(pod, Pod) and pod.id == WEB
+
+
+def test_few_digits_are_an_event_s_number_and_never_begin_an_id(recording: Recording) -> None:
+    # 68b97… is the pod jobs/batch, and the recording has fewer than 68 events.
+    with pytest.raises(UsageError, match=r"event 68 is not in .*; it has 1 to 33"):
+        lookup.find(recording, "68")
+    assert isinstance(lookup.find(recording, "68b9"), Pod)
+
+
+def test_many_digits_may_begin_an_id(tmp_path: Path) -> None:
+    whole = f"12345678{'0' * 56}"
+    like = next(item for _, item in captured() if item.method == "CreateContainer")
+    pod = PodSandbox(id=whole, name="digits", namespace="shop")
+    request = CreateContainerRequest(pod=pod, container=ContainerMessage(id="c" * 64, name="app"))
+
+    def more(recorder: Recorder, session: int) -> None:
+        recorder.capture(
+            session, replace_request(like, "CreateContainer", request.SerializeToString())
+        )
+
+    with Recording.open(record(tmp_path / "x.nriscope.db", more=more)) as recording:
+        found = lookup.find(recording, "12345678")
+        assert isinstance(found, Pod) and found.id == whole
+        with pytest.raises(UsageError, match="event 1234567 is not in"):
+            lookup.find(recording, "1234567")
+
+
+@pytest.mark.parametrize("what", ["shop/web/app", APP[:6]])
+def test_what_can_be_several_things_is_refused_with_the_candidates(
+    recording: Recording, what: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        lookup.find(recording, what)
+    text = str(caught.value)
+    assert f'"{what}" can be 2 things' in text
+    assert "(container shop/web/app first seen 2026-11-20" in text
+    # So much of each id that it finds the right one.
+    for whole in (APP, AGAIN):
+        assert whole[:22] in text and whole[:23] not in text
+        container = lookup.find(recording, whole[:22])
+        assert isinstance(container, Container) and container.id == whole
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("999", "event 999 is not in"),
+        ("999", "; it has 1 to 33"),
+        (WEB[:3], "of an id give at least 4 characters"),
+        ("shop/webb", "the nearest is shop/web"),
+        ("shop/web/ap", "the nearest is shop/web/app"),
+        ("sidecar", "the nearest is shop/web/sidecar"),
+        ("batch", "the nearest is jobs/batch"),
+        (f"{WEB[:10]}zz", f"the nearest is {WEB[:12]} (shop/web)"),
+        ("a/b/c/d", "`log` shows what it has"),
+        ("", 'no event, pod or container ""'),
+        ("/", "`log` shows what it has"),
+        ("x" * 5000, "…"),
+        ("9" * 30, "`log` shows what it has"),
+        ("²", "of an id give at least 4 characters"),
+    ],
+)
+def test_what_is_not_there_names_the_nearest(recording: Recording, what: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        lookup.find(recording, what)
+    assert words in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_history_has_all_events_in_order(recording: Recording) -> None:
+    container = lookup.find(recording, APP)
+    assert isinstance(container, Container)
+    events = list(lookup.history(recording, container))
+    assert [event.event for event in events] == [
+        "CreateContainer",
+        "PostCreateContainer",
+        "StartContainer",
+        "PostStartContainer",
+        "UpdateContainer",
+        "PostUpdateContainer",
+        "StopContainer",
+        "RemoveContainer",
+    ]
+    pod = container.pod
+    assert pod is not None
+    assert len(list(lookup.history(recording, pod))) > len(events)
+    assert {c.name for c in lookup.containers_of(recording, pod)} == {"app", "sidecar"}
+
+
+def test_the_newest_message_is_one_that_tells_something(recording: Recording) -> None:
+    container = lookup.find(recording, AGAIN)
+    assert isinstance(container, Container)
+    told = lookup.newest(recording, container)
+    assert told is not None
+    # Its StopContainer came with ids alone.
+    assert told.event == 32
+    assert list(ContainerMessage.FromString(told.content).env) == ["A=1"]
+
+
+def test_what_only_synchronize_told_is_found_too(recording: Recording) -> None:
+    pod = next(pod for pod in recording.pods() if pod.name.startswith("old-"))
+    assert not list(lookup.history(recording, pod))
+    assert lookup.first_seen(recording, pod) is None
+    told = lookup.newest(recording, pod)
+    assert told is not None and told.event == 1
+    assert PodSandbox.FromString(told.content).name == pod.name
+
+
+def test_a_thing_without_a_message_has_none(recording: Recording) -> None:
+    pod = replace(recording.pods()[0], key=10**6)
+    assert lookup.newest(recording, pod) is None
+
+
+def test_an_empty_recording_says_so(tmp_path: Path) -> None:
+    Recorder.open(tmp_path / "empty.nriscope.db").close()
+    with Recording.open(tmp_path / "empty.nriscope.db") as recording:
+        with pytest.raises(UsageError, match="it has no events"):
+            lookup.find(recording, "1")
+        with pytest.raises(UsageError, match="it has no pods and containers"):
+            lookup.find(recording, "shop/web")

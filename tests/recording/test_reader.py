@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from nri_scope import filter as filters
+from nri_scope.errors import RecordingError
+from nri_scope.recorder.writer import Recorder
+from nri_scope.recording import opening
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.schema import APPLICATION_ID, VERSION
+from tests.recording.traffic import a_start, an_item, lifecycle, lifecycles, one_stream, record
+
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "tests" / "data" / "recordings"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "r.nriscope.db"
+    record(path, lifecycles(120))
+    return path
+
+
+@pytest.fixture
+def path(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(made, tmp_path))
+
+
+class TestEvents:
+    def test_come_in_order_over_many_pages(self, path: Path) -> None:
+        with Recording.open(path) as recording:
+            assert [event.id for event in recording.events()] == list(range(1, 1321))
+
+    def test_can_begin_after_one_and_be_only_the_last(self, path: Path) -> None:
+        with Recording.open(path) as recording:
+            assert [event.id for event in recording.events(after_id=1318)] == [1319, 1320]
+            assert [event.id for event in recording.events(last=3)] == [1318, 1319, 1320]
+            assert [event.id for event in recording.events(last=3, after_id=1319)] == [1320]
+            assert list(recording.events(last=0)) == []
+            assert len(list(recording.events(last=10_000))) == 1320
+
+    def test_can_be_of_some_time_with_both_ends(self, path: Path) -> None:
+        with Recording.open(path) as recording:
+            events = list(recording.events())
+            some = list(recording.events(since_ns=events[7].at_ns, until_ns=events[9].at_ns))
+            assert some == events[7:10]
+
+    def test_can_be_filtered(self, path: Path) -> None:
+        where = filters.parse("event:CreateContainer pod:~web-1.")
+        with Recording.open(path) as recording:
+            found = list(recording.events(where=where))
+            assert found == [event for event in recording.events() if where.matches(event)]
+            assert len(found) == 30
+            assert list(recording.events(where=where, last=2)) == found[-2:]
+
+    @pytest.mark.parametrize(
+        "text", ["took:>30us", "size:<400", "status:error", "id:0", "-event:stop*"]
+    )
+    def test_are_filtered_alike_by_sql_and_by_python(self, path: Path, text: str) -> None:
+        where = filters.parse(text)
+        with Recording.open(path) as recording:
+            assert [event.id for event in recording.events(where=where)] == [
+                event.id for event in recording.events() if where.matches(event)
+            ]
+
+    def test_one_by_its_number(self, path: Path) -> None:
+        with Recording.open(path) as recording:
+            event = recording.event(2)
+            assert event is not None
+            assert (event.id, event.event, event.plugin) == (2, "CreateContainer", "00-nri-scope")
+            assert recording.event(0) is None
+            assert recording.event(1 << 62) is None
+            assert _newest(recording) == 1320
+
+    def test_that_are_not_there_have_no_messages(self, path: Path) -> None:
+        with Recording.open(path) as recording:
+            with pytest.raises(RecordingError, match="no event 5000"):
+                recording.request(5000)
+            with pytest.raises(RecordingError, match="no event 5000"):
+                recording.reply(5000)
+
+    @pytest.mark.parametrize("text", ["size:>0", "event:CreateContainer", "id:9999"])
+    def test_come_with_their_messages(self, path: Path, text: str) -> None:
+        where = filters.parse(text)
+        with Recording.open(path) as recording:
+            assert list(recording.exchanges(where=where)) == [
+                (event, recording.request(event.id), recording.reply(event.id))
+                for event in recording.events(where=where)
+            ]
+
+    @pytest.mark.parametrize("numbers", [[], [9999], [7, 3, 700, 9999], list(range(1, 1200, 2))])
+    def test_come_by_number(self, path: Path, numbers: list[int]) -> None:
+        with Recording.open(path) as recording:
+            everything = [event.id for event in recording.events()]
+            assert [event.id for event, _, _ in recording.exchanges(among=numbers)] == [
+                number for number in everything if number in numbers
+            ]
+
+    def test_come_with_their_messages_up_to_a_damaged_one(self, path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("UPDATE event SET container_object = 999999 WHERE id = 700")
+            connection.commit()
+        with Recording.open(path) as recording:
+            exchanges = recording.exchanges()
+            for number in range(1, 700):
+                event, _, _ = next(exchanges)
+                assert event.id == number
+            with pytest.raises(RecordingError, match="at event 700"):
+                next(exchanges)
+
+    def test_statuses_have_the_words_of_filters(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.db"
+        codes = [0, 4, 12]
+        record(path, [an_item(status_code=code, status_message="x" * bool(code)) for code in codes])
+        with Recording.open(path) as recording:
+            assert [(event.status, event.status_message) for event in recording.events()] == [
+                ("ok", ""),
+                ("timeout", "x"),
+                ("error", "x"),
+            ]
+
+
+class TestWhileItIsWritten:
+    def test_what_was_committed_is_seen(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.db"
+        recorder = Recorder.open(path, on_event=lambda event, item: None)
+        session = recorder.begin_session(a_start())
+        with Recording.open(path) as recording:
+            seen = 0
+            for number in range(5):
+                for item in lifecycle(number):
+                    recorder.capture(session, item)
+                _until_recorded(recorder, 11 * (number + 1))
+                new = [event.id for event in recording.events(after_id=seen)]
+                assert new == list(range(seen + 1, 11 * (number + 1) + 1))
+                seen = new[-1]
+            assert recording.sessions()[0].ended_ns is None
+            recorder.close()
+            assert _newest(recording) == 55
+
+    def test_a_finished_one_that_is_continued_is_followed(self, path: Path) -> None:
+        with Recording.open(path) as recording:
+            assert _newest(recording) == 1320
+            recorder = Recorder.open(path)
+            session = recorder.begin_session(a_start())
+            for item in lifecycle(500):
+                recorder.capture(session, item)
+            _until_recorded(recorder, 11)
+            assert _newest(recording) == 1331
+            assert len(recording.request(1331)) > 0
+            recorder.close()
+            assert len(recording.sessions()) == 2
+
+    def test_a_slow_reader_does_not_stop_the_writer(self, path: Path) -> None:
+        with Recording.open(path) as recording:
+            events = recording.events()
+            next(events)
+            record(path, lifecycles(100, first=200))
+            assert sum(1 for _ in events) == 1319 + 1100
+
+    def test_through_a_symbolic_link_too(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.db"
+        link = tmp_path / "elsewhere" / "link.db"
+        link.parent.mkdir()
+        link.symlink_to(path)
+        recorder = Recorder.open(path)
+        session = recorder.begin_session(a_start())
+        recorder.capture(session, an_item())
+        _until_recorded(recorder, 1)
+        with Recording.open(link) as recording:
+            assert _newest(recording) == 1
+        recorder.close()
+
+
+def _newest(recording: Recording) -> int:
+    return max((event.id for event in recording.events()), default=0)
+
+
+def _until_recorded(recorder: Recorder, events: int) -> None:
+    from threading import Event
+
+    for _ in range(3000):
+        if recorder.counters.recorded >= events:
+            return
+        Event().wait(0.01)
+    raise AssertionError("it was never written")
+
+
+class TestRefuses:
+    def _says(self, path: Path, *words: str) -> None:
+        with pytest.raises(RecordingError) as caught:
+            Recording.open(path)
+        assert caught.value.path == str(path)
+        assert "\n" not in str(caught.value)
+        for word in words:
+            assert word in str(caught.value)
+
+    def test_what_is_not_there(self, tmp_path: Path) -> None:
+        self._says(tmp_path / "nothing.db", "no such file")
+
+    def test_a_folder(self, tmp_path: Path) -> None:
+        self._says(tmp_path, "folder")
+
+    def test_a_pipe_without_waiting_for_a_writer(self, tmp_path: Path) -> None:
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
+        self._says(path, "not a regular file")
+
+    def test_a_circle_of_links(self, tmp_path: Path) -> None:
+        path = tmp_path / "link"
+        path.symlink_to(path)
+        self._says(path)
+
+    def test_an_empty_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.db"
+        path.touch()
+        self._says(path, "empty")
+
+    def test_text(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.db"
+        path.write_text("hello\n" * 500)
+        self._says(path, "not an nri-scope recording")
+
+    def test_a_zip(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.nriscope.zip"
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("x", "y" * 1000)
+        self._says(path, "not a bundle", "manifest.json")
+
+    def test_another_programs_database(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE event (id)")
+        self._says(path, "some other SQLite database")
+
+    def test_a_newer_version(self, path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+        self._says(path, f"version {VERSION + 1}", f"up to {VERSION}", "upgrade")
+
+    def test_a_version_that_never_was(self, path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA user_version = 0")
+        self._says(path, "version is 0")
+
+    def test_one_without_a_table(self, path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("DROP TABLE gap")
+        self._says(path, "table gap")
+
+    def test_a_database_with_nothing_but_our_name_on_it(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        self._says(path, "not an nri-scope recording")
+
+    @pytest.mark.parametrize("size", [50, 100, 4096, 20_000])
+    def test_the_beginning_of_one(self, path: Path, size: int) -> None:
+        os.truncate(path, size)
+        self._says(path)
+
+
+def test_a_cut_off_recording_says_from_where_on(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 4096 // 2 * 4096)
+    with pytest.raises(RecordingError, match="damaged"):
+        with Recording.open(path) as recording:
+            list(recording.events())
+
+
+def test_a_damaged_page_says_from_which_event_on(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        (page,) = connection.execute(
+            "SELECT pageno FROM dbstat WHERE name = 'event' AND pagetype = 'leaf' "
+            "ORDER BY path LIMIT 1 OFFSET 10"
+        ).fetchone()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    with Recording.open(path) as recording:
+        events = recording.events()
+        read = []
+        with pytest.raises(RecordingError, match=r"damaged from event \d+ on") as caught:
+            read += [event.id for event in events]
+        assert caught.value.path == str(path)
+        assert recording.sessions()
+        assert recording.event(1) is not None
+
+
+class TestAColumnAddedLater:
+    def test_does_not_disturb(self, path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("ALTER TABLE event ADD COLUMN mood TEXT")
+            connection.execute("CREATE TABLE weather (id INTEGER PRIMARY KEY)")
+            connection.execute("CREATE INDEX more ON event(took_ns)")
+        with Recording.open(path) as recording:
+            assert _newest(recording) == 1320
+
+
+class TestReadOnlyFolder:
+    """As somebody who cannot write there: what root is, everywhere, needs another user."""
+
+    @pytest.fixture
+    def folder(self) -> Iterator[Path]:
+        folder = Path(tempfile.mkdtemp(prefix="nri-scope-"))
+        folder.chmod(0o755)
+        yield folder
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
+
+    @contextmanager
+    def _somebody_else(self, path: Path) -> Iterator[None]:
+        path.parent.chmod(0o555)
+        for file in path.parent.iterdir():
+            file.chmod(0o444)
+        me = os.geteuid()
+        if me == 0:
+            os.seteuid(65534)
+        try:
+            yield
+        finally:
+            os.seteuid(me)
+            path.parent.chmod(0o755)
+
+    def test_a_finished_recording_can_be_read(self, folder: Path) -> None:
+        path = folder / "r.db"
+        record(path, list(lifecycle(1)))
+        with self._somebody_else(path), Recording.open(path) as recording:
+            assert _newest(recording) == 11
+            assert recording.request(1)
+        assert list(folder.iterdir()) == [path]
+
+    def test_one_with_newer_events_beside_it_says_so(self, folder: Path) -> None:
+        path = folder / "r.db"
+        recorder = Recorder.open(path)
+        session = recorder.begin_session(a_start())
+        for item in lifecycle(1):
+            recorder.capture(session, item)
+        _until_recorded(recorder, 11)
+        killed = folder / "killed" / "r.db"
+        killed.parent.mkdir()
+        for kind in ("", "-wal"):
+            shutil.copy(f"{path}{kind}", f"{killed}{kind}")
+        recorder.close()
+        with self._somebody_else(killed):
+            with pytest.raises(RecordingError, match=r"newest events are in r\.db-wal.*copy both"):
+                Recording.open(killed)
+        with Recording.open(killed) as recording:
+            assert _newest(recording) == 11
+
+    def test_a_file_without_permission_says_so(self, folder: Path) -> None:
+        path = folder / "r.db"
+        record(path, [])
+        path.chmod(0o600 if os.geteuid() == 0 else 0o000)
+        me = os.geteuid()
+        if me == 0:
+            os.seteuid(65534)
+        try:
+            with pytest.raises(RecordingError, match="permission denied; only its owner"):
+                Recording.open(path)
+        finally:
+            os.seteuid(me)
+
+
+def test_nothing_can_be_written_through_it(path: Path, tmp_path: Path) -> None:
+    with Recording.open(path) as recording:
+        for statement in (
+            "DELETE FROM event",
+            "CREATE TABLE t (x)",
+            f"ATTACH '{tmp_path}/other.db' AS other",
+            f"VACUUM INTO '{tmp_path}/copy.db'",
+            "PRAGMA user_version = 7",
+        ):
+            with pytest.raises(sqlite3.OperationalError):
+                recording.connection.execute(statement)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_recording_of_a_real_runtime_has_pods_and_containers_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    record(path, one_stream("cri-o-1.37"))
+    with Recording.open(path) as recording:
+        names = {
+            (container.pod.namespace, container.pod.name, container.name)
+            for container in recording.containers()
+            if container.pod
+        }
+        assert {
+            ("shop", "web", "app"),
+            ("shop", "web", "sidecar"),
+            ("jobs", "batch", "job"),
+        } <= names
+        assert {"web", "batch"} <= {pod.name for pod in recording.pods()}
+
+
+def test_a_file_that_is_moved_away_just_when_it_was_opened_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(real_path: Path, *, settled: bool) -> opening.Opened:
+        opened = opening.connect(real_path, settled=settled)
+        real_path.rename(real_path.with_name("elsewhere"))
+        return opened
+
+    monkeypatch.setattr("nri_scope.recording.reader.connect", connect)
+    with Recording.open(path) as recording:
+        # It is not where it was, which only whoever follows it minds.
+        with pytest.raises(RecordingError, match="no such file"):
+            recording.sessions()
+
+
+@pytest.mark.parametrize(
+    "fixture", sorted(FIXTURES.glob("version-*.nriscope.db")), ids=lambda p: p.stem
+)
+def test_every_version_ever_released_can_be_read(fixture: Path, tmp_path: Path) -> None:
+    copy = tmp_path / fixture.name
+    shutil.copy(fixture, copy)
+    with Recording.open(copy) as recording:
+        events = list(recording.events())
+        assert [event.event for event in events[:4]] == [
+            "Configure",
+            "Synchronize",
+            "RunPodSandbox",
+            "RunPodSandbox",
+        ]
+        assert len(events) == 33
+        for event, item in zip(events, one_stream("containerd-1.7.24"), strict=False):
+            assert len(recording.request(event.id)) <= len(item.request)
+        assert recording.state(1).complete
+        assert [gap.lost for gap in recording.gaps()] == [3]
+        assert [note.text for note in recording.notes()] == ["a remark"]
+    assert list(tmp_path.iterdir()) == [copy]

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records for programs, and quantities for people."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope.filter import parse
+from nri_scope.recording import display
+from nri_scope.recording.records import (
+    deadline_ms,
+    event_record,
+    gap_record,
+    rfc3339,
+    session_record,
+    to_json,
+)
+from tests.recording.made import START, a_gap, a_session, an_event
+
+
+def test_an_event_has_exactly_these_keys() -> None:
+    record = event_record(an_event(7, 1.5, event="PostStartContainer", method="StateChange"))
+    assert " ".join(record) == (
+        "id at session plugin event method namespace pod container container_id pod_id took_us "
+        "deadline_ms size status"
+    )
+    assert record["at"] == "2025-11-20T21:18:01.500000Z"
+    assert (record["event"], record["method"]) == ("PostStartContainer", "StateChange")
+    assert (record["took_us"], record["deadline_ms"]) == (91, 2000)
+
+
+def test_a_gap_is_told_from_an_event_by_its_one_key() -> None:
+    assert gap_record(a_gap(1, 0, 1, session=None, lost=None)) == {
+        "gap": {
+            "from": "2025-11-20T21:18:00.000000Z",
+            "to": "2025-11-20T21:18:01.000000Z",
+            "session": None,
+            "reason": "the disk is full",
+            "lost": None,
+        }
+    }
+
+
+def test_a_session_that_is_open_has_no_end() -> None:
+    assert session_record(a_session(1))["ended"] is None
+    assert session_record(a_session(1, 0, 2))["ended"] == "2025-11-20T21:18:02.000000Z"
+
+
+@pytest.mark.parametrize(("ns", "ms"), [(0, None), (1_999_969_264, 2000), (1, 0), (500_000, 1)])
+def test_a_deadline_is_rounded(ns: int, ms: int | None) -> None:
+    assert deadline_ms(ns) == ms
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_json_is_one_line_of_harmless_ascii(text: str) -> None:
+    line = to_json({text: text})
+    assert line.isascii() and line.isprintable()
+    assert json.loads(line) == {text: text}
+
+
+@settings(deadline=None)
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_any_time_that_a_file_can_hold_has_a_text(at_ns: int) -> None:
+    moment = datetime.fromisoformat(rfc3339(at_ns))
+    assert (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() == pytest.approx(
+        at_ns / 1e9, abs=1e-4
+    )
+    assert display.clock(at_ns) and display.day(at_ns) and display.moment(at_ns)
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0ns"),
+        (999, "999ns"),
+        (91_234, "91µs"),
+        (52_999, "52µs"),
+        (999_999, "999µs"),
+        (1_000_000, "1.00ms"),
+        (3_400_000, "3.40ms"),
+        (9_999_999, "9.99ms"),
+        (99_990_000, "99.9ms"),
+        (100_000_000, "100ms"),
+        (2_100_000_000, "2.10s"),
+        (60_000_000_000, "1m00s"),
+        (3_661_000_000_000, "1h01m"),
+        (90_000_000_000_000, "1d01h"),
+    ],
+)
+def test_durations_have_three_digits(ns: int, text: str) -> None:
+    assert display.duration(ns) == text
+
+
+@settings(deadline=None)
+@given(st.integers(0, 60 * 10**9 - 1))
+def test_a_filter_finds_a_duration_as_it_is_shown(ns: int) -> None:
+    assert parse(f"took:{display.duration(ns)}").matches(an_event(1, took_ns=ns))
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (4198, "4.10 KiB"), (5 << 30, "5.00 GiB")],
+)
+def test_sizes_are_binary(count: int, text: str) -> None:
+    assert display.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({}, "shop/web/app"),
+        ({"container": "", "container_id": ""}, "shop/web"),
+        ({"container": ""}, "shop/web/c9f0f895fb98"),
+        ({"pod": "", "namespace": ""}, "pod 8f14e45fceea/app"),
+        ({"pod": "", "namespace": "", "pod_id": "", "container": "", "container_id": ""}, ""),
+        ({"pod": "w\x1b[2J", "container": "a\u202e"}, r"shop/w\x1b[2J/a\u202e"),
+    ],
+)
+def test_whom_an_event_is_about(changed: dict[str, str], text: str) -> None:
+    event = an_event(1)
+    for name, value in changed.items():
+        event = replace(event, **{name: value})  # type: ignore[arg-type]
+    assert display.subject(event) == text
+
+
+def test_times_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    display._local.cache_clear()
+    try:
+        assert display.moment(START) == "2025-11-21 02:48:00 +05:30"
+        assert display.clock(START + 7_000_000) == "02:48:00.007"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+        display._local.cache_clear()

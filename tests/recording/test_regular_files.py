@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files beside recordings: none is waited for, and what is written is for its owner alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.replay_job import _check_junit, _write
+from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.recording.bundle.unpack import unpack
+from nri_scope.recording.marks import sidecar
+from nri_scope.recording.regular_files import read_regular, write_private
+from nri_scope.replay.golden.file_layout import Origin
+from nri_scope.replay.golden.golden import Golden
+from nri_scope.runtime.launch import read_config
+from nri_scope.share.redaction import rule_file
+from nri_scope.share.redaction.user_key import KEY_BYTES, local_key
+from nri_scope.tui import config
+from tests.recording.other_user import USER, give, make_other_kind, needs_root
+
+_KINDS = ["pipe", "socket", "folder"]
+
+
+def _key(path: Path) -> object:
+    return local_key(path.rename(path.with_name("redaction.key")).parent)
+
+
+_READERS: dict[str, Callable[[Path], object]] = {
+    "golden": Golden.load,
+    "rules": rule_file.read_rules,
+    "marks": sidecar.read,
+    "bundle": lambda path: unpack(path, path.parent),
+    "junit": _check_junit,
+    "key": _key,
+    "keys.toml": lambda path: config.load(path, ()).warning or pytest.fail("no warning"),
+}
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize("name", _READERS)
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path, name: str, kind: str) -> None:
+    path = tmp_path / "file"
+    make_other_kind(path, kind, path)
+    if name == "keys.toml":
+        assert _READERS[name](path)
+        return
+    with pytest.raises((NriScopeError, sidecar.Unusable)) as caught:
+        _READERS[name](path)
+    assert "\n" not in str(caught.value)
+
+
+def test_neither_is_a_configuration_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "10-x.conf")
+    assert read_config(tmp_path, "10", "x") == ""
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_nothing_is_written_to_what_is_no_file(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "file"
+    make_other_kind(path, kind, path)
+    with pytest.raises(OSError):
+        write_private(path, b"")
+    with pytest.raises(UsageError):
+        _write(path, "<testsuites/>")
+
+
+def _save_golden(path: Path) -> None:
+    Golden(Origin("a", "b", "c"), {}).save(path)
+
+
+@pytest.mark.parametrize("write", [_save_golden, lambda path: _write(path, "<testsuites/>")])
+def test_goldens_and_results_are_for_their_owner_alone(
+    tmp_path: Path, write: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "out"
+    before = os.umask(0)
+    try:
+        write(path)
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.chmod(0o640)
+        write(path)
+        # Whoever has widened it has a reason.
+        assert path.stat().st_mode & 0o777 == 0o640
+    finally:
+        os.umask(before)
+
+
+def test_what_was_longer_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    write_private(path, b"much")
+    write_private(path, b"few")
+    assert read_regular(path, 10) == b"few"
+    with pytest.raises(FileExistsError):
+        write_private(path, b"", only_new=True)
+
+
+class TestKey:
+    @needs_root
+    def test_of_another_user_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "redaction.key"
+        path.write_bytes(bytes(KEY_BYTES))
+        path.chmod(0o600)
+        give(path)
+        with pytest.raises(UsageError, match=r"belongs to another user .*; set XDG_STATE_HOME"):
+            local_key(tmp_path)
+
+    @needs_root
+    def test_in_a_folder_of_another_user_is_refused_and_none_is_made(self, tmp_path: Path) -> None:
+        folder = tmp_path / "nri-scope"
+        folder.mkdir(0o700)
+        give(folder)
+        with pytest.raises(UsageError, match="belongs to another user"):
+            local_key(folder)
+        assert not list(folder.iterdir())
+        os.chown(folder, 0, 0)
+        local_key(folder)
+        os.chown(folder, USER, USER)
+        with pytest.raises(UsageError, match="belongs to another user"):
+            local_key(folder)
+
+    def test_in_a_folder_that_others_can_write_to_is_refused(self, tmp_path: Path) -> None:
+        tmp_path.chmod(0o777)
+        with pytest.raises(UsageError, match=r"other users can write .*; set XDG_STATE_HOME"):
+            local_key(tmp_path)

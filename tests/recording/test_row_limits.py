@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recorder wrote its readers take, however many names a runtime makes up."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from sqlite3 import connect
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Captured
+from nri_scope.recorder.event_subjects import Subjects
+from nri_scope.recorder.writer import Recorder
+from nri_scope.recording import long_names, reader, row_limits
+from nri_scope.recording.reader import Recording
+from tests.recording.traffic import MEMORY, NOW, a_start, an_item
+
+MOST = 20
+
+
+@pytest.fixture(autouse=True)
+def few() -> Iterator[None]:
+    # For all examples of a test, and for writers and readers alike.
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(long_names, "MAX_NAMED", MOST)
+        patched.setattr(long_names, "MAX_CHARACTERS", 400 * MOST)
+        patched.setattr(row_limits, "MAX_SESSIONS", MOST)
+        yield
+
+
+def _created(number: int, name: str = "") -> Captured:
+    pod = api.PodSandbox(id=f"pod-{number}", name=name, namespace="shop")
+    container = api.Container(id=f"c-{number}", pod_sandbox_id=pod.id, name="app")
+    request = api.CreateContainerRequest(pod=pod, container=container)
+    return an_item("CreateContainer", request, wall_ns=NOW + number)
+
+
+def _record(path: Path, items: list[Captured]) -> tuple[int, int]:
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(a_start())
+    for item in items:
+        recorder.capture(session, item)
+    recorder.end_session(session, "over", NOW + 10**9)
+    counters = recorder.close()
+    return counters.recorded, counters.lost
+
+
+def test_readers_take_more_than_writers_write() -> None:
+    assert row_limits.MAX_GAPS + 40_000 < reader.MAX_ROWS
+    assert row_limits.MAX_WORDS + (4 << 20) < reader.MAX_TEXT
+
+
+def test_pods_beyond_the_bound_are_one_counted_gap(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    assert _record(path, [_created(number) for number in range(3 * MOST)]) == (MOST, 2 * MOST)
+    with Recording.open(path) as recording:
+        assert len(list(recording.events())) == MOST
+        (gap,) = recording.gaps()
+    assert (gap.lost, gap.from_ns, gap.to_ns) == (2 * MOST, NOW + MOST, NOW + 3 * MOST - 1)
+    assert "too many pods" in gap.reason
+
+
+def test_what_is_known_is_recorded_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    items = [_created(number) for number in range(2 * MOST)]
+    recorded, _ = _record(path, [*items, *items[:5]])
+    assert recorded == MOST + 5
+
+
+def test_the_bound_is_that_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    for first in range(0, 4 * MOST, MOST):
+        _record(path, [_created(first + number) for number in range(MOST - 3)])
+    with Recording.open(path) as recording:
+        assert len(recording.pods()) == MOST
+        assert sum(gap.lost or 0 for gap in recording.gaps()) == 4 * (MOST - 3) - MOST
+
+
+def test_the_ring_makes_room(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    _record(path, [_created(number) for number in range(MOST)])
+    with closing(connect(path)) as connection:
+        known = Subjects(connection, empty=False)
+        with pytest.raises(row_limits.NoRoom):
+            known.pod(api.PodSandbox(id="another"))
+        connection.execute("DELETE FROM pod WHERE key = 1")
+        known.forget()
+        assert known.pod(api.PodSandbox(id="another")) is not None
+
+
+def test_gaps_beyond_the_bound_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_limits, "MAX_GAPS", 5)
+    path = tmp_path / "r.nriscope.db"
+    for turn in range(2):
+        recorder = Recorder.open(path)
+        session = recorder.begin_session(a_start(started_ns=NOW + turn * 10**9))
+        for number in range(10):
+            at_ns = NOW + turn * 10**9 + number
+            recorder.note_gap(session, at_ns, at_ns + 1, "lost", 2)
+        recorder.end_session(session, "over", NOW + turn * 10**9 + 100)
+        recorder.close()
+    with Recording.open(path) as recording:
+        gaps = [gap for gap in recording.gaps() if gap.id > 0]
+    assert [gap.reason for gap in gaps] == ["lost"] * 5 + [row_limits.TOO_MANY_GAPS]
+    assert sum(gap.lost or 0 for gap in gaps) == 40
+
+
+_TEXTS = st.text("ab", max_size=3).map(lambda text: text * 300)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 60), _TEXTS), max_size=60),
+    st.lists(st.text("xyz", min_size=1, max_size=4), max_size=30),
+    st.lists(_TEXTS, max_size=12),
+)
+def test_what_was_written_is_read(
+    created: list[tuple[int, str]], methods: list[str], names: list[str]
+) -> None:
+    items = [_created(number, name) for number, name in created] + [
+        an_item(method, b"x") for method in methods
+    ]
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        path = Path(folder) / "r.nriscope.db"
+        recorded, lost = _record(path, items)
+        assert recorded + lost == len(items)
+        recorder = Recorder.open(path)
+        for name in names:
+            recorder.end_session(recorder.begin_session(a_start(f"10-{name}")), name, NOW)
+        recorder.close()
+        with Recording.open(path) as recording:
+            assert len(list(recording.events())) == recorded
+            assert len(recording.sessions()) <= MOST
+            told = sum(gap.lost or 0 for gap in recording.gaps())
+        assert told == lost

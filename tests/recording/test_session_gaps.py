@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time without any session is a gap, whoever was away: the recorder or the runtime."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import KILLED, LEFT_OUT, Gap, Role, Session
+from nri_scope.logger.launched import LaunchedPlugin
+from nri_scope.plugin import Identity, SessionEnd
+from nri_scope.recorder.event_pages import SessionTables
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.session_gaps import gaps_between
+from tests.cli.command import NRI_SCOPE
+from tests.logger.test_logger import exchange
+
+CASES = Path(__file__).parent.parent / "data" / "cases"
+PREINSTALLED = CASES / "crio-00.nriscope.zip"
+AT_THE_SOCKET = CASES / "crio-restart-socket.nriscope.zip"
+
+
+def session(
+    number: int,
+    began: int,
+    ended: int | None,
+    *,
+    role: Role = Role.LOGGER,
+    reason: str = "interrupted",
+) -> Session:
+    return Session(number, role, "me", "00", "crio", "1", "", False, 1, 0, 0, began, ended, reason)
+
+
+def gap(from_ns: int, to_ns: int, reason: str = "a reason", of: int | None = None) -> Gap:
+    return Gap(7, of, from_ns, to_ns, reason, None)
+
+
+def times(sessions: list[Session], noted: list[Gap]) -> list[tuple[int, int]]:
+    return [(one.from_ns, one.to_ns) for one in gaps_between(sessions, noted)]
+
+
+def ran(*arguments: str | Path) -> str:
+    done = subprocess.run([NRI_SCOPE, *arguments], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+# -- laws ----------------------------------------------------------------------------------------
+
+SPANS = st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda two: (two[0], sum(two)))
+SESSIONS = st.lists(SPANS, max_size=6).map(
+    lambda spans: [session(number, *span) for number, span in enumerate(sorted(spans), 1)]
+)
+
+
+def unseen(sessions: list[Session], noted: list[Gap]) -> set[int]:
+    """Moments between the first and the last session that nothing tells of."""
+    if not sessions:
+        return set()
+    moments = set(range(sessions[0].started_ns, max(one.ended_ns or 0 for one in sessions)))
+    for one in sessions:
+        moments -= set(range(one.started_ns, one.ended_ns or 0))
+    for each in noted:
+        moments -= set(range(each.from_ns, each.to_ns))
+    return moments
+
+
+@given(SESSIONS)
+def test_every_moment_without_a_session_is_in_one_gap(sessions: list[Session]) -> None:
+    found = [moment for span in times(sessions, []) for moment in range(*span)]
+    assert sorted(found) == sorted(unseen(sessions, []))
+
+
+@given(SESSIONS, st.lists(SPANS.map(lambda span: gap(*span)), max_size=4))
+def test_nothing_is_told_twice(sessions: list[Session], noted: list[Gap]) -> None:
+    found = {moment for span in times(sessions, noted) for moment in range(*span)}
+    missing = unseen(sessions, noted)
+    assert found <= missing
+    # Up to the moment in which a session begins, nothing is left out.
+    assert {one.started_ns - 1 for one in sessions} & missing <= found
+
+
+@given(SESSIONS, st.integers(1, 6))
+def test_a_session_that_is_still_open_has_no_end(sessions: list[Session], chosen: int) -> None:
+    opened = [
+        session(one.id, one.started_ns, None, reason="") if one.id == chosen else one
+        for one in sessions
+    ]
+    limit = next((one.started_ns for one in opened if one.ended_ns is None), 100)
+    assert all(to_ns <= limit for _, to_ns in times(opened, []))
+
+
+def test_a_killed_recorder_s_sessions_end_where_the_next_one_says() -> None:
+    killed = [session(1, 0, None, reason=KILLED), session(2, 5, None, reason=KILLED)]
+    noted = [gap(30, 50, KILLED)]
+    assert times([*killed, session(3, 50, 60), session(4, 65, 70)], noted) == [(60, 65)]
+
+
+def test_only_what_observes_a_node_counts() -> None:
+    sessions = [
+        session(1, 0, 10),
+        session(2, 12, 14, role=Role.CRI),
+        session(3, 20, 30, role=Role.PROBE),
+        session(4, 40, 50, role=Role.TAP),
+    ]
+    assert times(sessions, []) == [(10, 20), (30, 40)]
+    replays = [session(1, 0, 10, role=Role.REPLAY), session(2, 20, 30, role=Role.REPLAY)]
+    assert times(replays, []) == []
+
+
+def test_a_part_s_own_words_stand_for_the_sessions_that_are_not_in_it() -> None:
+    assert times([session(1, 0, 10), session(3, 40, 50)], [gap(20, 20, LEFT_OUT)]) == []
+
+
+# -- real files ----------------------------------------------------------------------------------
+
+
+def test_both_recorders_of_one_restart_say_so() -> None:
+    """A pre-installed one and one at the socket; without events from 04:24:02 to 04:24:05."""
+    for path, words in (
+        (PREINSTALLED, "no session was recorded after session 1 had ended: closed by the runtime"),
+        (AT_THE_SOCKET, "not connected to the runtime: closed by the runtime"),
+    ):
+        with Recording.open(path) as recording:
+            (found,) = recording.gaps()
+            first, second = recording.sessions()
+            tables = SessionTables()
+            tables.read(recording)
+        assert (found.session, found.lost, found.reason) == (None, None, words)
+        assert found.from_ns == first.ended_ns
+        assert found.to_ns == second.started_ns
+        assert tables.gaps == (found,)
+        assert 3e9 < found.to_ns - found.from_ns < 7e9
+
+
+@pytest.mark.parametrize("path", [PREINSTALLED, AT_THE_SOCKET], ids=lambda path: path.name)
+def test_every_surface_says_so(path: Path, tmp_path: Path) -> None:
+    assert "gaps      1: " in ran("stats", path)
+    (told,) = json.loads(ran("stats", path, "--format", "json"))["gaps"]["list"]
+    assert "closed by the runtime" in told["reason"]
+    assert ran("log", path).count("events lost: unknown") == 1
+    report = tmp_path / "report.md"
+    subprocess.run([NRI_SCOPE, "report", path, "-o", report], check=True, capture_output=True)
+    assert "### Gaps\n" in report.read_text()
+    # A copy has it once, and for good.
+    copy = tmp_path / "copy.nriscope.zip"
+    subprocess.run([NRI_SCOPE, "export", path, "-o", copy], check=True, capture_output=True)
+    with Recording.open(copy) as recording:
+        assert len(recording.gaps()) == 1
+        assert len(recording.rows("SELECT id FROM gap")) == 1
+
+
+async def test_a_launched_logger_s_next_life_begins_with_a_gap(tmp_path: Path) -> None:
+    path = tmp_path / "ring.nriscope.db"
+    for reason in ("closed by the runtime", "killed", "the end"):
+        plugin = LaunchedPlugin(Identity("00", "nri-scope"))
+        plugin.configure(
+            api.ConfigureRequest(
+                runtime_name="cri-o", runtime_version="1.37.0", config=f"output: {path}"
+            )
+        )
+        plugin.answered(exchange("Configure"))
+        await plugin.finish(SessionEnd(reason, configured=True, synchronized=True))
+    with Recording.open(path) as recording:
+        gaps, sessions = recording.gaps(), recording.sessions()
+    assert [(one.from_ns, one.to_ns) for one in gaps] == [
+        (before.ended_ns, after.started_ns) for before, after in pairwise(sessions)
+    ]
+    assert ["session 1 had ended: closed" in gaps[0].reason, "killed" in gaps[1].reason] == [1, 1]

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQL on a recording reads, and does nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.user_sql import Cell, run
+from tests.recording.recordings import record
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("query") / "x.nriscope.db")
+
+
+@pytest.fixture
+def recording(path: Path) -> Iterator[Recording]:
+    with Recording.open(path) as recording:
+        yield recording
+
+
+def rows(recording: Recording, sql: str) -> list[tuple[Cell, ...]]:
+    return list(run(recording.connection, recording.path, sql).rows)
+
+
+def test_gives_columns_and_rows(recording: Recording) -> None:
+    result = run(recording.connection, recording.path, "SELECT id, event AS e FROM log LIMIT 2")
+    assert result.columns == ("id", "e")
+    assert list(result.rows) == [(1, "Synchronize"), (2, "RunPodSandbox")]
+
+
+def test_messages_are_json_and_filters_regular_expressions_work(recording: Recording) -> None:
+    ((name,),) = rows(
+        recording,
+        "SELECT DISTINCT json_extract(nri_json(id), '$.pod.name') FROM log WHERE pod REGEXP '^we'",
+    )
+    assert name == "web"
+
+
+@pytest.mark.parametrize(
+    ("sql", "problem"),
+    [
+        ("DELETE FROM event", "would delete from event"),
+        ("INSERT INTO note VALUES (1, 1, 1, 'x')", "would write to note"),
+        ("UPDATE event SET took_ns = 0", "would write to event"),
+        ("DROP TABLE event", "would change tables"),
+        ("CREATE TABLE x (a)", "would change tables"),
+        ("CREATE TEMP TABLE x (a)", "would change tables"),
+        ("ALTER TABLE event RENAME TO x", "would change tables"),
+        ("REINDEX", "would change tables"),
+        ("ATTACH '/dev/null' AS x", "would attach another database"),
+        ("VACUUM INTO '/dev/null'", "would write the recording anew"),
+        (" -- x\n/* y */ vacuum", "would write the recording anew"),
+        ("PRAGMA query_only = OFF", "PRAGMA query_only is not available here; SELECT sql"),
+        ("PRAGMA user_version", "PRAGMA user_version is not available here; SELECT sql"),
+        ("SELECT * FROM pragma_table_info('log')", "not available here as a table; write PRAGMA"),
+        ("BEGIN", "would begin or end a transaction"),
+        ("SELECT load_extension('x')", "would call load_extension()"),
+        ("", "gives no rows"),
+        (" -- nothing", "gives no rows"),
+        ("SELEC 1", 'near "SELEC": syntax error'),
+        ("SELECT * FROM nope", "no such table: nope; SELECT sql FROM sqlite_master shows"),
+        ("SELECT nope FROM log", "no such column: nope; SELECT sql FROM sqlite_master shows"),
+        ("SELECT 'a' REGEXP '('", "is the regular expression after REGEXP as filters want it?"),
+        ("SELECT 1; SELECT 2", "one statement at a time"),
+        ("SELECT 1\0", "null"),
+        ("SELECT '\udcff'", "SQL: the query is not UTF-8 text"),
+        ("SELECT nope(1)", "no such function: nope; there are SQLite's own functions, nri_json()"),
+        ("SELECT nri_json(5, 'bogus')", "SQL: nri_json() gives the 'request' or the 'reply'"),
+        ("SELECT nri_json('x')", "SQL: nri_json() wants an event's number first"),
+        ("SELECT nri_object('x')", "SQL: nri_object() wants an object's number"),
+        ("SELECT randomblob(1000000000)", "too big"),
+    ],
+)
+def test_all_else_is_refused_in_one_line(recording: Recording, sql: str, problem: str) -> None:
+    before = recording.path.read_bytes()
+    with pytest.raises(UsageError) as caught:
+        rows(recording, sql)
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert recording.path.read_bytes() == before
+
+
+def test_how_tables_are_made_can_be_asked(recording: Recording) -> None:
+    assert "took_ns" in [row[1] for row in rows(recording, "PRAGMA table_info(event)")]
+    assert "event" in [row[1] for row in rows(recording, "PRAGMA table_list")]
+
+
+def test_an_earlier_problem_is_not_told_again(recording: Recording) -> None:
+    with pytest.raises(UsageError, match="nri_json"):
+        rows(recording, "SELECT nri_json('x')")
+    with pytest.raises(UsageError, match="after REGEXP"):
+        rows(recording, "SELECT 'a' REGEXP '('")
+
+
+def test_what_goes_wrong_later_is_told_as_well(recording: Recording) -> None:
+    result = run(
+        recording.connection,
+        recording.path,
+        "WITH n(x) AS (SELECT 300 UNION ALL SELECT x - 1 FROM n WHERE x > 0) "
+        "SELECT CASE x WHEN 1 THEN json('{') ELSE x END FROM n",
+    )
+    with pytest.raises(UsageError, match="malformed JSON"):
+        list(result.rows)
+
+
+def test_the_interrupt_key_ends_an_endless_query(recording: Recording) -> None:
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        rows(
+            recording,
+            "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n",
+        )
+    timer.join()
+
+
+def test_a_damaged_file_is_the_file_s_fault(path: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.nriscope.db"
+    content = bytearray(path.read_bytes())
+    # The first page holds the schema, which is checked when the file is opened.
+    content[8192:] = b"\xff" * (len(content) - 8192)
+    broken.write_bytes(content)
+    connection = sqlite3.connect(broken)
+    with pytest.raises(RecordingError, match="damaged"):
+        list(run(connection, broken, "SELECT * FROM event, object").rows)
+    connection.close()

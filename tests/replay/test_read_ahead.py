@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.errors import UsageError
+from nri_scope.replay.read_ahead import Ahead
+
+
+@given(st.lists(st.integers()), st.data())
+def test_whenever_one_looks_the_items_are_the_same(items: list[int], data: st.DataObject) -> None:
+    ahead = Ahead(iter(items))
+    seen: list[int] = []
+    for item in ahead:
+        seen.append(item)
+        for _ in range(data.draw(st.integers(0, 2))):
+            ahead.look()
+    assert seen == items
+
+
+def test_an_error_comes_in_its_turn() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise UsageError("no second one")
+
+    ahead = Ahead(items())
+    assert next(ahead) == 1
+    ahead.look()
+    with pytest.raises(UsageError, match="no second one"):
+        next(ahead)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests may call a plugin, and what it is called then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope.replay.chain import Command
+from nri_scope.replay.plugins import InProcess
+from nri_scope.replay.testing import casting_of
+
+
+class Handling:
+    def create_container(self, pod: object, container: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("Plugin", "plugin"),
+        ("MyPlugin", "my"),
+        ("DeviceInjector", "device-injector"),
+        ("CDIDevices", "cdi-devices"),
+        ("Utf8Names2Go", "utf8-names2-go"),
+        ("_Private_thing", "private-thing"),
+        ("lower", "lower"),
+    ],
+)
+def test_object_is_called_like_its_class(kind: str, name: str) -> None:
+    plugin = type(kind, (Handling,), {})()
+    (cast,) = casting_of(plugin).plugins
+    assert isinstance(cast, InProcess)
+    assert cast.id == f"10-{name}"
+    assert cast.handlers is plugin
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    ["bin/05-mine -v 'a b'", ["bin/05-mine", "-v", "a b"], (Path("bin/05-mine"), "-v", "a b")],
+)
+def test_command_is_called_like_its_file(plugin: object) -> None:
+    casting = casting_of(plugin, config="told", find=lambda file: f"/found/{file}")
+    assert casting.plugins == (Command("05", "mine", ("/found/bin/05-mine", "-v", "a b")),)
+    assert casting.config("05") == "told"
+
+
+def test_program_without_a_folder_is_left_to_the_path() -> None:
+    (cast,) = casting_of("mine", find=lambda file: f"/found/{file}").plugins
+    assert isinstance(cast, Command) and cast.argv == ("mine",)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A report is for its owner alone, and over nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nri_scope.report.output_file import write
+
+
+def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    before = os.umask(0)
+    try:
+        assert write(path, ["a", "ß"]) == 3
+    finally:
+        os.umask(before)
+    assert path.read_text() == "aß"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_there_stays(tmp_path: Path) -> None:
+    path = tmp_path / "report.md"
+    path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExistsError):
+        write(path, ["new"])
+    assert not path.exists()
+
+
+def test_text_that_no_file_can_hold_is_replaced(tmp_path: Path) -> None:
+    write(tmp_path / "report.md", ["a\udcffb"])
+    assert (tmp_path / "report.md").read_text() == "a?b"

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Originals that are damaged, or made by somebody who means no good."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from contextlib import closing, suppress
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.filter import parse
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.schema import TABLES
+from nri_scope.recording.schema_check import check_schema
+from nri_scope.share.extract import Selection, extract
+from nri_scope.share.extract.extraction import DAMAGED
+from nri_scope.share.extract.no_change import Unchanged
+from tests.recording.traffic import MEMORY, a_synchronize, an_item, lifecycles, one_stream, record
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "whole.db"
+    record(path, [an_item("Synchronize", a_synchronize(3)), *lifecycles(4)])
+    return path
+
+
+def spoil(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+def test_what_comes_before_the_damage_is_kept_and_that_is_said(path: Path, tmp_path: Path) -> None:
+    spoil(
+        path,
+        "UPDATE object SET data = x'00' WHERE id = "
+        "(SELECT container_object FROM event WHERE id = 28)",
+    )
+    with Recording.open(path) as whole:
+        result = extract(whole, tmp_path / "new.db")
+        first = list(islice(whole.exchanges(), 27))
+    assert result.damage.startswith("it is damaged at event 28: ")
+    with Recording.open(tmp_path / "new.db") as kept:
+        assert list(kept.exchanges()) == first
+        gaps = [(gap.from_ns, gap.lost) for gap in kept.gaps() if gap.reason == DAMAGED]
+    assert gaps == [(first[-1][0].at_ns, None)]
+    assert (result.events, result.left_out) == (27, 0)
+
+
+def test_all_before_a_page_that_is_damaged_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "whole.db"
+    record(path, lifecycles(200))
+    last = _spoil_a_leaf_of_events(path)
+    selections = (Selection(), Selection(where=parse("event:*")), Selection(pod="shop/web-3"))
+    for number, selection in enumerate(selections):
+        with Recording.open(path) as whole:
+            result = extract(whole, tmp_path / f"{number}.db", selection)
+        with Recording.open(tmp_path / f"{number}.db") as kept:
+            numbers = [event.id for event in kept.events()]
+            assert kept.gaps()[-1].reason == DAMAGED
+        assert result.damage.startswith("it is damaged")
+        assert result.events + result.left_out == last > 500
+        assert len(numbers) == result.events
+        if not selection.pod:
+            assert numbers == list(range(1, last + 1))
+
+
+def _spoil_a_leaf_of_events(path: Path) -> int:
+    """Makes a page in the middle unreadable; returns the last event before it."""
+    with closing(sqlite3.connect(path)) as connection:
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'event'"
+        ).fetchone()
+    content = bytearray(path.read_bytes())
+    start = (root - 1) * 4096
+    assert content[start] == 5
+    middle = int.from_bytes(content[start + 3 : start + 5], "big") // 2
+    last, child = 0, b""
+    for cell in (middle - 1, middle):
+        pointer = start + 12 + 2 * cell
+        at = start + int.from_bytes(content[pointer : pointer + 2], "big")
+        key, child = content[at + 4 : at + 6], bytes(content[at : at + 4])
+        if cell == middle - 1:
+            # A number of SQLite's in two bytes of seven bits.
+            last = (key[0] & 0x7F) << 7 | key[1]
+    page = int.from_bytes(child, "big")
+    content[(page - 1) * 4096] = 0
+    path.write_bytes(content)
+    return last
+
+
+def test_damage_that_a_part_does_not_meet_is_no_matter(path: Path, tmp_path: Path) -> None:
+    spoil(path, "UPDATE object SET data = x'00' WHERE id = (SELECT max(id) FROM object)")
+    with Recording.open(path) as whole:
+        result = extract(whole, tmp_path / "new.db", Selection(pod="shop/web-0"))
+    assert (result.damage, result.events > 5) == ("", True)
+
+
+def test_what_was_not_learned_from_is_not_written(path: Path, tmp_path: Path) -> None:
+    spoil(
+        path,
+        "UPDATE object SET data = x'00' WHERE id = "
+        "(SELECT container_object FROM event WHERE id = 9)",
+    )
+    later = Selection(where=parse("pod:web-3"))
+    with Recording.open(path) as whole:
+        assert extract(whole, tmp_path / "plain.db", later).damage == ""
+        # Event 9 might have shown what is a secret in those that follow.
+        with pytest.raises(RecordingError, match="damaged at event 9"):
+            extract(whole, tmp_path / "new.db", later, change=Unchanged())
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_a_state_that_is_damaged_is_not_said_to_be_whole(path: Path, tmp_path: Path) -> None:
+    spoil(path, "UPDATE state SET object = 99999 WHERE position = 4")
+    chosen = Selection(numbers=[5, 6, 7])
+    with Recording.open(path) as whole:
+        with pytest.raises(RecordingError, match="object 99999 is missing"):
+            extract(whole, tmp_path / "new.db", Selection())
+        # Nothing of it is needed here, but to know what was told.
+        with pytest.raises(RecordingError, match="object 99999 is missing"):
+            extract(whole, tmp_path / "new.db", chosen)
+    assert not (tmp_path / "new.db").exists()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE event SET pod = 'x' WHERE id = 7",
+        "UPDATE event SET session = 77 WHERE id = 7",
+        "UPDATE event SET at_ns = 'soon' WHERE id = 7",
+        "UPDATE event SET pod_object = reply, reply = pod_object, mark = 'unknown' WHERE id = 7",
+        "UPDATE name SET text = x'ff' WHERE id = 1",
+        "UPDATE pod SET name = x'ff'",
+        "UPDATE container SET pod = 'x'",
+        "UPDATE session SET sync_event = 'x'",
+        "INSERT INTO gap VALUES (1, 'x', 1, 1, 'x', 1)",
+        "UPDATE state SET position = 'x' WHERE position = 1",
+        "INSERT INTO effect VALUES ('x', 7)",
+        "INSERT INTO left_out VALUES (7, 'x', 'x')",
+        "INSERT INTO left_out VALUES (7, 9223372036854775807, 9223372036854775807)",
+        "UPDATE event SET id = 9223372036854775807 WHERE id = 7",
+        "UPDATE event SET id = -5 WHERE id = 7",
+        "UPDATE container SET pod = 99999",
+        "UPDATE container SET id = 'same'",
+    ],
+)
+def test_a_column_may_hold_anything(statement: str, path: Path, tmp_path: Path) -> None:
+    spoil(path, statement)
+    selections = (Selection(), Selection(numbers=[5, 7, 9]), Selection(pod="shop/web-1"))
+    for number, selection in enumerate(selections):
+        attempt(path, tmp_path / f"{number}.db", selection)
+
+
+def attempt(path: Path, output: Path, selection: Selection) -> None:
+    """A sound recording, or one of our errors and nothing."""
+    try:
+        with Recording.open(path) as whole:
+            extract(whole, output, selection)
+    except (RecordingError, UsageError) as error:
+        told = str(error)
+    else:
+        told = ""
+    if told:
+        assert "\n" not in told
+        assert not output.exists()
+        return
+    with Recording.open(output) as part:
+        check_schema(part.connection, output)
+        assert part.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        for listing in (part.sessions, part.gaps, part.notes, part.pods, part.containers):
+            listing()
+        # What was read once can be read again, whatever it says.
+        list(part.exchanges())
+    output.unlink()
+
+
+_damage = st.lists(
+    st.tuples(
+        st.sampled_from(["flip", "fill", "swap", "cut"]),
+        st.floats(0.02, 1, exclude_max=True),
+        st.integers(1, 255),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("original") / "r.db"
+    record(path, one_stream("containerd-2.4-beta") + lifecycles(20))
+    return path.read_bytes()
+
+
+@settings(max_examples=40, deadline=None)
+@given(damage=_damage)
+def test_damage_anywhere_gives_a_sound_recording_or_none(
+    original: bytes, damage: list[tuple[str, float, int]]
+) -> None:
+    content = bytearray(original)
+    for kind, where, value in damage:
+        at = int(where * len(content))
+        match kind:
+            case "flip":
+                content[at] ^= value
+            case "fill":
+                content[at : at + 64] = bytes([value]) * len(content[at : at + 64])
+            case "swap":
+                one, other = at // 4096 * 4096, value % (len(content) // 4096 or 1) * 4096
+                content[one : one + 4096], content[other : other + 4096] = (
+                    content[other : other + 4096],
+                    content[one : one + 4096],
+                )
+            case _:
+                del content[max(4096, at) :]
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        path = Path(folder) / "damaged.db"
+        path.write_bytes(content)
+        for selection in (Selection(), Selection(pod="shop/web-7")):
+            attempt(path, Path(folder) / "new.db", selection)
+
+
+def _makes_endless(path: Path) -> None:
+    """Pages of the events that contain each other."""
+    spoil(path, "CREATE TABLE filler (x)")
+    with closing(sqlite3.connect(path)) as connection:
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'event'"
+        ).fetchone()
+    content = bytearray(path.read_bytes())
+    start = (root - 1) * 4096
+    assert content[start] == 5
+    content[start + 8 : start + 12] = root.to_bytes(4, "big")
+    path.write_bytes(content)
+
+
+def test_rows_without_end_come_to_one(tmp_path: Path) -> None:
+    path = tmp_path / "endless.db"
+    record(path, lifecycles(200))
+    _makes_endless(path)
+    for selection in (Selection(), Selection(where=parse("took:>1s"))):
+        with suppress(RecordingError, UsageError), Recording.open(path) as whole:
+            extract(whole, tmp_path / "new.db", selection)
+        (tmp_path / "new.db").unlink(missing_ok=True)
+
+
+def test_traps_in_the_schema_do_not_travel(path: Path, tmp_path: Path) -> None:
+    known = {table.name for table in TABLES}
+    spoil(path, "CREATE TABLE more (x)", "INSERT INTO more VALUES ('stowaway')")
+    with Recording.open(path) as whole:
+        extract(whole, tmp_path / "new.db")
+    with closing(sqlite3.connect(tmp_path / "new.db")) as connection:
+        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        assert {name for (name,) in names} == known
+    assert b"stowaway" not in (tmp_path / "new.db").read_bytes()
+
+
+@pytest.mark.parametrize("file", ["version-1.nriscope.db"])
+def test_older_recordings_become_new_ones(file: str, tmp_path: Path) -> None:
+    folder = Path(__file__).parents[2] / "data" / "recordings"
+    with Recording.open(folder / file) as old:
+        extract(old, tmp_path / "new.db")
+        with Recording.open(tmp_path / "new.db") as new:
+            assert list(new.exchanges()) == list(old.exchanges())
+            assert new.sessions() == old.sessions()

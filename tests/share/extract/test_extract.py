@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What gets into a new recording, and what does not."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, LEFT_OUT, Captured, Role, SessionStart
+from nri_scope.filter import parse
+from nri_scope.nri.methods import METHODS
+from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.recording import lookup
+from nri_scope.recording.cri_answers import status_request
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.schema_check import check, check_schema
+from nri_scope.share.extract import Extracted, Selection, extract
+from tests.recording.traffic import (
+    MEMORY,
+    NOW,
+    a_container,
+    a_pod,
+    a_start,
+    a_synchronize,
+    an_item,
+    lifecycle,
+    lifecycles,
+    one_stream,
+    random_message,
+    record,
+)
+
+_TABLES = ("session", "pod", "container", "effect", "gap", "note", "left_out")
+
+
+def started(plugin: str = "00-nri-scope", role: Role = Role.LOGGER) -> SessionStart:
+    return replace(a_start(plugin), role=role)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Three pods that live and go, one that was there before; all that is special beside them."""
+    path = tmp_path / "whole.db"
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(started())
+    items = [an_item("Configure", api.ConfigureRequest(runtime_name="containerd"))]
+    items += [
+        an_item("Synchronize", a_synchronize(2, more=True, first=50)),
+        an_item("Synchronize", a_synchronize(2, first=52)),
+    ]
+    items += lifecycles(2)
+    items += [an_item("FutureEvent", b"\xff" * 50), an_item("StateChange", b"\xff")]
+    items += [an_item("RunPodSandbox", b"", service="other.Service")]
+    existing = a_pod(51)
+    items += [_an_update(existing, status_code=5, status_message="not found")]
+    items += lifecycles(1, first=2)
+    for item in items:
+        recorder.capture(session, item)
+    asked = recorder.begin_session(started("-cri", Role.CRI))
+    container_id = a_container(a_pod(2), "app-0").id
+    recorder.capture(
+        asked,
+        an_item(
+            CONTAINER_STATUS, status_request(container_id), b'{"info": 1}', service=CRI_SERVICE
+        ),
+    )
+    recorder.note_gap(session, NOW, NOW + 5, "a gap", 3)
+    recorder.note_gap(None, NOW, NOW + 5, "a gap of all", None)
+    recorder.note(asked, NOW, "of the CRI")
+    recorder.note(None, NOW, "of nobody")
+    recorder.end_session(session, "over", NOW + 10**12)
+    recorder.close()
+    return path
+
+
+def _an_update(pod: api.PodSandbox, *, status_code: int = 0, status_message: str = "") -> Captured:
+    return an_item(
+        "UpdateContainer",
+        api.UpdateContainerRequest(pod=pod, container=a_container(pod)),
+        status_code=status_code,
+        status_message=status_message,
+    )
+
+
+@pytest.fixture
+def whole(path: Path) -> Iterator[Recording]:
+    with Recording.open(path) as recording:
+        yield recording
+
+
+def rebuilt(
+    whole: Recording, selection: Selection | None = None, name: str = "part.db"
+) -> tuple[Extracted, Recording]:
+    """The part, and it opened."""
+    output = whole.path.with_name(name)
+    result = extract(whole, output, selection or Selection())
+    part = Recording.open(output)
+    check_schema(part.connection, output)
+    assert check(part.connection, output) == 1
+    assert part.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    return result, part
+
+
+def dump(recording: Recording, table: str) -> list[tuple[object, ...]]:
+    return recording.rows(f"SELECT * FROM {table}")
+
+
+def told_in(recording: Recording) -> list[tuple[object, ...]]:
+    """The table ``state`` without the numbers of objects, which are the file's own."""
+    return [(*row[:-1], recording.object(row[-1])) for row in recording.rows("SELECT * FROM state")]
+
+
+class TestTheWhole:
+    def test_is_the_same_again(self, whole: Recording) -> None:
+        result, copy = rebuilt(whole)
+        assert list(copy.exchanges()) == list(whole.exchanges())
+        for table in _TABLES:
+            assert dump(copy, table) == dump(whole, table), table
+        assert told_in(copy) == told_in(whole)
+        services = "SELECT e.id, n.text FROM event AS e JOIN name AS n ON n.id = e.service"
+        assert copy.rows(services) == whole.rows(services) != []
+        events = len(list(whole.events()))
+        assert (result.events, result.context, result.left_out) == (events, 0, 0)
+        assert (result.sessions, result.gaps, result.damage) == (2, 2, "")
+        assert (result.pods, result.containers) == (7, 7)
+
+    def test_is_the_same_bytes_each_time(self, whole: Recording) -> None:
+        for selection in (Selection(), Selection(pod="shop/web-1")):
+            contents = set()
+            for name in ("a.db", "b.db", "c.db"):
+                rebuilt(whole, selection, name)[1].close()
+                output = whole.path.with_name(name)
+                contents.add(output.read_bytes())
+                output.unlink()
+            assert len(contents) == 1
+
+    def test_of_the_whole_again_is_the_same_file(self, whole: Recording) -> None:
+        _, once = rebuilt(whole, name="once.db")
+        _, twice = rebuilt(once, name="twice.db")
+        assert once.path.read_bytes() == twice.path.read_bytes()
+
+    def test_has_nothing_of_rows_that_were_deleted(self, path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA secure_delete = OFF")
+            connection.execute("INSERT INTO note VALUES (77, NULL, 1, 'once-a-secret')")
+            connection.commit()
+            connection.execute("DELETE FROM note WHERE id = 77")
+            connection.commit()
+        assert b"once-a-secret" in path.read_bytes()
+        with Recording.open(path) as whole:
+            _, copy = rebuilt(whole)
+        assert b"once-a-secret" not in copy.path.read_bytes()
+
+    def test_of_a_recording_without_events_is_one(self, tmp_path: Path) -> None:
+        record(tmp_path / "empty.db", [])
+        with Recording.open(tmp_path / "empty.db") as empty:
+            result, copy = rebuilt(empty)
+        assert (result.events, result.sessions, result.first_ns) == (0, 1, None)
+        assert list(copy.events()) == []
+
+    @settings(max_examples=25, deadline=None)
+    @given(seed=st.integers(0, 2**32))
+    def test_holds_whatever_peers_send(self, seed: int) -> None:
+        chance = random.Random(seed)
+        with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+            path = Path(folder) / "whole.db"
+            items = []
+            for _ in range(8):
+                method = chance.choice(sorted(METHODS))
+                request = random_message(METHODS[method].request, chance)
+                reply = random_message(METHODS[method].reply, chance)
+                items.append(an_item(method, request, reply.SerializeToString()))
+            record(path, items)
+            with Recording.open(path) as whole, rebuilt(whole)[1] as copy:
+                assert list(copy.exchanges()) == list(whole.exchanges())
+                for table in _TABLES:
+                    assert dump(copy, table) == dump(whole, table), table
+                assert told_in(copy) == told_in(whole)
+
+
+class TestAPart:
+    def test_keeps_numbers_places_and_times(self, whole: Recording) -> None:
+        _, part = rebuilt(whole, Selection(pod="shop/web-1"))
+        every = {event.id: event for event in whole.events()}
+        kept = list(part.events())
+        assert [every[event.id] for event in kept] == kept
+        assert len(kept) < len(every)
+        assert {event.pod for event in kept} == {"", "web-1"}
+
+    def test_has_the_messages_that_were_on_the_wire(self, whole: Recording) -> None:
+        _, part = rebuilt(whole, Selection(pod="shop/web-2"))
+        every = {event.id: messages for event, *messages in whole.exchanges()}
+        for event, *messages in part.exchanges():
+            if event.method != "Synchronize":
+                assert every[event.id] == messages
+
+    def test_has_what_happened_before_to_the_same_container(self, whole: Recording) -> None:
+        chosen = parse("event:PostStartContainer pod:web-1")
+        result, part = rebuilt(whole, Selection(where=chosen))
+        about = [event.event for event in part.events() if event.pod == "web-1"]
+        assert about == [
+            "RunPodSandbox",
+            "CreateContainer",
+            "PostCreateContainer",
+            "StartContainer",
+            "PostStartContainer",
+        ]
+        # Configure and both parts of Synchronize, too.
+        assert (result.events, result.context) == (1, 7)
+
+    def test_has_no_more_of_other_things_than_that_they_are_left_out(
+        self, whole: Recording
+    ) -> None:
+        result, part = rebuilt(whole, Selection(pod="shop/web-1"))
+        assert [lookup.pod_name(pod) for pod in part.pods()] == ["shop/web-1"]
+        assert [one.pod and one.pod.name for one in part.containers()] == ["web-1"]
+        assert b"web-0" not in part.path.read_bytes()
+        state = part.state(1)
+        assert state.complete
+        assert state.pods == state.containers == ()
+        events = len(list(whole.events()))
+        assert result.left_out == events - result.events - result.context > 0
+        told = [gap for gap in part.gaps() if gap.is_left_out]
+        assert sum(gap.lost or 0 for gap in told) == result.left_out
+        assert "part of a recording" in part.notes()[-1].text
+
+    def test_knows_what_existed_of_what_it_is_about(self, whole: Recording) -> None:
+        _, part = rebuilt(whole, Selection(pod="shop/web-51"))
+        state = part.state(1)
+        assert state.complete
+        told = whole.state(1)
+        assert (state.pods, state.containers) == (told.pods[1:2], told.containers[1:2])
+        (_, request, _) = next(iter(part.exchanges(where=parse("event:Synchronize"))))
+        message = api.SynchronizeRequest.FromString(request)
+        assert message.more
+        assert [pod.name for pod in message.pods] == ["web-51"]
+
+    def test_keeps_what_a_chosen_synchronize_told(self, whole: Recording) -> None:
+        first = next(iter(whole.events(where=parse("event:Synchronize")))).id
+        _, part = rebuilt(whole, Selection(numbers=[first]))
+        assert part.request(first) == whole.request(first)
+        assert {pod.name for pod in part.pods()} == {"web-50", "web-51"}
+        # The second part was not chosen, and says nothing that is asked for.
+        assert api.SynchronizeRequest.FromString(part.request(first + 1)).pods == []
+
+    def test_has_sessions_that_saw_something_of_it(self, whole: Recording) -> None:
+        assert [s.id for s in rebuilt(whole, Selection(pod="shop/web-1"))[1].sessions()] == [1]
+        _, part = rebuilt(whole, Selection(pod="shop/web-2"), "with-cri.db")
+        assert [session.id for session in part.sessions()] == [1, 2]
+        assert [note.text for note in part.notes()][:2] == ["of the CRI", "of nobody"]
+
+    def test_keeps_gaps_of_its_sessions_and_of_all(self, whole: Recording) -> None:
+        _, part = rebuilt(whole, Selection(where=parse("session:2 pod:web-2")))
+        reasons = {gap.reason for gap in part.gaps()}
+        assert {"a gap", "a gap of all", LEFT_OUT} == reasons
+
+    def test_keeps_the_raw_bytes_of_what_nobody_understands(self, whole: Recording) -> None:
+        marked = [event for event in whole.events() if event.mark]
+        assert len(marked) == 3
+        _, part = rebuilt(whole, Selection(numbers=[event.id for event in marked]))
+        kept = [event for event in part.events() if event.mark]
+        assert kept == marked
+        for event in marked:
+            assert part.request(event.id) == whole.request(event.id)
+
+    def test_is_chosen_by_time_and_by_words_at_once(self, whole: Recording) -> None:
+        every = list(whole.events())
+        since, until = every[10].at_ns, every[20].at_ns
+        result, part = rebuilt(
+            whole, Selection(where=parse("pod:web-0"), since_ns=since, until_ns=until)
+        )
+        wanted = [e for e in every if e.pod == "web-0" and since <= e.at_ns <= until]
+        assert result.events == len(wanted) > 0
+        assert (result.first_ns, result.last_ns) == (wanted[0].at_ns, wanted[-1].at_ns)
+        assert set(wanted) <= set(part.events())
+
+    def test_of_a_part_is_no_worse_than_of_the_whole(self, whole: Recording) -> None:
+        _, once = rebuilt(whole, Selection(where=parse("pod:web-0 OR pod:web-1")), "once.db")
+        _, twice = rebuilt(once, Selection(pod="shop/web-1"), "twice.db")
+        _, direct = rebuilt(whole, Selection(pod="shop/web-1"), "direct.db")
+        assert list(twice.exchanges()) == list(direct.exchanges())
+        assert dump(twice, "left_out") == dump(direct, "left_out") != []
+        for event in twice.events():
+            assert lookup.follows(twice, event) == lookup.follows(whole, event)
+
+    def test_tells_what_was_left_out_from_what_was_lost(self, tmp_path: Path) -> None:
+        path = tmp_path / "lossy.db"
+        recorder = Recorder.open(path, keep=lambda event: event.event != "StartContainer")
+        session = recorder.begin_session(started())
+        for item in [*lifecycle(0), *lifecycle(1), *lifecycle(0)]:
+            recorder.capture(session, item)
+        recorder.end_session(session, "over", NOW)
+        recorder.close()
+        with Recording.open(path) as whole:
+            _, part = rebuilt(whole, Selection(pod="shop/web-0"))
+            followed = {event.id: lookup.follows(whole, event) for event in whole.events()}
+            assert set(followed.values()) == {True, False}
+            for event in part.events():
+                assert lookup.follows(part, event) == followed[event.id]
+
+    def test_has_few_gaps_however_scattered_it_is(self, tmp_path: Path) -> None:
+        path = tmp_path / "long.db"
+        unknown = [an_item("FutureEvent", bytes([n % 256]), wall_ns=NOW + n) for n in range(3000)]
+        record(path, unknown)
+        with Recording.open(path) as whole:
+            result, part = rebuilt(whole, Selection(numbers=range(1, 3001, 2)))
+        assert (result.events, result.left_out) == (1500, 1500)
+        assert len(part.gaps()) <= 256
+        assert sum(gap.lost or 0 for gap in part.gaps()) == 1500
+        assert dump(part, "left_out") == [(n, n - 1, 1) for n in range(3, 3001, 2)]
+
+
+class TestNothing:
+    def test_chosen_is_said(self, whole: Recording) -> None:
+        output = whole.path.with_name("part.db")
+        for selection in (Selection(where=parse("pod:nobody")), Selection(numbers=[999])):
+            with pytest.raises(UsageError, match=r"no event in .*whole\.db is chosen"):
+                extract(whole, output, selection)
+        assert not output.exists()
+
+    def test_under_that_name_is_said_with_what_is_near(self, whole: Recording) -> None:
+        output = whole.path.with_name("part.db")
+        with pytest.raises(UsageError, match="the nearest is shop/web-1"):
+            extract(whole, output, Selection(pod="shop/web-1x"))
+        with pytest.raises(UsageError, match="no pod"):
+            extract(whole, output, Selection(pod="shop/web-1/app-0"))
+
+
+class TestOneThatIsWritten:
+    def test_is_taken_as_it_is_now(self, tmp_path: Path) -> None:
+        path = tmp_path / "live.db"
+        recorder = Recorder.open(path)
+        session = recorder.begin_session(started())
+        items = one_stream("containerd-2.1.9")
+        for item in items[:20]:
+            recorder.capture(session, item)
+        _wait(path, 20)
+        with Recording.open(path) as live:
+
+            def more(done: float) -> None:
+                if done < 1 and len(items) > 20:
+                    for item in items[20:]:
+                        recorder.capture(session, item)
+                    del items[20:]
+                    _wait(path, 21)
+
+            output = tmp_path / "part.db"
+            result = extract(live, output, Selection(numbers=range(1, 1000)), on_progress=more)
+            assert (result.events, result.left_out) == (20, 0)
+            assert len(items) == 20
+            assert len(list(live.events())) > 20
+        recorder.close()
+        with Recording.open(output) as part:
+            (one,) = part.sessions()
+            assert (one.ended_ns, one.end_reason) == (None, "")
+            assert len(list(part.exchanges())) == 20
+
+    def test_keeps_what_a_ring_removes_meanwhile(self, tmp_path: Path) -> None:
+        path = tmp_path / "ring.db"
+        chance = random.Random(1)
+        items = [an_item("FutureEvent", chance.randbytes(4096)) for _ in range(600)]
+        recorder = Recorder.open(path, limits=WriterLimits(max_size=1 << 20))
+        session = recorder.begin_session(started())
+        for item in items[:30]:
+            recorder.capture(session, item)
+        _wait(path, 30)
+        rest = items[30:]
+        with Recording.open(path) as live:
+            before = [(event.id, request) for event, request, _ in live.exchanges()]
+
+            def more(done: float) -> None:
+                for item in rest:
+                    recorder.capture(session, item)
+                if rest:
+                    rest.clear()
+                    _wait(path, 0, gone=30)
+
+            # Which is told of progress before anything was copied.
+            chosen = Selection(numbers=range(1, 1000))
+            result = extract(live, tmp_path / "part.db", chosen, on_progress=more)
+            assert (result.events, result.damage) == (30, "")
+            assert all(event.id > 30 for event in live.events())
+        recorder.close()
+        with Recording.open(tmp_path / "part.db") as part:
+            assert [(event.id, request) for event, request, _ in part.exchanges()] == before
+
+
+def _wait(path: Path, events: int, gone: int = 0) -> None:
+    """Until at least so many events are there, and none of the first ``gone``."""
+    found = 0
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        for _ in range(3000):
+            found, old = connection.execute(
+                "SELECT count(*), count(*) FILTER (WHERE id <= ?) FROM event", (gone,)
+            ).fetchone()
+            if found >= events and not old:
+                return
+            threading.Event().wait(0.01)
+    raise AssertionError(f"{found} of {events} events")

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nobody calls lost what a part of a recording leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nri_scope.cli.main import cli
+from nri_scope.events import Gap
+from nri_scope.recorder.event_pages import SessionTables, look
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.stats import GapStats
+from nri_scope.report import wording
+from nri_scope.share.extract import Selection, extract
+from nri_scope.tui.detail import summary
+from nri_scope.tui.sessions.session_board import gap_words
+from nri_scope.tui.store.discovery import facts_of
+from nri_scope.tui.store.markers import GapMarker, Key
+from nri_scope.tui.store.rows import marker_text
+from tests.replay.recordings import RECORDING
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> Iterator[Recording]:
+    with Recording.open(RECORDING) as whole:
+        extract(whole, tmp_path / "part.db", Selection(pod="shop/web"))
+    with Recording.open(tmp_path / "part.db") as recording:
+        yield recording
+
+
+@pytest.fixture
+def gap(part: Recording) -> Gap:
+    found = part.gaps()[1]
+    assert found.lost == 7
+    return found
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("log", "events not in this part: 7\n"),
+        ("stats", "13 events are not in this part of a recording\n"),
+        ("diff", "a part of a recording: 13 events are not in it\n"),
+    ],
+)
+def test_commands_tell_it(command: str, words: str, part: Recording) -> None:
+    done = CliRunner().invoke(cli, [command, str(part.path)])
+    assert done.exit_code in (0, 1)
+    assert words in done.output
+    assert "lost" not in done.output
+    assert "not seen by" not in done.output
+
+
+def test_numbers_keep_it_apart(part: Recording) -> None:
+    assert GapStats.of(part.gaps()) == GapStats(0, 0, 0, left_out=13)
+    facts = facts_of(part.path, look(part, SessionTables()), events=19, damage="", live=False)
+    assert (facts.gaps, facts.lost, facts.lost_unknown) == (0, 0, False)
+
+
+def test_screens_and_reports_tell_it(part: Recording, gap: Gap) -> None:
+    row = marker_text(GapMarker(Key(1, 0), gap))
+    assert row.endswith("events that are not in this part of a recording: 7")
+    assert "were recorded, and are not in it: 7" in gap_words(gap)
+    assert wording.lost(gap) == "none; 7 left out"
+    told = " ".join(one.text for line in summary.of_gap(part, gap) for one in line)
+    assert "lost" not in told

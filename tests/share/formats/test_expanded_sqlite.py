@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import errno
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlite_utils
+
+from nri_scope.recording.reader import Recording
+from nri_scope.share.formats import expanded_sqlite
+from nri_scope.share.formats.expanded_sqlite import TABLES, VIEWS
+from tests.share.formats.recordings import (
+    CONTAINER,
+    HOSTILE,
+    POD,
+    SAMPLES,
+    exported,
+    hostile,
+    varied,
+)
+
+
+@contextmanager
+def _opened(path: Path, numbers: list[int] | None = None) -> Iterator[sqlite3.Connection]:
+    made = path.with_suffix(".expanded.db")
+    made.write_bytes(exported(path, "sqlite-expanded", numbers))
+    with closing(sqlite3.connect(made)) as connection:
+        connection.row_factory = sqlite3.Row
+        yield connection
+
+
+def _rows(connection: sqlite3.Connection, sql: str) -> list[dict[str, Any]]:
+    return [dict(row) for row in connection.execute(sql)]
+
+
+def _ids(connection: sqlite3.Connection, table: str) -> list[Any]:
+    return [row["id"] for row in connection.execute(f"SELECT id FROM {table}")]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_columns_say_what_functions_say_of_the_recording(sample: Path, tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    path.write_bytes(sample.read_bytes())
+    with _opened(path) as connection, Recording.open(path) as recording:
+        told = recording.connection.execute(
+            "SELECT id, at, event, coalesce(pod, ''), nri_json(id), nri_json(id, 'reply') FROM log"
+        ).fetchall()
+        rows = connection.execute("SELECT id, at, event, pod, request, reply FROM events")
+        assert [tuple(row) for row in rows] == told
+
+
+def test_everything_is_sound_and_refers_to_what_is_there(tmp_path: Path) -> None:
+    with _opened(varied(tmp_path / "r.db")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+        assert len(_ids(connection, "events")) == 24
+        assert _ids(connection, "sessions") == [1, 2, 3]
+        assert _ids(connection, "pods") == [POD]
+        assert _rows(connection, "SELECT * FROM containers") == [
+            {"id": CONTAINER, "name": "app-0", "pod_id": POD}
+        ]
+        gaps = _rows(connection, "SELECT session, lost FROM gaps")
+        assert gaps == [{"session": 2, "lost": 7}, {"session": None, "lost": None}]
+        assert _rows(connection, "SELECT text FROM notes") == [{"text": "look here"}]
+
+
+def test_a_part_has_only_what_its_events_are_about(tmp_path: Path) -> None:
+    with _opened(varied(tmp_path / "r.db"), [23]) as connection:
+        assert _ids(connection, "events") == [23]
+        assert _ids(connection, "sessions") == [1]
+        assert _ids(connection, "pods") == _ids(connection, "containers") == []
+
+
+def test_views_answer_usual_questions(tmp_path: Path) -> None:
+    path = varied(tmp_path / "r.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE event SET changed = ?, owners = ? WHERE id = 4", (
+            '["/process/env/A", "/mounts/~1b"]', '["10-first"]'
+        ))  # fmt: skip
+        connection.commit()
+    with _opened(path) as connection:
+        (failed,) = _rows(connection, "SELECT id, status, status_message FROM failed")
+        assert failed == {"id": 10, "status": "timeout", "status_message": "too late"}
+        plugins = _rows(connection, "SELECT plugin, events, failed, max_us FROM plugins")
+        assert plugins == [
+            {"plugin": "10-first", "events": 12, "failed": 0, "max_us": 33},
+            {"plugin": "90-second", "events": 11, "failed": 1, "max_us": 33},
+            {"plugin": "cri", "events": 1, "failed": 0, "max_us": 33},
+        ]
+        changes = _rows(connection, "SELECT id, path, owners FROM changes")
+        assert changes == [
+            {"id": 4, "path": path, "owners": '["10-first"]'}
+            for path in ("/process/env/A", "/mounts/~1b")
+        ]
+        (variable,) = _rows(
+            connection, "SELECT * FROM environment WHERE id = 3 AND name LIKE '%_07'"
+        )
+        assert (variable["name"], variable["value"]) == ("VARIABLE_07", "value-07-of-web-1")
+        assert len(_rows(connection, "SELECT * FROM log")) == 24
+
+
+def test_sqlite_utils_knows_keys_and_views(tmp_path: Path) -> None:
+    with _opened(varied(tmp_path / "r.db")) as connection:
+        database = sqlite_utils.Database(connection)
+        assert set(database.table_names()) == set(TABLES)
+        assert set(database.view_names()) == set(VIEWS)
+        keys = {(key.column, key.other_table) for key in database.table("events").foreign_keys}
+        assert keys == {("session", "sessions"), ("pod_id", "pods"), ("container_id", "containers")}
+        assert database.table("events").pks == ["id"]
+
+
+def test_it_is_no_recording(tmp_path: Path) -> None:
+    with _opened(varied(tmp_path / "r.db")) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone()[0] == 0
+
+
+def test_a_strangers_recording_has_json_that_sqlite_reads(tmp_path: Path) -> None:
+    with _opened(hostile(tmp_path / "r.db")) as connection:
+        bad = "NOT json_valid(request) OR NOT json_valid(reply) OR NOT json_valid(changed)"
+        assert _rows(connection, f"SELECT id FROM events WHERE {bad}") == []
+        for view in VIEWS:
+            connection.execute(f"SELECT * FROM {view}").fetchall()
+        assert len(_ids(connection, "events")) == 2 * len(HOSTILE) + 7
+        # A text that ends where it seems to, for the shell and for SQLite's own functions.
+        assert _rows(connection, "SELECT DISTINCT pod FROM events WHERE pod_id LIKE '0%'") == [
+            {"pod": "a\\x00b"}
+        ]
+        columns = ("namespace", "pod", "container", "pod_id", "event", "status_message")
+        for column in columns:
+            assert _rows(connection, f"SELECT id FROM events WHERE instr({column}, char(0))") == []
+        first = _rows(connection, "SELECT changed, request FROM events WHERE id = 1")[0]
+        assert json.loads(first["changed"]) == ["/process/env/\\ud800\0", "\x1b[2J"]
+        assert json.loads(first["request"])["pod"]["name"] == "a\0b"
+
+
+def test_no_room_is_the_systems_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.execute("PRAGMA max_page_count = 1")
+            connection.execute("CREATE TABLE t (x)")
+        return 0
+
+    monkeypatch.setattr(expanded_sqlite, "_make", full)
+    with pytest.raises(OSError, match="the disk is full") as caught:
+        exported(SAMPLES[0], "sqlite-expanded")
+    assert caught.value.errno == errno.ENOSPC

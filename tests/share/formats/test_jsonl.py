@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from nri_scope.cli.show import command as show
+from tests.share.formats.recordings import SAMPLES, exported, hostile, varied
+
+
+def _records(path: Path, numbers: list[int] | None = None) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in exported(path, "jsonl", numbers).splitlines()]
+
+
+def _kinds(records: list[dict[str, Any]]) -> list[str]:
+    return [
+        next(iter(record.keys() - {"schema_version", "request", "reply"})) for record in records
+    ]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_an_events_line_is_what_show_prints(sample: Path) -> None:
+    lines = exported(sample, "jsonl").decode().splitlines()
+    events = [line for line in lines if "event" in json.loads(line)]
+    for number in (1, 5, len(events)):
+        shown = CliRunner().invoke(show, [str(sample), str(number), "--format", "json"])
+        assert shown.stdout == f"{events[number - 1]}\n"
+
+
+def test_sessions_and_gaps_are_where_they_were(tmp_path: Path) -> None:
+    records = _records(varied(tmp_path / "r.db"))
+    kinds = _kinds(records)
+    assert kinds[:4] == ["session", "event", "session", "event"]
+    assert kinds.count("event") == 24 and kinds.count("session") == 3
+    gaps = [record["gap"] for record in records if "gap" in record]
+    assert [(gap["session"], gap["lost"], gap["reason"]) for gap in gaps] == [
+        (2, 7, "the queue was full"),
+        (None, None, "nothing ran"),
+    ]
+    assert records[-1]["note"] == {
+        "at": "2026-11-18T11:06:41.070000Z",
+        "session": 1,
+        "text": "look here",
+    }
+    assert {record["schema_version"] for record in records} == {1}
+
+
+def test_a_part_has_the_gaps_of_its_time_and_the_sessions_of_its_events(tmp_path: Path) -> None:
+    path = varied(tmp_path / "r.db")
+    # The first one is of the second plugin, the other one of the first.
+    between = ["gap", "session"]
+    assert _kinds(_records(path, [2, 9])) == ["session", "event", *between, "event", "note"]
+    assert _kinds(_records(path, [2])) == ["session", "event"]
+    assert _records(path, []) == []
+
+
+def test_messages_are_written_in_full(tmp_path: Path) -> None:
+    by_id = {
+        record["event"]["id"]: record
+        for record in _records(varied(tmp_path / "r.db"))
+        if "event" in record
+    }
+    assert by_id[3]["request"]["container"]["env"][0] == "VARIABLE_00=value-00-of-web-1"
+    assert by_id[10]["event"]["status_message"] == "too late"
+    assert by_id[24]["reply"] == {"runtimeSpec": {"ociVersion": "1.1.0"}}
+
+
+def test_a_strangers_recording_becomes_lines_that_every_program_reads(tmp_path: Path) -> None:
+    content = exported(hostile(tmp_path / "r.db"), "jsonl")
+    assert content.isascii()
+    records = []
+    for line in content.splitlines():
+        record = json.loads(line, parse_constant=lambda constant: pytest.fail(constant))
+        json.dumps(record, ensure_ascii=False).encode()
+        records.append(record)
+    replies = [
+        record["reply"] for record in records if record.get("event", {}).get("plugin") == "cri"
+    ]
+    assert replies[0] == {"half": "\\ud800", "\\udc00": 1, "whole": "🐳"}
+    assert replies[1] == {"number": "inf", "least": "-inf", "large": 123456789012345678901234567890}
+    assert replies[3:] == [{"nul": "\0"}, {"malformed": b"no JSON".hex()}]

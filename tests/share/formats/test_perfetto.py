@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read with Perfetto's own definitions, by the rules for slices on tracks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[import-untyped]
+    Trace,
+    TracePacket,
+    TrackEvent,
+)
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.share.formats import packets, perfetto
+from nri_scope.share.formats.packets import Kind, Packets
+from nri_scope.share.formats.perfetto import MAX_LANES
+from tests.recording.traffic import NOW, a_container, a_pod, an_item, lifecycles, record
+from tests.share.formats.recordings import BEGIN, END, SAMPLES, SECOND, exported, hostile, varied
+
+
+@dataclass
+class _Slice:
+    track: str
+    """Names from the process on, with slashes between them."""
+    name: str
+    from_ns: int
+    to_ns: int | None
+    category: str
+    told: dict[str, Any]
+    flows: list[int]
+
+
+@dataclass
+class _Drawn:
+    slices: list[_Slice] = field(default_factory=list)
+    instants: list[_Slice] = field(default_factory=list)
+    tracks: dict[int, str] = field(default_factory=dict)
+
+    def on(self, track: str) -> list[_Slice]:
+        return [found for found in self.slices if found.track == track]
+
+
+def _annotation(found: Any, names: dict[int, str]) -> tuple[str, Any]:
+    kind = found.WhichOneof("value")
+    value = getattr(found, kind) if kind else [item.string_value for item in found.array_values]
+    return found.name or names[found.name_iid], value
+
+
+def drawn_from(content: bytes) -> _Drawn:
+    """What a viewer makes of it; fails where it would drop something or complain."""
+    trace = Trace.FromString(content)
+    trace.DiscardUnknownFields()
+    assert trace.ByteSize() == len(content), "fields that Perfetto does not know"
+    first, *rest = trace.packet
+    assert first.sequence_flags == TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+    assert {clock.clock_id: clock.timestamp for clock in first.clock_snapshot.clocks} == {
+        1: first.timestamp,
+        6: first.timestamp,
+    }
+    drawn = _Drawn()
+    names: dict[int, str] = {}
+    keys: dict[int, str] = {}
+    events: list[tuple[int, TrackEvent, str, dict[str, Any]]] = []
+    numbers: set[int] = set()
+    for packet in rest:
+        assert packet.trusted_packet_sequence_id == 1
+        if packet.HasField("track_descriptor"):
+            told = packet.track_descriptor
+            assert told.uuid and told.uuid not in drawn.tracks
+            if told.HasField("process"):
+                assert told.process.pid not in numbers
+                numbers.add(told.process.pid)
+                drawn.tracks[told.uuid] = told.process.process_name
+            else:
+                drawn.tracks[told.uuid] = f"{drawn.tracks[told.parent_uuid]}/{told.name}"
+            continue
+        assert packet.sequence_flags == TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
+        for entry in packet.interned_data.event_names:
+            assert entry.iid not in names
+            names[entry.iid] = entry.name
+        for key in packet.interned_data.debug_annotation_names:
+            assert key.iid not in keys
+            keys[key.iid] = key.name
+        event = packet.track_event
+        assert event.track_uuid in drawn.tracks
+        told_of = dict(_annotation(found, keys) for found in event.debug_annotations)
+        name = event.name or (names[event.name_iid] if event.name_iid else "")
+        events.append((packet.timestamp, event, name, told_of))
+    # A viewer sorts by time, and keeps the order of what is at the same time.
+    events.sort(key=lambda entry: entry[0])
+    open_slices: dict[int, list[_Slice]] = defaultdict(list)
+    for at_ns, event, name, told_of in events:
+        if event.type == TrackEvent.TYPE_SLICE_END:
+            assert not name
+            ended = open_slices[event.track_uuid].pop()
+            ended.to_ns = at_ns
+            continue
+        found = _Slice(
+            drawn.tracks[event.track_uuid],
+            name,
+            at_ns,
+            None,
+            "".join(event.categories),
+            told_of,
+            list(event.flow_ids),
+        )
+        if event.type == TrackEvent.TYPE_INSTANT:
+            drawn.instants.append(found)
+        else:
+            assert event.type == TrackEvent.TYPE_SLICE_BEGIN
+            open_slices[event.track_uuid].append(found)
+            drawn.slices.append(found)
+    return drawn
+
+
+@pytest.fixture
+def drawn(tmp_path: Path) -> _Drawn:
+    return drawn_from(exported(varied(tmp_path / "r.db"), "perfetto"))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_a_sample_is_drawn(sample: Path) -> None:
+    drawn = drawn_from(exported(sample, "perfetto"))
+    requests = [found for found in drawn.slices if found.track.endswith("/requests")]
+    assert len(requests) == 32
+    # A real runtime tells one plugin one thing after the other.
+    assert not any(track.endswith(")") for track in drawn.tracks.values())
+
+
+def test_states_are_drawn_as_long_as_they_last(drawn: _Drawn) -> None:
+    states = [
+        (found.name, found.from_ns - BEGIN, None if found.to_ns is None else found.to_ns - BEGIN)
+        for found in drawn.on("shop/web-1/app-0")
+    ]
+    tick = 20_000_000
+    assert states == [
+        ("created", tick, 3 * tick),
+        ("running", 3 * tick, 7 * tick),
+        ("stopped", 7 * tick, 8 * tick),
+    ]
+    assert [found.name for found in drawn.on("shop/web-1/pod")] == ["running", "stopped"]
+
+
+def test_events_are_below_what_they_are_about_and_connected(drawn: _Drawn) -> None:
+    events = drawn.on("shop/web-1/app-0/events")
+    assert [found.told["event"] for found in events] == [*range(3, 19), 24]
+    assert len({flow for found in events for flow in found.flows}) == 1
+    assert all(found.flows for found in events)
+    failed = events[7]
+    assert (failed.name, failed.category) == ("PostStartContainer", "timeout")
+    assert failed.told["plugin"] == "90-second"
+    assert failed.told["status_message"] == "too late"
+    assert failed.told["deadline_ms"] == 1999
+    assert failed.to_ns == failed.from_ns + 33_000
+    assert len(drawn.on("shop/web-1/pod/events")) == 6
+
+
+def test_connections_show_what_they_were_asked_and_for_how_long(drawn: _Drawn) -> None:
+    (first,) = drawn.on("plugin connections/10-first, session 1")
+    assert (first.name, first.from_ns, first.to_ns) == ("connected", NOW, END + SECOND)
+    assert first.told["end_reason"] == "shut down"
+    (second,) = drawn.on("plugin connections/90-second, session 2")
+    assert second.to_ns is None
+    asked = drawn.on("plugin connections/10-first, session 1/requests")
+    assert [found.told["event"] for found in asked] == [*range(1, 24, 2)]
+    assert asked[1].told["subject"] == "shop/web-1/app-0"
+
+
+def test_gaps_and_notes_are_seen(drawn: _Drawn) -> None:
+    of_second, of_all = drawn.on("not observed/gaps")
+    assert of_second.told == {"reason": "the queue was full", "lost": 7, "plugin": "90-second"}
+    assert (of_second.from_ns, of_second.to_ns) == (BEGIN + SECOND // 20, BEGIN + SECOND // 10)
+    assert of_all.told == {"reason": "nothing ran"}
+    (again,) = drawn.on("plugin connections/90-second, session 2/not observed")
+    assert again.told == of_second.told
+    (note,) = drawn.instants
+    assert (note.track, note.name) == ("notes", "look here")
+
+
+def test_what_overlaps_gets_rows_of_its_own_until_there_are_too_many(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    pod = a_pod()
+    request = api.CreateContainerRequest(pod=pod, container=a_container(pod))
+    items = [
+        an_item("CreateContainer", request, wall_ns=NOW + number)._replace(took_ns=SECOND)
+        for number in range(MAX_LANES + 2)
+    ]
+    record(path, items)
+    drawn = drawn_from(exported(path, "perfetto"))
+    rows = [track for track in drawn.tracks.values() if "/app/events" in track]
+    assert len(rows) == MAX_LANES
+    assert len([found for found in drawn.slices if "/app/events" in found.track]) == MAX_LANES
+    assert len([found for found in drawn.instants if "/app/events" in found.track]) == 2
+
+
+def test_a_clock_set_back_leaves_no_state_without_an_end(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    items = lifecycles(1)
+    record(
+        path, [*items[:5], *(item._replace(wall_ns=item.wall_ns - SECOND) for item in items[5:])]
+    )
+    drawn = drawn_from(exported(path, "perfetto"))
+    assert [found.name for found in drawn.on("shop/web-0/app-0")] == [
+        "created",
+        "running",
+        "stopped",
+    ]
+    assert all(found.to_ns is not None for found in drawn.on("shop/web-0/app-0"))
+
+
+def test_what_is_gone_can_be_told_of_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.db"
+    items = lifecycles(3)
+    # Events about the first container, and about its pod, when nobody expects any more.
+    late = [
+        item._replace(wall_ns=END + number * SECOND)
+        for number, item in enumerate([items[5], items[0], items[5]], 9)
+    ]
+    record(path, [*items, *late])
+    usual = drawn_from(exported(path, "perfetto"))
+    monkeypatch.setattr(perfetto, "WAIT", 3)
+    drawn = drawn_from(exported(path, "perfetto"))
+    assert drawn.on("shop/web-1/app-0/events") == usual.on("shop/web-1/app-0/events")
+    of_first = [
+        found for found in drawn.slices if found.track.startswith("shop/web-0/app-0/events")
+    ]
+    assert len(of_first) == len(usual.on("shop/web-0/app-0/events")) == 10
+    assert [found.name for found in drawn.on("shop/web-0/pod")] == ["running", "stopped", "running"]
+    assert len({flow for found in of_first for flow in found.flows}) == 1
+
+
+def test_an_empty_part_is_a_trace_all_the_same(tmp_path: Path) -> None:
+    drawn = drawn_from(exported(varied(tmp_path / "r.db"), "perfetto", []))
+    assert drawn == _Drawn()
+
+
+def test_a_strangers_recording_is_drawn(tmp_path: Path) -> None:
+    content = exported(hostile(tmp_path / "r.db"), "perfetto")
+    trace = Trace.FromString(content)
+    assert len(trace.packet) > 100
+    assert all(packet.timestamp < 1 << 63 for packet in trace.packet)
+    named = [track.track_descriptor.process.process_name for track in trace.packet]
+    assert "a\0b/a\0b" in named and max(map(len, named)) < 10_000
+
+
+def test_names_that_are_long_or_too_many_are_written_as_they_are() -> None:
+    class _Kept:
+        content = b""
+
+        def write(self, content: bytes) -> None:
+            self.content += content
+
+    stream = _Kept()
+    drawing = Packets(stream)  # type: ignore[arg-type]
+    drawing.begin(NOW)
+    drawing.process(7, 1, "p")
+    names = ["n" * 5_000, *(f"name {number}" for number in range(packets.MAX_NAMES + 3))] * 2
+    for number, name in enumerate(names):
+        drawing.event(Kind.INSTANT, 7, NOW + number, name, "", {"yes": True, "no": False, "": -5})
+    drawn = drawn_from(stream.content)
+    assert [found.name for found in drawn.instants] == [
+        name if len(name) < 5_000 else name[: packets.MAX_TEXT] + "…" for name in names
+    ]
+    assert drawn.instants[0].told == {"yes": True, "no": False, "": -5}

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is redacted and what is not do not get into one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import UsageError
+from nri_scope.recorder.writer import Recorder
+from nri_scope.share.redaction.capture import NOTE, check_continued
+from tests.recording.recordings import a_start
+
+
+@pytest.fixture(params=["few rows", "too many rows"])
+def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if request.param == "too many rows":
+        monkeypatch.setattr("nri_scope.recording.reader.MAX_ROWS", 0)
+    return tmp_path / "x.nriscope.db"
+
+
+def record(path: Path, *notes: str) -> None:
+    recorder = Recorder.open(path)
+    recorder.begin_session(a_start())
+    for note in notes:
+        recorder.note(None, 1, note)
+    recorder.close()
+
+
+@pytest.mark.parametrize("redacts", [True, False])
+def test_what_was_recorded_otherwise_is_not_continued(path: Path, redacts: bool) -> None:
+    record(path, "a word of somebody", *([] if redacts else [NOTE]))
+    check_continued(path, redacts=not redacts)
+    words = "recorded without --redact" if redacts else "recorded with --redact; add it"
+    with pytest.raises(UsageError, match=words):
+        check_continued(path, redacts=redacts)
+
+
+@pytest.mark.parametrize("redacts", [True, False])
+def test_what_is_new_or_empty_or_no_recording_is_left_to_the_recorder(
+    path: Path, redacts: bool
+) -> None:
+    check_continued(path, redacts=redacts)
+    Recorder.open(path).close()
+    check_continued(path, redacts=redacts)
+    path.write_bytes(b"something else")
+    check_continued(path, redacts=redacts)

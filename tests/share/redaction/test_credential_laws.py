@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for every key that names a credential, in every syntax, in every place.
+
+What is written is written by others: PyYAML, json, configparser, ElementTree, shlex, urllib.
+"""
+
+from __future__ import annotations
+
+import configparser
+import html
+import io
+import json
+import re
+import shlex
+import string
+import urllib.parse
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
+from nri_scope.share.bundle.leak_search import Needles
+from nri_scope.share.redaction import Redactor, Rules
+from nri_scope.share.redaction.key_names import Certainty, certainty_at, may_name_credential
+from nri_scope.share.redaction.word_lists import words
+
+KEY = bytes(range(32))
+_WINDOW = 6
+"""Characters in a row that must not be left of a value."""
+
+KEYS = words(
+    "password DB_PASSWORD dbpass bindpw authtoken accountkey PASS1 TOKEN2 apiKey api-key "
+    "client_secret spring.datasource.password rootPwd passphrase access_key private-key "
+    "credentials.main secrets.db PGPASSWORD smtpPassword2 session_secret webhook jwt "
+    "sasl.jaas.credential encryption_key dbPassword"
+)
+
+_ALPHABET = string.ascii_letters + string.digits + "'\"$ :é世#&;,|<>()[]{}=@!%*+-_~^?/\\"
+# Not plain: a letter and a digit at each end.
+VALUES = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["x7", "Q2", "$t4r", "${v9", "!k3", "é5u"]),
+    st.text(_ALPHABET, min_size=6, max_size=24),
+    st.sampled_from(["k8", "9w", "w2$", "z4}", "5é"]),
+).filter(lambda text: "redacted" not in text and "  " not in text)
+# What has no quotes around it ends at these.
+WORDS = VALUES.map(lambda text: "".join(c for c in text if c not in " \"'<>#&;,|`\\()[]{}"))
+LINES = VALUES.map(lambda text: text.replace("#", "+"))
+
+Syntax = Callable[[str, str], str]
+
+
+def _nested(key: str, value: str) -> dict[str, object]:
+    return {"app": {"list": [{"name": "a"}, {key: value, "port": 80}], "debug": True}}
+
+
+def _json(key: str, value: str) -> str:
+    return json.dumps(_nested(key, value))
+
+
+def _json_ascii_indented(key: str, value: str) -> str:
+    return "starting with " + json.dumps(_nested(key, value), ensure_ascii=True, indent=2) + " now"
+
+
+def _json_twice(key: str, value: str) -> str:
+    return json.dumps({"config": json.dumps({key: value})})
+
+
+def _yaml(key: str, value: str) -> str:
+    return yaml.safe_dump(_nested(key, value), allow_unicode=True, width=1000)
+
+
+def _yaml_flow(key: str, value: str) -> str:
+    return yaml.safe_dump(
+        _nested(key, value), default_flow_style=True, allow_unicode=True, width=1000
+    )
+
+
+def _yaml_narrow(key: str, value: str) -> str:
+    return yaml.safe_dump(_nested(key, value), width=10)
+
+
+def _yaml_quoted(style: str) -> Syntax:
+    return lambda key, value: yaml.safe_dump(
+        _nested(key, value), default_style=style, allow_unicode=True, width=1000
+    )
+
+
+def _yaml_list(key: str, value: str) -> str:
+    return yaml.safe_dump({key: ["none", value]}, allow_unicode=True, width=1000)
+
+
+def _yaml_below(group: str) -> Syntax:
+    return lambda _, value: yaml.safe_dump(
+        {"log": "info", group: {"first": {"of": value}, "size": 3}},
+        allow_unicode=True,
+        width=1000,
+    )
+
+
+def _yaml_pair(key: str, value: str) -> str:
+    return yaml.safe_dump({"env": [{"name": key, "value": value}]}, allow_unicode=True, width=1000)
+
+
+def _yaml_secret(key: str, value: str) -> str:
+    secret = {"kind": "Secret", "metadata": {"name": "a"}, "stringData": {"config.txt": value}}
+    return "kind: ConfigMap\ndata:\n  a: b\n---\n" + yaml.safe_dump(
+        secret, allow_unicode=True, width=1000
+    )
+
+
+def _json_secret(key: str, value: str) -> str:
+    return json.dumps({"items": [{"kind": "Secret", "stringData": {"a": value}}]})
+
+
+def _toml(key: str, value: str) -> str:
+    # A basic string of TOML has JSON's escapes.
+    return f'[server]\nport = 80\n[server.db]\n"{key}" = {json.dumps(value, ensure_ascii=False)}\n'
+
+
+def _toml_group(key: str, value: str) -> str:
+    return f"[credentials]\nmain = {json.dumps(value, ensure_ascii=False)}\n"
+
+
+def _ini(key: str, value: str) -> str:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser["main"] = {"port": "80", key: value}
+    stream = io.StringIO()
+    parser.write(stream)
+    return stream.getvalue()
+
+
+def _xml(key: str, value: str) -> str:
+    root = ElementTree.Element("config")
+    ElementTree.SubElement(root, "port").text = "80"
+    ElementTree.SubElement(root, key).text = value
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _xml_attribute(key: str, value: str) -> str:
+    root = ElementTree.Element("config")
+    ElementTree.SubElement(root, "property", {"name": key, "value": value})
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _script(key: str, value: str) -> str:
+    name = key.replace("-", "_").replace(".", "_")
+    return f"set -e\nexport {name}={shlex.quote(value)}; ./run --debug"
+
+
+def _script_option(key: str, value: str) -> str:
+    return f"exec ./run --{key} {shlex.quote(value)} --{key}={shlex.quote(value)} --debug"
+
+
+def _query(key: str, value: str) -> str:
+    return "https://example.com/a?debug=1&" + urllib.parse.urlencode({key: value, "page": "2"})
+
+
+def _assigned(key: str, value: str) -> str:
+    return f"started with {key}={value} in 3s"
+
+
+def _colon(key: str, value: str) -> str:
+    return f"port: 80\n{key}: {value}\ndebug: true"
+
+
+def _env_file(key: str, value: str) -> str:
+    return f"PORT=80\n{key}={value}\nDEBUG=true\n"
+
+
+SYNTAXES: dict[str, tuple[Syntax, st.SearchStrategy[str]]] = {
+    "json": (_json, VALUES),
+    "json in text": (_json_ascii_indented, VALUES),
+    "json in json": (_json_twice, VALUES),
+    "yaml": (_yaml, VALUES),
+    "yaml flow": (_yaml_flow, VALUES),
+    "yaml narrow": (_yaml_narrow, VALUES),
+    "yaml double": (_yaml_quoted('"'), VALUES),
+    "yaml single": (_yaml_quoted("'"), VALUES),
+    "yaml literal": (_yaml_quoted("|"), VALUES),
+    "yaml folded": (_yaml_quoted(">"), VALUES),
+    "yaml list": (_yaml_list, VALUES),
+    "yaml credentials": (_yaml_below("credentials"), VALUES),
+    "yaml secrets": (_yaml_below("secrets"), VALUES),
+    "yaml tokens": (_yaml_below("tokens"), VALUES),
+    "yaml passwords": (_yaml_below("db_passwords"), VALUES),
+    "yaml pair": (_yaml_pair, VALUES),
+    "yaml Secret": (_yaml_secret, VALUES),
+    "json Secret": (_json_secret, VALUES),
+    "toml": (_toml, VALUES),
+    "toml group": (_toml_group, VALUES),
+    "ini": (_ini, LINES),
+    "xml": (_xml, VALUES),
+    "xml attribute": (_xml_attribute, VALUES),
+    "script": (_script, VALUES),
+    "script option": (_script_option, VALUES),
+    "query": (_query, VALUES),
+    "assigned": (_assigned, WORDS),
+    "colon": (_colon, VALUES),
+    "env file": (_env_file, VALUES),
+}
+
+
+def _place_annotation(request: api.CreateContainerRequest, text: str) -> None:
+    request.pod.annotations["example.com/config"] = text
+
+
+def _place_label(request: api.CreateContainerRequest, text: str) -> None:
+    request.container.labels["config"] = text
+
+
+def _place_argument(request: api.CreateContainerRequest, text: str) -> None:
+    request.container.args.extend(["/app", text])
+
+
+def _place_script(request: api.CreateContainerRequest, text: str) -> None:
+    request.container.args.extend(["/sbin/tini", "--", "sh", "-ec", text])
+
+
+def _place_env(request: api.CreateContainerRequest, text: str) -> None:
+    request.container.env.append(f"CONFIG={text}")
+
+
+def _place_mount(request: api.CreateContainerRequest, text: str) -> None:
+    request.container.mounts.add(destination="/data", type="cifs", options=["rw", text])
+
+
+def _place_hook(request: api.CreateContainerRequest, text: str) -> None:
+    request.container.hooks.prestart.add(path="/hook", args=["hook", text], env=[f"C={text}"])
+
+
+def _place_status(request: api.CreateContainerRequest, text: str) -> None:
+    request.container.status_message = text
+
+
+PLACES = [
+    _place_annotation,
+    _place_label,
+    _place_argument,
+    _place_script,
+    _place_env,
+    _place_mount,
+    _place_hook,
+    _place_status,
+]
+
+
+def in_message(place: Callable[[api.CreateContainerRequest, str], None], text: str) -> str:
+    request = api.CreateContainerRequest(container=api.Container(id="c1", name="app"))
+    place(request, text)
+    shown = Redactor(Rules.DEFAULT, KEY).request("CreateContainer", request.SerializeToString())
+    return unpacked(api.CreateContainerRequest.FromString(shown))
+
+
+def unpacked(message: api.CreateContainerRequest) -> str:
+    """The texts of the places, of a message."""
+    container = message.container
+    texts = [*message.pod.annotations.values(), *container.labels.values(), *container.args]
+    texts += [*container.env, container.status_message]
+    texts += [option for mount in container.mounts for option in mount.options]
+    texts += [text for hook in container.hooks.prestart for text in (*hook.args, *hook.env)]
+    return "\n".join(texts)
+
+
+def spellings(shown: str) -> list[str]:
+    """What is shown, as it is and with usual encodings undone."""
+    found = [shown, urllib.parse.unquote_plus(shown), shown.replace("''", "'")]
+    found += [shown.replace("\\\\", "\\").replace('\\"', '"'), html.unescape(shown)]
+    return [*found, re.sub(r"\\u([0-9a-fA-F]{4})", lambda code: chr(int(code[1], 16)), shown)]
+
+
+_WRITTEN = "\n".join(
+    [
+        "runtimeSpec annotations prestart poststop process sysctl example.com linux container",
+        "redacted-",
+        *(name for key in KEYS for name in (key, key.replace("-", "_").replace(".", "_"))),
+        *(write("k", "v") for write, _ in SYNTAXES.values()),
+    ]
+)
+"""What the texts around a value have. Hypothesis takes values from the names in sources, too."""
+
+
+def left_of(value: str, *texts: str) -> list[str]:
+    """Parts of a value that can be read in texts, but for those that the texts have anyway."""
+    parts = [value[at : at + _WINDOW] for at in range(len(value) - _WINDOW + 1)]
+    return [part for part in parts if part not in _WRITTEN and any(part in text for text in texts)]
+
+
+@pytest.mark.parametrize("syntax", SYNTAXES)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_no_part_of_a_credential_is_left_in_any_syntax(syntax: str, data: st.DataObject) -> None:
+    write, values = SYNTAXES[syntax]
+    key, value = data.draw(st.sampled_from(sorted(KEYS))), data.draw(values)
+    place = data.draw(st.sampled_from(PLACES))
+    text = write(key, value)
+
+    assert left_of(value, *spellings(in_message(place, text))) == []
+    assert left_of(value, *spellings(Redactor(Rules.DEFAULT, KEY).text(text))) == []
+
+
+@settings(max_examples=80, deadline=None)
+@given(key=st.sampled_from(sorted(KEYS)), value=VALUES)
+@example(key="password", value="$tr0ngPa55 it's")
+def test_no_part_is_left_where_the_place_has_keys(key: str, value: str) -> None:
+    name = key.replace("-", "_").replace(".", "_")
+    # A comma and a name ends an option.
+    option = value.replace(",", ";")
+    hook = api.Hook(path="/a", args=["a", f"--{key}={value}"], env=[f"{name}={value}"])
+    request = api.CreateContainerRequest(
+        container=api.Container(
+            id="c1",
+            name="app",
+            env=[f"{name}={value}"],
+            args=["/app", f"--{key}={value}", f"--{key}", f"/{value}", f"{name}={value}"],
+            annotations={f"example.com/{key}": value},
+            labels={key: value},
+            mounts=[api.Mount(destination="/a", options=["rw", f"{name}={option}"])],
+            hooks=api.Hooks(poststop=[hook]),
+        )
+    )
+    config = yaml.safe_dump(_nested(key, value), allow_unicode=True)
+    status = {
+        "config": {"envs": [{"key": name, "value": value}], "annotations": {key: value}},
+        "runtimeSpec": {
+            "process": {"env": [f"{name}={value}"], "args": ["/app", f"--{key}={value}"]},
+            "hooks": {"prestart": [{"env": [f"{name}={value}"]}]},
+            "linux": {"sysctl": {key: value}},
+        },
+    }
+    redactor = Redactor(Rules.DEFAULT, KEY)
+    shown = [
+        str(redactor.request("CreateContainer", request.SerializeToString()), "utf-8", "replace"),
+        str(
+            redactor.request("Configure", api.ConfigureRequest(config=config).SerializeToString()),
+            "utf-8",
+            "replace",
+        ),
+        str(
+            redactor.reply(CONTAINER_STATUS, json.dumps(status).encode(), service=CRI_SERVICE),
+            "utf-8",
+        ),
+        *redactor.keyed(f"x-{key}", value, "tapped.metadata"),
+        redactor.text(f"{key}: {value}", "note.text"),
+    ]
+    # Each by itself too: what one place shows must not be needed for another.
+    alone = Redactor(Rules.DEFAULT, KEY)
+    shown.append(
+        str(
+            alone.reply(CONTAINER_STATUS, json.dumps(status).encode(), service=CRI_SERVICE), "utf-8"
+        )
+    )
+    assert left_of(value, *spellings("\n".join(shown))) == []
+    assert Needles(redactor.originals()).find("\n".join(shown).encode()) is None
+
+
+_HARMLESS = words(
+    "4096 512Mi 1h30m 0-3,8 1.25.3 true none info enabled /usr/lib/x 0000:3b:00.0 v1.29 production"
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    values=st.lists(st.sampled_from(sorted(_HARMLESS)), min_size=3, max_size=3),
+    keys=st.lists(
+        st.sampled_from(["limit", "log-level", "auth-mode", "max_tokens", "token-ttl"]),
+        min_size=2,
+        max_size=2,
+    ),
+    place=st.sampled_from([place for place in PLACES if place not in {_place_env, _place_hook}]),
+    syntax=st.sampled_from([_json, _yaml, _yaml_flow, _toml, _xml, _script_option, _colon]),
+)
+def test_what_is_harmless_stays_in_every_syntax_and_place(
+    values: list[str], keys: list[str], place: Callable[..., None], syntax: Syntax
+) -> None:
+    for key, value in zip(keys, values, strict=False):
+        text = syntax(key, value)
+        request = api.CreateContainerRequest(container=api.Container(id="c1", name="app"))
+        place(request, text)
+
+        assert in_message(place, text) == unpacked(request)
+
+
+@pytest.mark.parametrize("hint", [*sorted(KEYS), "DSN", "dbPin", "OTP", "vncpw", "SIG", "user_jwt"])
+def test_every_key_that_is_asked_for_is_met_by_the_quick_look(hint: str) -> None:
+    assert certainty_at(hint) is not Certainty.NONE
+    assert may_name_credential(f'a {{"{hint}": 1}}') and may_name_credential(f"{hint}=1")
+
+
+def test_whatever_lines_of_a_text_begin_with_they_are_a_part_of_it() -> None:
+    written = "db:\n  password: x7\n    00{k8\n    and {a}\n    ; c7\n    - d=8\n    - e9\n"
+    written += "    [f]\n    g=h\n  port: 80\nkeys:\n  {x: 1}\n"
+    assert yaml.safe_load(written)["db"]["password"].endswith("; c7 - d=8 - e9 [f] g=h")
+
+    shown = Redactor(Rules.DEFAULT, KEY).text(written)
+
+    read = yaml.safe_load(shown)
+    assert read["db"]["password"].startswith("redacted-") and " " not in read["db"]["password"]
+    assert (read["db"]["port"], read["keys"]) == (80, {"x": 1})
+
+
+@pytest.mark.parametrize("crumb", ["password='", "password=a,b", 'token: {a: "', "a: 'secret: \""])
+def test_values_in_values_end(crumb: str) -> None:
+    text = crumb * (16_000 // len(crumb))
+
+    assert "hunter2" not in Redactor(Rules.DEFAULT, KEY).text(f"password: x{text}Zq7hunter2")
+
+
+def test_blocks_in_a_row_end() -> None:
+    blocks = "key: |\n " * 2_000
+
+    assert Redactor(Rules.DEFAULT, KEY).text(f"password: x{blocks}").endswith(blocks[6:])

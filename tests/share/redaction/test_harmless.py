@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which values of variables anybody may see."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri_scope.share.redaction.harmless import is_plain
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "C",
+        "POSIX",
+        "C.UTF-8",
+        "de_DE",
+        "en_US.utf8",
+        "ja_JP.eucJP",
+        "ru_RU.KOI8-R",
+        "8080",
+        "512Mi",
+    ],
+)
+def test_plain_ones_stay(value: str) -> None:
+    assert is_plain(value)
+
+
+@pytest.mark.parametrize("value", ["C.0000000g", "en_US.hunter2", "POSIX.s3cr3t", "8080x", "C."])
+def test_what_only_begins_like_one_does_not(value: str) -> None:
+    assert not is_plain(value)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The longest string at a place of a text, whatever came and went before."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.share.redaction.longest_prefix import Prefixes
+
+_STRINGS = st.text("ab", min_size=1, max_size=9)
+
+
+@given(
+    steps=st.lists(st.tuples(st.booleans(), _STRINGS), max_size=40),
+    texts=st.lists(st.text("abc", max_size=14), min_size=1, max_size=5),
+    often=st.booleans(),
+)
+def test_the_longest_one_is_found(
+    steps: list[tuple[bool, str]], texts: list[str], often: bool
+) -> None:
+    index = Prefixes()
+    there: set[str] = set()
+
+    def check() -> None:
+        for text in texts:
+            for start in range(len(text)):
+                for end in range(start, len(text) + 1):
+                    best = max((v for v in there if text[start:end].startswith(v)), default=None)
+                    assert index.longest_at(text, start, end) == best
+
+    for is_added, value in steps:
+        if is_added and value not in there:
+            index.add(value)
+            there.add(value)
+        elif not is_added and value in there:
+            index.remove(value)
+            there.discard(value)
+        if often:
+            check()
+    check()
+
+
+def test_one_of_many_that_begin_with_each_other_is_found() -> None:
+    index = Prefixes()
+    for length in range(1, 300):
+        index.add("x" * length)
+    index.add("x" * 400 + "y")
+
+    assert index.longest_at("x" * 20 + "z", 0, 21) == "x" * 20
+    assert index.longest_at("x" * 400, 0, 400) == "x" * 299
+    assert index.longest_at("x" * 400, 0, 7) == "x" * 7

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/redaction.md says what the rules do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from nri_scope.share.redaction import Redactor
+from nri_scope.share.redaction.builtin import BUILT_IN
+from nri_scope.share.redaction.harmless import ENV_NAMES
+from nri_scope.share.redaction.rule_file import read_rules
+
+PAGE = Path(__file__).parents[3] / "docs" / "redaction.md"
+
+
+def test_every_rule_is_in_the_table_with_its_switch() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \| (off)? *\|$", PAGE.read_text(), re.MULTILINE)
+
+    assert rows == [(rule.name, rule.about, "" if rule.is_on else "off") for rule in BUILT_IN]
+
+
+def test_every_variable_that_stays_is_told() -> None:
+    assert all(f"`{name}`" in PAGE.read_text() for name in ENV_NAMES)
+
+
+def test_the_example_is_a_file_of_rules(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    path = tmp_path / "rules.toml"
+    path.write_text(example)
+    redactor = Redactor(read_rules(path), bytes(32))
+
+    assert redactor.text("see TICKET-4711").startswith("see TICKET-redacted-")
+    assert redactor.text("runs on worker-2 in eu-central-1") == (
+        redactor.text("runs on worker-2") + " in eu-central-1"
+    )

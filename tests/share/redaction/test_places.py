@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credentials in places and forms of their own, and what people need for debugging beside them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
+from nri_scope.share.bundle.leak_search import Needles
+from nri_scope.share.redaction import Redactor, Rules
+
+KEY = bytes(range(32))
+
+
+def text(content: str) -> str:
+    redactor = Redactor(Rules.DEFAULT, KEY)
+    shown = redactor.text(content)
+    assert Redactor(Rules.DEFAULT, bytes(32)).text(shown) == shown
+    assert Needles(redactor.originals()).find(shown.encode()) is None
+    return shown
+
+
+def container(**fields: object) -> api.Container:
+    request = api.CreateContainerRequest(
+        container=api.Container(id="c1", name="app", **fields)  # type: ignore[arg-type]
+    )
+    redactor = Redactor(Rules.DEFAULT, KEY)
+    shown = redactor.request("CreateContainer", request.SerializeToString())
+    assert Needles(redactor.originals()).find(shown) is None
+    assert Redactor(Rules.DEFAULT, bytes(32)).request("CreateContainer", shown) == shown
+    return api.CreateContainerRequest.FromString(shown).container
+
+
+# -- what goes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["$tr0ngPa55", "${tr0ngPa55", "${tr0ng}Pa55", "$(tr0ng)Pa55"])
+def test_only_what_kubernetes_expands_is_a_reference(value: str) -> None:
+    shown = container(
+        env=[f"DB_PASSWORD={value}"],
+        args=["app", f"--password={value}", "--api-token", value],
+        annotations={"example.com/password": value, "example.com/a": f"password: {value}"},
+        hooks=api.Hooks(prestart=[api.Hook(path="/a", env=[f"PGPASSWORD={value}"])]),
+    )
+    assert "tr0ng" not in str(shown) and "Pa55" not in str(shown)
+
+
+@pytest.mark.parametrize("value", ["$(OTHER)", "$(other_1.a-b)"])
+def test_a_reference_stays(value: str) -> None:
+    args = ["app", f"--password={value}", "--api-token", value]
+    shown = container(env=[f"DB_PASSWORD={value}"], args=args)
+
+    assert list(shown.env) == [f"DB_PASSWORD={value}"] and list(shown.args) == args
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "left"),
+    [
+        ("authorization", "Bearer x1y2z3", "Bearer "),
+        ("authorization", "ApiKey x1y2z3", "ApiKey "),
+        ("authorization", "x1y2z3", ""),
+        ("x-api-key", "x1y2z3", ""),
+        ("grpc-trace-token", "x1y2z3", ""),
+    ],
+)
+def test_metadata_is_asked_for_its_key(key: str, value: str, left: str) -> None:
+    shown = Redactor(Rules.DEFAULT, KEY).keyed(key, value, "tapped.metadata")
+
+    assert shown[0] == key
+    assert shown[1].startswith(left + "redacted-") and "x1y2" not in shown[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("postgres://app:", "@/db?host=/cloudsql/a"),
+        ("postgres://app:", "@${DB_HOST}/db"),
+        ("postgres://app:", "@{{ .Values.host }}/db"),
+        ("postgres://app:", "@$(DB_HOST):5432/db"),
+        ("postgres://app:", "@münchen/db"),
+        ("postgres://app:", "@数据库:5432/db"),
+        ('{"a": "postgres:\\/\\/app:', '@db\\/x"'),
+        ("app:", "@tcp(db:3306)/shop?parseTime=true"),
+        ("app:", "@unix(/run/mysql.sock)/shop"),
+        ("app:", "@/shop"),
+        ("app/", "@//db:1521/shop"),
+        ("app/", "@db:1521/shop"),
+        ("jdbc:oracle:thin:app/", "@db:1521:shop"),
+        ("Server=db,1433;User Id=app;Password=", ";Encrypt=true"),
+        ("Data Source=db;Pwd=", ";Pooling=false"),
+        ("Driver={ODBC};Server=db;Uid=app;Pwd=", ";"),
+        ("host=db port=5432 user=app password=", " dbname=shop"),
+        ("host=db user=app password='", "' dbname=shop"),
+        ("db:5432:shop:app:", "\n"),
+        ("# comment\n*:*:*:app:", "\n"),
+        ("machine db login app password ", "\nmachine b login c"),
+        ("machine db\n  login app\n  password ", "\n"),
+        ("https://example.com/a?key=", "&page=2"),
+        ("https://example.com/a?b=1&sig=", "&page=2"),
+        ("https://example.com/a?X-Amz-Signature=", "&X-Amz-Expires=60"),
+    ],
+)
+@pytest.mark.parametrize("secret", ["x1$y2z3w4", "x1:y2z3w4", "x1é世y2z3w4", "$x1{y2z3w4"])
+def test_connections_lose_their_passwords_and_nothing_else(
+    before: str, after: str, secret: str
+) -> None:
+    shown = text(before + secret + after)
+
+    assert "y2z3" not in shown and "x1" not in shown
+    assert shown.endswith(after)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "AKIAIOSFODNN7EXAMPLE:the-rest-of-it-1",
+        "eyJhbGciOiJSU0EtT0FFUCJ9.OKOawDo13gRp2ojaHV7LFpZcgV7T6DVZKTyKOMTYUmKoTCVJRgckCL9kiMT03JGe."
+        "48V1_ALb6US04U3b.5eym8TW_c8SuK0ltJ3rpYIzOeDQz7TALvtu6UG9oMo4vpzs9tX_EFShS8iB7j6ji."
+        "XFBoMYUZodetZdvTiFvSkQ",
+        "the-start-1 ghp_a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2 the-end-2",
+    ],
+)
+def test_all_of_a_value_goes_where_its_key_tells(value: str) -> None:
+    parts = value.replace(":", " ").replace(".", " ").split()
+    for shown in (
+        text(f"password: {value}\nport: 80"),
+        text(json.dumps({"token": value})),
+        text(f"run --secret='{value}' --debug"),
+        str(container(env=[f"API_TOKEN={value}"], annotations={"a/password": value})),
+    ):
+        assert not [part for part in parts if part in shown]
+
+
+@pytest.mark.parametrize("option", ["password=it's x1y2", 'password="x1 y2z3', "a=b,pass=x 'y2z3"])
+def test_all_of_a_mounts_password_goes(option: str) -> None:
+    shown = container(mounts=[api.Mount(destination="/a", options=["rw", option])])
+    status = {"runtimeSpec": {"mounts": [{"destination": "/a", "options": ["rw", option]}]}}
+    answer = Redactor(Rules.DEFAULT, KEY).reply(
+        CONTAINER_STATUS, json.dumps(status).encode(), service=CRI_SERVICE
+    )
+
+    assert shown.mounts[0].options[0] == "rw"
+    given = json.loads(answer)["runtimeSpec"]["mounts"][0]["options"]
+    for options in list(shown.mounts[0].options), given:
+        assert options[1].partition("redacted-")[0] in {"password=", "a=b,pass="}
+        assert len(options[1].partition("redacted-")[2]) == 12
+
+
+@pytest.mark.parametrize(
+    ("image", "end"),
+    [
+        ("registry:hunter2x/shop/app:1", "/shop/app:1"),
+        ("u:hunter2x@registry.acme.corp/a", "/a"),
+        ("u:hun'ter2x x@quay.io/a@sha256:" + "ab" * 32, "@quay.io/a@sha256:" + "ab" * 32),
+        ("hunter2x@quay.io/a", "@quay.io/a"),
+    ],
+)
+def test_what_is_no_port_of_an_image_goes(image: str, end: str) -> None:
+    name = container(image=api.Image(name=image)).image.name
+
+    assert "hun" not in name and "ter2x" not in name and name.endswith(end)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        'if (api_key != "{}") {{',
+        "if (db_pass === '{}') {{",
+        'password "{}";',
+        "secret := `{}`",
+        "--password '{}' is too long",
+    ],
+)
+def test_sources_of_programs_lose_what_their_names_tell_of(content: str) -> None:
+    assert "y2z3" not in text(content.format("x1 y2z3" if "`" not in content else "x1y2z3"))
+
+
+def test_a_secret_of_kubernetes_goes_with_all_its_data_and_what_that_stands_for() -> None:
+    # base64 of hunter2hunter2
+    packed = "aHVudGVyMmh1bnRlcjI="
+    manifest = f"apiVersion: v1\nkind: Secret\ndata:\n  type: {packed}\n  user: amFuZWpvZQ==\n"
+    for content in (
+        manifest,
+        f"kind: ConfigMap\n---\n{manifest}---\nkind: Pod\n",
+        json.dumps({"kind": "Secret", "data": {"type": packed, "user": "amFuZWpvZQ=="}}),
+        json.dumps({"files": {"a.yaml": manifest}}),
+        "data: {type: " + packed + ", user: amFuZWpvZQ==}\nkind: Secret\n",
+    ):
+        redactor = Redactor(Rules.DEFAULT, KEY)
+        shown = redactor.text(content)
+
+        assert packed not in shown and "amFuZWpvZQ" not in shown and "Secret" in shown
+        assert "hunter2" not in redactor.text("it is hunter2hunter2")
+
+
+# -- what stays -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        'credentials: {"type": "service_account", "token_uri": "https://example.com/a"}\n',
+        "auth: none\nwebhook: enabled\nmax_tokens: 4096\n",
+        "token_ttl: 10m\nauth: ldap,token\n",
+        "volumes:\n- name: a\n  secret:\n    secretName: b\n    items:\n    - path: c\n",
+        "imagePullSecrets:\n- name: regcred\n",
+        "port: 80 # the password is elsewhere\n",
+        "policy: static\ncpus: [1, 2]\nclasses:\n- name: gold\n  weight: 3\n",
+        "passwordFile: /run/secrets/a\nkubeconfig: /etc/kubernetes/kubelet.conf\n",
+        'level=info msg="synchronizing state" auth=none took=3ms',
+        "<config><port>80</port><auth>basic</auth></config>",
+        "image: quay.io/org/app:1.2@sha256:" + "ab" * 32,
+        "oci://localhost:5000/app@sha256:" + "ab" * 32,
+        "see http://localhost:8080/a@b",
+        "main.go:12:34: cannot use x",
+        "10:30:15 a:b:c:d",
+        'the password "must not be empty"',
+        "printf 'one\\ntwo\\n' && echo a \\\n  b",
+        "0000:3b:00.0,0000:3b:00.1",
+    ],
+)
+def test_what_only_looks_like_a_credential_stays(content: str) -> None:
+    assert text(content) == content
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "JAVA_OPTS=-Xmx512m -XX:+UseG1GC -Dfile.encoding=UTF-8 -Dfoo=bar -javaagent:/opt/a.jar",
+        "RUST_LOG=info,foo=debug,hyper::client=trace",
+        "NODE_OPTIONS=--max-old-space-size=4096",
+        "CFLAGS=-O2 -Wall -fPIC -I/usr/include",
+        "GODEBUG=gctrace=1,madvdontneed=1",
+        "GIT_COMMIT=8f14e45fceea167a5a36dedd4bea2543c9f0f895",
+        "NVIDIA_REQUIRE_CUDA=cuda>=12.2 brand=tesla,driver>=470,driver<471",
+        "PCIDEVICE_INTEL_COM_SRIOV=0000:3b:00.0,0000:3b:00.1",
+        "NGINX_VERSION=1.25.3",
+        "PG_VERSION=16.1-1.pgdg120+1",
+        "JAVA_VERSION=jdk-17.0.2+8",
+        "K8S_VERSION=v1.29.0-eks-036c24b",
+        "APP_VERSION=2.0.0-rc.1",
+        "MAX_TOKENS=4096",
+        "AUTH=none",
+        "WEBHOOK=enabled",
+        "ETCD_INITIAL_CLUSTER_TOKEN=etcd-cluster-1",
+        "KUBECONFIG=/etc/kubernetes/admin.conf",
+        "AUTH_TYPE=ldap",
+    ],
+)
+def test_variables_that_people_need_for_debugging_stay(entry: str) -> None:
+    assert list(container(env=[entry]).env) == [entry]
+
+
+@pytest.mark.parametrize(
+    ("entry", "left"),
+    [
+        ("JAVA_OPTS=-Xmx1g -Dspring.datasource.password=x1y2 -Da=b", "JAVA_OPTS=-Xmx1g "),
+        ("JAVA_OPTS=-Xmx1g -Dlicense=x1y2-z3w4", "JAVA_OPTS=-Xmx1g -Dlicense="),
+        ("RUST_LOG=info,foo=x1y2", "RUST_LOG="),
+        ("EXTRA_ARGS=--password x1y2z --debug", "EXTRA_ARGS=--password "),
+    ],
+)
+def test_what_is_no_setting_among_settings_goes(entry: str, left: str) -> None:
+    (shown,) = container(env=[entry]).env
+
+    assert "x1y2" not in shown and shown.startswith(left) and "redacted-" in shown
+
+
+@pytest.mark.parametrize("word", ["4096", "enabled", "1024000", "basic"])
+def test_a_number_or_word_that_is_a_password_goes_there_and_stays_elsewhere(word: str) -> None:
+    shown = container(
+        env=[f"DB_PASSWORD={word}", f"LIMIT={word}"],
+        args=["app", "--max-tokens=4096", f"--limit={word}", f"--password={word}"],
+        annotations={"a/limit": f"limit {word}"},
+        rlimits=[api.POSIXRlimit(type="RLIMIT_NOFILE", hard=4096, soft=4096)],
+    )
+    assert shown.env[0].startswith("DB_PASSWORD=redacted-")
+    assert shown.args[3].startswith("--password=redacted-")
+    assert shown.env[1] == f"LIMIT={word}"
+    assert list(shown.args)[:3] == ["app", "--max-tokens=4096", f"--limit={word}"]
+    assert shown.annotations["a/limit"] == f"limit {word}"

@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for any secret in any place."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import string
+import urllib.parse
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.methods import METHODS
+from nri_scope.share.redaction import Redactor, Rules
+from nri_scope.share.redaction.builtin import NAMES, ON
+from tests.recording.traffic import one_stream, random_message
+
+KEY = bytes(range(32))
+OTHER_KEY = bytes(reversed(range(32)))
+_LETTERS = string.ascii_letters + string.digits
+# As people choose them and as programs make them; each has a letter and a digit, so none is a word.
+SECRETS = st.builds(
+    "{}{}{}".format,
+    st.text(string.ascii_letters, min_size=1, max_size=1),
+    st.text(_LETTERS + "!#%*+-.^_~é", min_size=8, max_size=30),
+    st.sampled_from("gkpqtwyz"),
+).filter(lambda text: any(c.isdigit() for c in text) and "redacted" not in text)
+
+_TEXT = r"""
+password= token: -- " ' { } [ ] : , = @ :// / 10.0.0.1 a.example.corp hunter2 redacted- %2F \\
+redacted-abcdefghijkl Bearer AKIA1234567890ABCDEF /home/ cGFzc3dvcmQ9aHVudGVyMng= ::1 fe80::2 x Y 7
+"""
+_CRUMBS = _TEXT.split()
+
+Plant = Callable[[api.CreateContainerRequest, str], None]
+
+
+def _in_env(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.env.append(f"ANYTHING={secret}")
+
+
+def _in_option(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.args.append(f"--api-key={secret}")
+
+
+def _after_option(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.args.extend(["--password", secret])
+
+
+def _in_script(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.args.extend(["sh", "-c", f"export DB_PASSWORD='{secret}'; run"])
+
+
+def _in_annotation(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.annotations["example.com/api-token"] = secret
+
+
+def _in_label(request: api.CreateContainerRequest, secret: str) -> None:
+    request.pod.labels["client-secret"] = secret
+
+
+def _in_mount_option(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.mounts.add(
+        destination="/data", type="cifs", options=["username=app", f"password={secret}"]
+    )
+
+
+def _in_hook(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.hooks.prestart.add(path="/bin/hook", env=[f"ANYTHING={secret}"])
+
+
+def _in_hook_args(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.hooks.poststop.add(path="/bin/hook", args=["hook", f"--token={secret}"])
+
+
+def _in_json(request: api.CreateContainerRequest, secret: str) -> None:
+    request.pod.annotations["example.com/config"] = json.dumps({"a": [{"password": secret}]})
+
+
+def _in_base64(request: api.CreateContainerRequest, secret: str) -> None:
+    content = json.dumps({"auths": {"registry": {"auth": secret}}}).encode()
+    request.pod.annotations["example.com/pull"] = base64.b64encode(content).decode()
+
+
+def _in_url(request: api.CreateContainerRequest, secret: str) -> None:
+    quoted = urllib.parse.quote(secret, safe="")
+    request.container.args.append(f"postgres://app:{quoted}@db.example.net:5432/shop")
+
+
+def _in_raw_url(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.annotations["example.com/url"] = f"amqp://app:{secret}@mq:5672"
+
+
+def _in_manifest(request: api.CreateContainerRequest, secret: str) -> None:
+    request.pod.annotations["kubectl.kubernetes.io/last-applied-configuration"] = json.dumps(
+        {"spec": {"containers": [{"env": [{"name": "ANYTHING", "value": secret}]}]}}
+    )
+
+
+def _in_unknown_field(request: api.CreateContainerRequest, secret: str) -> None:
+    content = secret.encode()
+    # Field 999, length-delimited; merging is how unknown fields get into a message.
+    request.container.MergeFromString(b"\xba\x3e" + bytes([len(content)]) + content)
+
+
+# Where a secret shows what it is.
+TELLING = [
+    _in_env,
+    _in_option,
+    _after_option,
+    _in_script,
+    _in_annotation,
+    _in_label,
+    _in_mount_option,
+    _in_hook,
+    _in_hook_args,
+    _in_json,
+    _in_base64,
+    _in_url,
+    _in_raw_url,
+    _in_manifest,
+    _in_unknown_field,
+]
+
+
+def _bare_argument(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.args.append(f"serve {secret}")
+
+
+def _bare_annotation(request: api.CreateContainerRequest, secret: str) -> None:
+    request.pod.annotations["example.com/note"] = f"see {secret}, or ask"
+
+
+def _bare_mount(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.mounts.add(
+        destination=f"/run/{secret}",
+        source=f"/var/lib/kubelet/pods/8f14e45f/volumes/kubernetes.io~secret/{secret}",
+        options=[f"lowerdir=/x/{secret}"],
+    )
+
+
+def _bare_in_base64(request: api.CreateContainerRequest, secret: str) -> None:
+    content = base64.b64encode(f'{{"note": "it is {secret}"}}'.encode())
+    request.container.annotations["example.com/packed"] = content.decode()
+
+
+def _bare_key(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.annotations[f"example.com/{secret}"] = "yes"
+
+
+def _bare_status(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.status_message = f"exec: {secret}: not found"
+
+
+def _bare_sysctl(request: api.CreateContainerRequest, secret: str) -> None:
+    request.container.linux.sysctl["kernel.domainname"] = secret
+    request.container.linux.resources.unified["memory.high"] = secret
+
+
+# Where it does not: it is found because it was seen in another place.
+BARE = [
+    _bare_argument,
+    _bare_annotation,
+    _bare_mount,
+    _bare_in_base64,
+    _bare_key,
+    _bare_status,
+    _bare_sysctl,
+]
+
+
+def a_request() -> api.CreateContainerRequest:
+    return api.CreateContainerRequest(
+        pod=api.PodSandbox(
+            id="8f14e45fceea167a5a36dedd4bea2543", name="web-0", uid="u-1", namespace="shop"
+        ),
+        container=api.Container(
+            id="c9f0f895fb98ab9159f51fd0297e236d",
+            pod_sandbox_id="8f14e45fceea167a5a36dedd4bea2543",
+            name="app",
+            args=["/app"],
+            env=["PATH=/usr/bin:/bin"],
+        ),
+    )
+
+
+def redacted(
+    redactor: Redactor, request: api.CreateContainerRequest, *, in_one_pass: bool = False
+) -> bytes:
+    content = request.SerializeToString()
+    if not in_one_pass:
+        redactor.learn("CreateContainer", content, b"")
+    return redactor.request("CreateContainer", content)
+
+
+def unpacked(content: bytes) -> str:
+    """All that somebody could read in a message without any knowledge of the secret."""
+    message = api.CreateContainerRequest.FromString(content)
+    texts = [content.decode("utf-8", "replace"), str(message)]
+    for mapping in message.pod.annotations, message.container.annotations:
+        for value in mapping.values():
+            texts.append(value)
+            try:
+                texts.append(base64.b64decode(value, validate=True).decode("utf-8", "replace"))
+            except ValueError:
+                pass
+    texts += [urllib.parse.unquote(text) for text in texts]
+    return "\n".join(texts)
+
+
+@pytest.mark.parametrize("plant", TELLING)
+@settings(max_examples=25, deadline=None)
+@given(secret=SECRETS)
+def test_a_secret_whose_place_tells_of_it_does_not_survive(plant: Plant, secret: str) -> None:
+    request = a_request()
+    plant(request, secret)
+
+    assert secret not in unpacked(redacted(Redactor(Rules.DEFAULT, KEY), request))
+
+
+@pytest.mark.parametrize("place", BARE)
+@settings(max_examples=20, deadline=None)
+@given(secret=SECRETS, in_one_pass=st.booleans())
+def test_a_secret_seen_in_one_place_survives_in_no_other(
+    place: Plant, secret: str, in_one_pass: bool
+) -> None:
+    request = a_request()
+    _in_env(request, secret)
+    place(request, secret)
+    redactor = Redactor(Rules.DEFAULT, KEY)
+
+    assert secret not in unpacked(redacted(redactor, request, in_one_pass=in_one_pass))
+    assert secret not in redactor.text(f"cannot start: bad value {secret!s} given")
+    assert secret not in redactor.path(f"/mounts/~1run~1{secret.replace('~', '~0')}/options")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    secrets=st.lists(st.tuples(st.sampled_from([*TELLING, *BARE]), SECRETS), min_size=1, max_size=6)
+)
+def test_redacting_twice_changes_nothing(secrets: list[tuple[Plant, str]]) -> None:
+    request = a_request()
+    for plant, secret in secrets:
+        plant(request, secret)
+    once = redacted(Redactor(Rules.DEFAULT, KEY), request)
+    again = Redactor(Rules.DEFAULT, OTHER_KEY)
+
+    assert redacted(again, api.CreateContainerRequest.FromString(once)) == once
+    assert again.tally.total == 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    text=st.lists(
+        st.sampled_from(_CRUMBS),
+        max_size=14,
+    ).map(" ".join)
+    | st.text(max_size=60)
+)
+def test_a_text_that_was_redacted_stays_as_it_is(text: str) -> None:
+    once = Redactor(Rules.DEFAULT, KEY).text(text)
+
+    assert Redactor(Rules.DEFAULT, OTHER_KEY).text(once) == once
+
+
+_PIECES = [
+    *("password=", "token: ", "--password ", "mysql -p", "echo ", "/etc/x/y", "x1y2z3", "foo", " "),
+    *("\\n", "\\\n", "\n", '"', "'", '\\"', "$PW", "%20", "4096", "secret", ":", "=", ","),
+    *('{"a":', 'credentials: {"type": ', "}", ";", "|", "- ", "&"),
+]
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.lists(st.sampled_from(_PIECES), min_size=2, max_size=14).map("".join))
+@example(text="\\npassword=}|")
+@example(text='"password=\\"')
+def test_pieces_of_scripts_and_configurations_are_redacted_once(text: str) -> None:
+    request = a_request()
+    request.container.args.extend(["sh", "-c", text])
+    request.container.annotations.update(a=text, b=json.dumps({"x": text}))
+    once = redacted(Redactor(Rules.DEFAULT, KEY), request)
+
+    assert (
+        redacted(Redactor(Rules.DEFAULT, OTHER_KEY), api.CreateContainerRequest.FromString(once))
+        == once
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(secrets=st.lists(SECRETS, min_size=2, max_size=5, unique=True))
+def test_equal_values_have_equal_tokens_and_others_have_others(secrets: list[str]) -> None:
+    request = a_request()
+    request.container.env.extend(f"V{number}={value}" for number, value in enumerate(secrets * 2))
+    given_ = api.CreateContainerRequest.FromString(redacted(Redactor(Rules.DEFAULT, KEY), request))
+    tokens = [entry.partition("=")[2] for entry in given_.container.env[1:]]
+
+    assert tokens[: len(secrets)] == tokens[len(secrets) :]
+    assert len(set(tokens)) == len(secrets)
+    assert [entry.partition("=")[0] for entry in given_.container.env[1:]] == [
+        f"V{number}" for number in range(2 * len(secrets))
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    content=st.binary(max_size=60), method=st.sampled_from([*METHODS, "Unheard", "ContainerStatus"])
+)
+@example(content=b"\x85", method="Configure")
+def test_bytes_of_any_kind_are_redacted_without_an_error(content: bytes, method: str) -> None:
+    redactor = Redactor(Rules.DEFAULT, KEY)
+    for redact in redactor.request, redactor.reply:
+        once = redact(method, content)
+
+        assert redact(method, once) == once
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_messages_with_anything_in_any_field_are_redacted_once_for_all(seed: int) -> None:
+    chance = random.Random(seed)
+    method = chance.choice(list(METHODS.values()))
+    request = random_message(method.request, chance).SerializeToString()
+    reply = random_message(method.reply, chance).SerializeToString()
+    on = frozenset(NAMES) if seed % 2 else ON
+    first, second = Redactor(Rules(on=on), KEY), Redactor(Rules(on=on), OTHER_KEY)
+    first.learn(method.name, request, reply)
+    once = first.request(method.name, request), first.reply(method.name, reply)
+    second.learn(method.name, *once)
+
+    assert (second.request(method.name, once[0]), second.reply(method.name, once[1])) == once
+    assert second.tally.total == 0
+
+
+@pytest.mark.parametrize("capture", ["containerd-2.1.9", "cri-o-1.37"])
+def test_ids_names_and_shape_of_real_traffic_stay(capture: str) -> None:
+    redactor = Redactor(Rules.DEFAULT, KEY)
+    for item in one_stream(capture):
+        redactor.learn(item.method, item.request, item.reply)
+    for item in one_stream(capture):
+        given_ = redactor.request(item.method, item.request)
+        kind = METHODS[item.method].request
+        before, after = kind.FromString(item.request), kind.FromString(given_)
+        assert _shape(before) == _shape(after)
+        for part in "pod", "container":
+            if part in before.DESCRIPTOR.fields_by_name:
+                was, is_ = getattr(before, part), getattr(after, part)
+                assert (was.id, was.name) == (is_.id, is_.name)
+
+
+def _shape(message: Any) -> object:
+    match message:
+        case str():
+            return "text"
+        case bool() | int() | float():
+            return message
+        case Message():
+            return [(field.name, _shape(value)) for field, value in message.ListFields()]
+        case _ if hasattr(message, "items"):
+            return sorted(str(_shape(value)) for value in message.values())
+        case _:
+            return [_shape(value) for value in message]

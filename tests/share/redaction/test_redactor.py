@@ -1,0 +1,409 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the default rules replace, and what they leave."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
+from nri_scope.nri.changes import changes_of
+from nri_scope.nri.methods import METHODS
+from nri_scope.recording.cri_answers import status_request
+from nri_scope.share.redaction import Kind, Redactor, Rules
+from nri_scope.share.redaction.engine import LONGEST
+from nri_scope.share.redaction.known_values import Known
+from nri_scope.share.redaction.memory_limits import Answer, Answers, Memory
+from nri_scope.share.redaction.tokens import Tokens
+
+KEY = bytes(range(32))
+POD = api.PodSandbox(id="8f14e45f", name="checkout-0", uid="u-1", namespace="shop")
+
+
+@pytest.fixture
+def redactor() -> Redactor:
+    return Redactor(Rules.DEFAULT, KEY)
+
+
+def given(redactor: Redactor, **fields: object) -> api.Container:
+    """What becomes of a container with these fields."""
+    request = api.CreateContainerRequest(
+        pod=POD,
+        container=api.Container(id="c1", name="server", **fields),  # type: ignore[arg-type]
+    )
+    content = redactor.request("CreateContainer", request.SerializeToString())
+    return api.CreateContainerRequest.FromString(content).container
+
+
+def env(redactor: Redactor, *entries: str) -> list[str]:
+    return list(given(redactor, env=list(entries)).env)
+
+
+# -- what stays -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "PATH=/usr/local/sbin:/usr/bin",
+        "LANG=de_DE.UTF-8",
+        "TZ=Europe/Berlin",
+        "DEBUG=true",
+        "GOMAXPROCS=4",
+        "GOMEMLIMIT=512MiB",
+        "TIMEOUT=1h30m",
+        "RATIO=0.75",
+        "CPUS=0-3,8",
+        "LOG_LEVEL=INFO",
+        "VERSION=1.25.3",
+        "SSL_CERT_FILE=/etc/ssl/certs/ca.pem",
+        "JAVA_HOME=/opt/java/openjdk",
+        "POD_NAME=checkout-0",
+        "POD_NAMESPACE=shop",
+        "CONTAINER=server",
+        "EMPTY=",
+        "SECRET_FROM=$(DB_PASSWORD)",
+        "TOKEN=true",
+    ],
+)
+def test_plain_variables_stay(redactor: Redactor, entry: str) -> None:
+    if entry.startswith("SECRET_FROM"):
+        entry = entry.replace("SECRET_FROM", "DB_SECRET")
+    assert env(redactor, entry) == [entry]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/usr/bin/java",
+        "-Xmx512m",
+        "--server.port=8080",
+        "--brokers=kafka-0.kafka.shop.svc.cluster.local:9092",
+        "--token-ttl=10m",
+        "--tls-private-key-file=/etc/tls/tls.key",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        "--bind-address=0.0.0.0",
+        "daemon off;",
+        "- path: /dev/nri-null\n  type: c\n  major: 1\n  minor: 3\n",
+        "nvidia.com/gpu=0",
+        "/var/lib/containerd/io.containerd.runtime.v2.task/k8s.io/8f14e45f/rootfs",
+        "kubepods-burstable-pod3f1c2b7e.slice:cri-containerd:8f14e45fceea167a5a36dedd4bea2543",
+        "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "user@1000.service",
+        "2025-11-20T21:18:00.123456789Z",
+        "rpc error: code = NotFound desc = container not found",
+        "basic authentication failed",
+        "127.0.0.1:8080 and [::1]:53",
+        "Grüße aus der Küche – 你好 ☕",
+    ],
+)
+def test_ordinary_texts_stay(redactor: Redactor, text: str) -> None:
+    assert redactor.text(text) == text
+    assert redactor.tally.total == 0
+
+
+def test_limits_devices_and_whatever_is_a_number_stay(redactor: Redactor) -> None:
+    linux = api.LinuxContainer(
+        resources=api.LinuxResources(
+            memory=api.LinuxMemory(limit=api.OptionalInt64(value=1 << 30)),
+            cpu=api.LinuxCPU(cpus="0-3,8"),
+            unified={"memory.high": "max"},
+        ),
+        devices=[api.LinuxDevice(path="/dev/null", type="c", major=1, minor=3)],
+        sysctl={"net.ipv4.ip_forward": "1"},
+    )
+
+    assert given(redactor, linux=linux).linux == linux
+
+
+# -- what goes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "gone", "rule"),
+    [
+        ("--db-password=x1y2", "x1y2", "credential-keys"),
+        ('{"clientSecret": "x1y2"}', "x1y2", "credential-keys"),
+        ("password: x1 y2\nport: 80", "x1 y2", "credential-keys"),
+        ("private_key: |\n  abc\n  def\nport: 80", "def", "credential-keys"),
+        ("AccountName=acme;AccountKey=x1y2==;x=1", "x1y2==", "credential-keys"),
+        ("--header 'Authorization: Bearer x1y2z3w4'", "x1y2z3w4", "auth-headers"),
+        ("Cookie: id=17; theme=dark", "id=17", "auth-headers"),
+        ("https://x1y2@git.example.com/a", "x1y2", "url-passwords"),
+        ("redis://:x1y2@redis:6379", "x1y2", "url-passwords"),
+        ("postgres://app:p@ss/w0rd@db:5432/x", "ss/w0rd", "url-passwords"),
+        ("key AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE", "credential-formats"),
+        ("ghp_" + "a1B2" * 9, "a1B2a1B2", "credential-formats"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----",
+            "AAAA",
+            "credential-formats",
+        ),
+        ("see zT8kQ2vX9mB4nR7wL1pJ now", "zT8kQ2vX9mB4nR7wL1pJ", "random-looking"),
+        ("ask jane.doe@acme.com", "jane", "emails"),
+        ("dial tcp 10.0.0.1:443: refused", "10.0.0.1", "addresses"),
+        ("lookup db.acme.corp: no such host", "acme", "host-names"),
+        ("open /home/jane/.kube/config", "jane", "user-paths"),
+        ("C:\\Users\\jane\\x", "jane", "user-paths"),
+    ],
+)
+def test_texts_lose_what_is_secret_or_personal(
+    redactor: Redactor, text: str, gone: str, rule: str
+) -> None:
+    given_ = redactor.text(text, "note.text")
+
+    assert gone not in given_
+    assert rule in redactor.tally.by_rule()
+    assert {count.place for count in redactor.tally} == {"note.text"}
+
+
+def test_what_is_around_a_secret_stays(redactor: Redactor) -> None:
+    env(redactor, "DB_PASSWORD=hunter2")
+
+    assert re.fullmatch(
+        r"curl -u app: --password=redacted-\w{12} http://db:80/\?a=1",
+        redactor.text("curl -u app: --password=hunter2 http://db:80/?a=1"),
+    )
+    assert re.fullmatch(
+        r"AccountKey=redacted-\w{12};EndpointSuffix=core",
+        redactor.text("AccountKey=hunter2;EndpointSuffix=core"),
+    )
+    content = base64.b64encode(b'{"note":"it is hunter2"}').decode()
+    packed = redactor.text(content)
+    inside = base64.b64decode(packed).decode()
+    assert re.fullmatch(r'\{"note":"it is redacted-\w{12}"\}', inside)
+
+
+def test_words_of_a_command_line(redactor: Redactor) -> None:
+    args = ["mysql", "-u", "jane:x1y2", "-px1y2z3", "--user", "1000:1000", "--token", "a1b2", "db"]
+    shown = list(given(redactor, args=args).args)
+
+    assert shown[0] == "mysql" and shown[5] == "1000:1000" and shown[8] == "db"
+    assert not {"jane", "x1y2", "x1y2z3", "a1b2"} & {
+        part for word in shown for part in word.replace("-p", "").split(":")
+    }
+
+
+def test_annotations_that_copy_manifests_and_name_persons_go(redactor: Redactor) -> None:
+    shown = given(
+        redactor,
+        annotations={
+            "kubectl.kubernetes.io/last-applied-configuration": '{"kind":"Pod"}',
+            "example.com/owner": "jane",
+            "example.com/team": "payments",
+            "io.kubernetes.cri.image-name": "registry.acme.corp:5000/shop/app:1.4",
+            "io.kubernetes.cri.podsandbox.image-name": "registry.k8s.io/pause:3.9",
+        },
+    ).annotations
+
+    assert shown["example.com/team"] == "payments"
+    assert shown["example.com/owner"].startswith("redacted-")
+    assert shown["kubectl.kubernetes.io/last-applied-configuration"].startswith("redacted-")
+    image = shown["io.kubernetes.cri.image-name"]
+    assert image.startswith("redacted-") and image.endswith(".invalid:5000/shop/app:1.4")
+    assert shown["io.kubernetes.cri.podsandbox.image-name"] == "registry.k8s.io/pause:3.9"
+
+
+def test_unknown_fields_are_removed_and_counted(redactor: Redactor) -> None:
+    message = api.StopPodSandboxRequest(pod=POD)
+    content = message.SerializeToString()
+    # Field 999, length-delimited.
+    extended = content + b"\xba\x3e\x07hunter2"
+
+    assert redactor.request("StopPodSandbox", extended) == content
+    assert [(one.rule, one.place) for one in redactor.tally] == [
+        ("unknown-fields", "StopPodSandboxRequest")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "content"),
+    [
+        ("CreateContainer", b"\xff\xfehunter2"),
+        ("Unheard", b"hunter2"),
+        (CONTAINER_STATUS, b"hunter2"),
+    ],
+)
+def test_what_cannot_be_read_becomes_one_token(
+    redactor: Redactor, method: str, content: bytes
+) -> None:
+    for redact in redactor.request, redactor.reply:
+        once = redact(method, content)
+
+        assert once.startswith(b"redacted-") and len(once) == 21
+        assert redact(method, once) == once
+    assert redactor.tally.by_rule() == {"unreadable": 2}
+
+
+def test_the_spec_that_the_cri_tells_is_redacted_as_messages_are(redactor: Redactor) -> None:
+    answer = {
+        "pid": 17,
+        "config": {
+            "metadata": {"name": "server"},
+            "image": {"image": "registry.acme.corp/shop/app"},
+            "envs": [{"key": "DB_PASSWORD", "value": "hunter2"}, {"key": "DEBUG", "value": "1"}],
+            "annotations": {"example.com/owner": "jane"},
+        },
+        "runtimeSpec": {
+            "hostname": "worker-3.acme.corp",
+            "process": {"args": ["serve", "hunter2"], "env": ["DB_PASSWORD=hunter2", "PATH=/bin"]},
+            "mounts": [{"destination": "/data", "source": "/home/jane/data"}],
+        },
+    }
+    shown = redactor.reply(CONTAINER_STATUS, json.dumps(answer).encode(), service=CRI_SERVICE)
+    read = json.loads(shown)
+
+    assert not any(text in shown for text in (b"hunter2", b"acme", b"jane"))
+    token = read["config"]["envs"][0]["value"]
+    assert read["config"]["envs"][1] == {"key": "DEBUG", "value": "1"}
+    assert read["runtimeSpec"]["process"] == {
+        "args": ["serve", token],
+        "env": [f"DB_PASSWORD={token}", "PATH=/bin"],
+    }
+    assert read["pid"] == 17
+    assert redactor.reply(CONTAINER_STATUS, shown, service=CRI_SERVICE) == shown
+    question = status_request("c1")
+    assert redactor.request(CONTAINER_STATUS, question, service=CRI_SERVICE) == question
+
+
+# -- names, paths -----------------------------------------------------------------------------
+
+
+def test_names_stay_unless_a_secret_is_in_them(redactor: Redactor) -> None:
+    env(redactor, "API_KEY=x9y8z7w6", "API_TOKEN=x9y8Z7w6V5u4T3s2R1q0p9")
+
+    assert redactor.name(Kind.POD, "checkout-0") == "checkout-0"
+    assert redactor.name(Kind.PLUGIN, "10-limits") == "10-limits"
+    shown = redactor.name(Kind.POD, "checkout-x9y8Z7w6V5u4T3s2R1q0p9")
+    assert shown.startswith("checkout-redacted-")
+    # It may be a guess: to replace it would be to confirm it.
+    assert redactor.name(Kind.POD, "checkout-x9y8z7w6") == "checkout-x9y8z7w6"
+
+
+def test_a_poor_password_that_is_also_a_name_does_not_take_the_name_away(
+    redactor: Redactor,
+) -> None:
+    shown = env(redactor, "DB_PASSWORD=checkout")
+
+    assert shown[0].startswith("DB_PASSWORD=redacted-")
+    assert redactor.name(Kind.POD, "checkout-0") == "checkout-0"
+    assert not next(redactor.originals()).is_searchable
+
+
+def test_paths_name_what_the_redacted_messages_have(redactor: Redactor) -> None:
+    adjust = api.ContainerAdjustment(
+        annotations={"example.com/hunter2": "yes"},
+        mounts=[api.Mount(destination="/home/jane/data"), api.Mount(destination="-/hunter2/x")],
+        env=[api.KeyValue(key="DB_PASSWORD", value="hunter2"), api.KeyValue(key="-OLD")],
+        hooks=api.Hooks(poststop=[api.Hook(path="/bin/x")]),
+    )
+    adjust.linux.resources.unified["memory.high"] = "1"
+    adjust.linux.devices.add(path="/dev/null")
+    reply = api.CreateContainerResponse(adjust=adjust)
+    before = changes_of("CreateContainer", None, reply, "10-x")[0]
+    content = reply.SerializeToString()
+    redactor.learn("CreateContainer", b"", content)
+    shown = METHODS["CreateContainer"].reply.FromString(redactor.reply("CreateContainer", content))
+    after = changes_of("CreateContainer", None, shown, "10-x")[0]
+
+    assert sorted(map(redactor.path, before)) == sorted(after)
+    assert not any("hunter2" in path or "jane" in path for path in after)
+    assert "/process/env/DB_PASSWORD" in after and "/process/env/OLD" in after
+    for path in after:
+        assert redactor.path(path) == path
+
+
+def test_learning_counts_nothing_and_replaces_everywhere(redactor: Redactor) -> None:
+    later = api.CreateContainerRequest(
+        pod=POD, container=api.Container(id="c1", name="server", env=["ANYTHING=zebra-crossing-9"])
+    )
+    redactor.learn("CreateContainer", later.SerializeToString(), b"")
+
+    assert redactor.tally.total == 0
+    assert "zebra" not in redactor.text("at the zebra-crossing-9, left")
+    assert redactor.tally.by_rule() == {"env-values": 1}
+    (original,) = redactor.originals()
+    assert original.value == "zebra-crossing-9" and original.is_searchable
+
+
+def test_what_was_looked_at_before_is_looked_at_again_when_more_is_known(
+    redactor: Redactor,
+) -> None:
+    text = "at the zebra-crossing-9, left"
+
+    assert redactor.text(text) == text
+    env(redactor, "ANYTHING=zebra-crossing-9")
+    assert "zebra" not in redactor.text(text)
+
+
+def test_nothing_is_counted_that_stays(redactor: Redactor) -> None:
+    env(redactor, "DB_PASSWORD=hunter2", "PATH=/bin")
+
+    assert [(one.rule, one.place, one.values) for one in redactor.tally] == [
+        ("credential-keys", "container.env.DB_PASSWORD", 1)
+    ]
+
+
+def test_a_very_long_text_is_one_token_and_one_as_long_as_we_look_into_is_not(
+    redactor: Redactor,
+) -> None:
+    word = "ordinary words "
+    longest = (word * (LONGEST // len(word) + 1))[:LONGEST]
+
+    assert redactor.text(longest) == longest
+    assert redactor.text(longest + "!").startswith("redacted-")
+    assert redactor.tally.by_rule() == {"long-texts": 1}
+
+
+def test_more_values_than_are_remembered_are_replaced_and_cannot_be_looked_for() -> None:
+    redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(values=2))
+
+    shown = env(redactor, "A=zebra-crossing-1", "B=zebra-crossing-2", "C=zebra-crossing-3")
+    assert all("zebra" not in entry for entry in shown) and len(set(shown)) == 3
+    with pytest.raises(UsageError, match="choose fewer events"):
+        redactor.originals()
+
+
+def test_a_path_with_an_annotation_that_is_called_like_a_secret_names_its_token(
+    redactor: Redactor,
+) -> None:
+    container = given(redactor, env=["ANY=CreateContainer"], annotations={"CreateContainer": "x"})
+    (key,) = container.annotations
+    assert redactor.path("/annotations/CreateContainer") == f"/annotations/{key}"
+
+
+def test_what_is_kept_has_bounds_and_the_oldest_goes_first() -> None:
+    answers: Answers[str, str, str] = Answers(20_000)
+    for number in range(100):
+        answers.keep(f"q{number}", Answer("", (), "x" * 500, 0, 0, None))
+        assert answers.size <= 20_000
+    assert answers.get("q0") is None and answers.get("q99") is not None
+    answers.keep("q99", Answer("again", (), "x", 0, 0, None))
+    assert answers.get("q99") is not None and answers.size <= 20_000
+    answers.keep("long", Answer("", (), "x" * 50_000, 0, 0, None))
+    assert answers.get("long") is None
+
+
+def test_names_that_were_shown_last_are_remembered_where_not_all_are() -> None:
+    known = Known(Tokens(KEY), Memory(shown=2_000))
+    for number in range(1_000):
+        known.show(f"checkout-{number:04}", f"pod {number}")
+
+    assert known.is_shown("checkout-0999", "pod 999")
+    assert not known.is_shown("checkout-0001", "pod 1")
+
+
+def test_a_value_is_harmless_by_names_of_its_own_pod_alone(redactor: Redactor) -> None:
+    other = api.PodSandbox(id="0ther", name="payments-db", uid="u-2", namespace="shop")
+    other.labels["app"] = "payments-db"
+    request = api.CreateContainerRequest(pod=other, container=api.Container(id="c2", name="x"))
+    redactor.learn("CreateContainer", request.SerializeToString(), b"")
+    redactor.learn_name(Kind.POD, "payments-db")
+
+    assert env(redactor, "ANY=checkout-0") == ["ANY=checkout-0"]
+    assert env(redactor, "ANY=payments-db") != ["ANY=payments-db"]

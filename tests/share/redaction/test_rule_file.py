@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of rules: what they can say, and how errors are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
+from nri_scope.share.redaction import Kind, Redactor, Rules
+from nri_scope.share.redaction.builtin import ON
+from nri_scope.share.redaction.rule_file import read_rules
+
+KEY = bytes(range(32))
+
+
+def rules(text: str, folder: Path) -> Rules:
+    path = folder / "rules.toml"
+    path.write_text(text)
+    return read_rules(path)
+
+
+def redactor(text: str, folder: Path) -> Redactor:
+    return Redactor(rules(text, folder), KEY)
+
+
+def container(redactor: Redactor, **fields: object) -> api.Container:
+    request = api.CreateContainerRequest(
+        pod=api.PodSandbox(id="p1", name="web-0", namespace="shop"),
+        container=api.Container(id="c1", name="app", **fields),  # type: ignore[arg-type]
+    )
+    content = redactor.request("CreateContainer", request.SerializeToString())
+    return api.CreateContainerRequest.FromString(content).container
+
+
+def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
+    read = rules("", tmp_path)
+
+    assert (read.on, read.rules, read.env) == (ON, (), ())
+    assert read.source == "rules.toml"
+
+
+def test_switches_turn_rules_on_and_off(tmp_path: Path) -> None:
+    read = redactor("[switches]\nnamespaces = true\nhost-names = false\n", tmp_path)
+
+    assert read.name(Kind.NAMESPACE, "shop").startswith("redacted-")
+    assert read.name(Kind.NAMESPACE, "kube-system") == "kube-system"
+    assert read.name(Kind.POD, "web-0") == "web-0"
+    assert read.text("see db.acme.corp") == "see db.acme.corp"
+
+
+def test_names_of_namespaces_go_from_paths_and_annotations_too(tmp_path: Path) -> None:
+    read = redactor("[switches]\nnamespaces = true\n", tmp_path)
+    shown = read.name(Kind.NAMESPACE, "shop")
+    given = container(
+        read,
+        annotations={
+            "io.kubernetes.cri.sandbox-namespace": "shop",
+            "io.kubernetes.cri.sandbox-log-directory": "/var/log/pods/shop_web-0_u1",
+            "note": "workshop",
+        },
+    )
+
+    assert dict(given.annotations) == {
+        "io.kubernetes.cri.sandbox-namespace": shown,
+        "io.kubernetes.cri.sandbox-log-directory": f"/var/log/pods/{shown}_web-0_u1",
+        "note": "workshop",
+    }
+
+
+@pytest.mark.parametrize("label", ["web-0", "k8s_app_web-0_shop"])
+def test_a_label_that_repeats_a_replaced_name_shows_no_part_of_it(
+    label: str, tmp_path: Path
+) -> None:
+    read = redactor("[switches]\npods = true\n", tmp_path)
+    given = container(read, env=["MODE=web"], labels={"app": label})
+
+    assert "web" not in "".join((*given.env, *given.labels.values()))
+    again = redactor("[switches]\npods = true\n", tmp_path)
+    assert container(again, env=given.env, labels=given.labels) == given
+
+
+def test_nodes_that_are_named_go_everywhere(tmp_path: Path) -> None:
+    read = redactor('[names]\nnodes = ["worker-3"]\n', tmp_path)
+
+    assert "worker-3" not in read.name(Kind.POD, "kube-proxy-worker-3")
+    assert "worker-3" not in read.text("evicted from worker-3")
+    assert read.text("evicted from worker-30") != "evicted from redacted-"
+
+
+def test_what_is_allowed_stays(tmp_path: Path) -> None:
+    read = redactor(
+        """
+        [allow]
+        env = ["ACME_*"]
+        keys = ["example.com/owner"]
+        hosts = ["*.acme.corp"]
+        registries = ["registry.acme.corp"]
+        values = ["eu-central-1"]
+        """,
+        tmp_path,
+    )
+    given = container(
+        read,
+        env=["ACME_MODE=fast lane", "OTHER=slow lane", "AWS_REGION=eu-central-1"],
+        annotations={
+            "example.com/owner": "team-a",
+            "other.example.com/owner": "team-b",
+            "io.kubernetes.cri.image-name": "registry.acme.corp/shop/app:1",
+        },
+    )
+
+    assert given.env[0] == "ACME_MODE=fast lane"
+    assert given.env[1] != "OTHER=slow lane"
+    assert given.env[2] == "AWS_REGION=eu-central-1"
+    assert given.annotations["example.com/owner"] == "team-a"
+    assert given.annotations["other.example.com/owner"] != "team-b"
+    assert given.annotations["io.kubernetes.cri.image-name"] == "registry.acme.corp/shop/app:1"
+    assert read.text("db.acme.corp and db.other.corp").startswith("db.acme.corp and redacted-")
+
+
+def test_rules_choose_by_path_key_and_value(tmp_path: Path) -> None:
+    read = redactor(
+        """
+        [[rule]]
+        name = "tickets"
+        value = "TICKET-([0-9]+)"
+
+        [[rule]]
+        name = "billing"
+        path = "container.annotations.*"
+        key = "^billing/"
+
+        [[rule]]
+        name = "commit"
+        key = "^GIT_COMMIT$"
+        action = "keep"
+        """,
+        tmp_path,
+    )
+    commit = "9c1185a5c5e9fc54612808977ee8f548b2258d31"
+    given = container(
+        read,
+        args=["run", "--for=TICKET-4711"],
+        env=[f"GIT_COMMIT={commit}"],
+        annotations={"billing/code": "A", "other": "A"},
+    )
+
+    assert given.args[1].startswith("--for=TICKET-redacted-")
+    assert given.env[0] == f"GIT_COMMIT={commit}"
+    assert given.annotations["billing/code"].startswith("redacted-")
+    assert given.annotations["other"] == "A"
+    assert read.tally.by_rule()["tickets"] == 1
+    assert read.tally.by_rule()["billing"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[switches]\nx = true", "line 2: there is no switch 'x'"),
+        ("[switches]\n\nemail = true", "line 3: there is no switch 'email'; did you mean emails?"),
+        ('[switches]\nemails = "no"', "line 2: emails is neither true nor false"),
+        ("switches = 1", "line 1: switches is no table"),
+        ("[allowed]", "line 1: there is no table 'allowed'; did you mean allow?"),
+        ("[allow]\nenv = [1]", "line 2: env is no list of texts"),
+        ("[allow]\nenvs = []", "line 2: there is no list 'envs'"),
+        ("[names]\npods = []", "line 2: there is no list 'pods'"),
+        ("rule = 3", "line 1: rule is no list of tables"),
+        ('[[rule]]\nname = "a"', "line 1: the rule 'a' does not say for what"),
+        ('[[rule]]\nvalue = "a"', "line 1: a rule without a name"),
+        ('[[rule]]\nname = "emails"\nvalue = "a"', "line 2: 'emails' is the name of a rule"),
+        (
+            '[[rule]]\nname = "a"\nvalue = "a"\n\n[[rule]]\nname = "b"\nvalue = "("',
+            "line 7: bad regular expression: missing ): (; the syntax is RE2's",
+        ),
+        ('[[rule]]\nname = "a"\nvalue = "x*"', "line 3: this expression matches nothing at all"),
+        ('[[rule]]\nname = "a"\nkey = "x"\naction = "drop"', "line 4: 'drop' is no action"),
+        ('[[rule]]\nname = "a"\nkeys = "x"', "line 3: there is no entry of a rule 'keys'"),
+        ("[[rule]]\nname = 3", "line 2: name is no text"),
+        ("[switches\n", "line 1: this is no TOML"),
+        ('[allow]\nenv = ["a"\n', "this is no TOML"),
+        ("a = " + "[" * 5000, "line 1: "),
+    ],
+)
+def test_errors_name_the_file_the_line_and_the_reason(
+    text: str, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        rules(text, tmp_path)
+
+    told = str(caught.value)
+    assert told.startswith(f"{tmp_path / 'rules.toml'}: ")
+    assert words in told
+    assert len(told.splitlines()) == 1
+
+
+def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\n\xff")
+    (tmp_path / "large").write_bytes(b"#" * (1 << 21))
+    for name, words in [
+        ("none", "no such file"),
+        ("binary", "line 2: this is no text in UTF-8"),
+        ("large", "larger than"),
+        (".", "is a directory"),
+    ]:
+        with pytest.raises(UsageError, match=words):
+            read_rules(tmp_path / name)

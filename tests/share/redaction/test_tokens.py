@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens fit where they stand, and are known by their form."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.share.redaction.tokens import Tokens, is_token
+
+KEY = bytes(range(32))
+
+
+@given(original=st.text(max_size=80))
+def test_every_token_is_known_as_one(original: str) -> None:
+    assert is_token(Tokens(KEY).of(original))
+
+
+@pytest.mark.parametrize(
+    ("original", "form"),
+    [
+        ("hunter2", r"redacted-[a-z2-7]{12}"),
+        ("two words", r"redacted-[a-z2-7]{12}"),
+        ("db.corp.example.com", r"redacted-[a-z2-7]{12}\.invalid"),
+        ("/opt/acme/bin", r"/redacted-[a-z2-7]{12}"),
+        ("jane@acme.com", r"redacted-[a-z2-7]{12}@redacted\.invalid"),
+        ("10.2.3.4", r"198\.1[89]\.\d+\.\d+"),
+        ("fd00::17", r"2001:db8:[0-9a-f:]+"),
+    ],
+)
+def test_a_token_has_the_form_of_what_it_stands_for(original: str, form: str) -> None:
+    assert re.fullmatch(form, Tokens(KEY).of(original))
+
+
+def test_the_plain_one_can_be_a_label_of_a_host_name() -> None:
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", Tokens(KEY).of("x"))
+
+
+def test_thousands_of_addresses_have_thousands_of_tokens() -> None:
+    # There are 131,070 to choose from: by chance alone some fifty of these would meet.
+    tokens = Tokens(KEY)
+    first = int(ipaddress.IPv4Address("10.0.0.0"))
+    originals = [str(ipaddress.IPv4Address(first + number)) for number in range(4_000)]
+
+    assert len({tokens.of(original) for original in originals}) == len(originals)
+
+
+def test_when_few_addresses_are_left_a_token_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The work is counted: each attempt is one digest.
+    attempts = 0
+    digest = Tokens._digest
+
+    def counted(self: Tokens, original: str, scope: str, attempt: int = 0) -> bytes:
+        nonlocal attempts
+        attempts += 1
+        return digest(self, original, scope, attempt)
+
+    monkeypatch.setattr(Tokens, "_digest", counted)
+    tokens = Tokens(KEY)
+    first = int(ipaddress.IPv4Address("10.0.0.0"))
+    originals = [str(ipaddress.IPv4Address(first + number)) for number in range(150_000)]
+    given_ = [tokens.of(original) for original in originals]
+
+    assert len(set(given_)) == len(originals)
+    assert all(map(is_token, given_))
+    assert attempts < 10 * len(originals)
+    assert re.fullmatch(r"redacted-[a-z2-7]{12}", given_[-1])
+    assert [tokens.of(original) for original in originals[-100:]] == given_[-100:]
+
+
+def test_tokens_of_two_scopes_tell_nothing_about_each_other() -> None:
+    tokens = Tokens(KEY)
+    for original in ("hunter2", "10.2.3.4", "fd00::17", "/opt/acme", "jane@acme.com"):
+        assert tokens.of(original, "a") == tokens.of(original, "a")
+        assert tokens.of(original, "a") != tokens.of(original, "b")
+    assert tokens.of("xb", "a") != tokens.of("b", "ax")
+
+
+def test_another_key_gives_other_tokens() -> None:
+    assert Tokens(KEY).of("hunter2") == Tokens(KEY).of("hunter2")
+    assert Tokens(KEY).of("hunter2") != Tokens(bytes(32)).of("hunter2")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "redacted-", "redacted-abc", "xredacted-abcdefghijkl", "10.0.0.1"]
+)
+def test_what_resembles_a_token_is_none(text: str) -> None:
+    assert not is_token(text)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The key that tokens are made with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import UsageError
+from nri_scope.share.redaction import derive, local_key
+from nri_scope.share.redaction.user_key import key_folder
+
+
+def test_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    key = local_key(folder)
+
+    assert len(key) == 32
+    assert local_key(folder) == key
+    (file,) = folder.iterdir()
+    assert file.name == "redaction.key"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert local_key(tmp_path / "other") != key
+
+
+def test_one_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    local_key(tmp_path)
+    (tmp_path / "redaction.key").chmod(0o644)
+
+    with pytest.raises(UsageError, match="others than its owner may read this key"):
+        local_key(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"short", bytes(33)])
+def test_anything_else_in_its_place_is_refused(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "redaction.key"
+    file.write_bytes(content)
+    file.chmod(0o600)
+
+    with pytest.raises(UsageError, match="no key of 32 bytes"):
+        local_key(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(UsageError, match="cannot be used"):
+        local_key(tmp_path / "file" / "folder")
+
+
+def test_is_kept_where_xdg_says() -> None:
+    assert key_folder({"XDG_STATE_HOME": "/s"}) == Path("/s/nri-scope")
+    home = Path("~/.local/state/nri-scope").expanduser()
+    assert key_folder({"XDG_STATE_HOME": "relative"}) == home
+    assert key_folder({}) == home
+
+
+def test_each_purpose_has_a_key_of_its_own() -> None:
+    key = bytes(range(32))
+
+    assert derive(key, b"a") == derive(key, b"a")
+    assert len({key, derive(key, b"a"), derive(key, b"b"), derive(bytes(32), b"a")}) == 4

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults between a runtime and a plugin, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from nri_scope.errors import DeadlineExceeded, RpcError
+from nri_scope.nri.methods import PLUGIN_SERVICE
+from nri_scope.tap.connection import Connection as Tapped
+from nri_scope.tap.fault_injection import DROPPED, FAILED
+from nri_scope.tap.faults import Faults, parse_faults
+from nri_scope.tap.relay_process import Relays
+from nri_scope.transport import Link
+from nri_scope.wire import Code, Connection, RequestReceived
+from tests.tap.sink import ListSink
+
+
+class Tapping:
+    """A runtime's link and a plugin's, with a tap in between."""
+
+    def __init__(self, runtime: Link, got: list[str], sink: ListSink) -> None:
+        self.runtime = runtime
+        self.got = got
+        """Methods that reached the plugin."""
+        self.sink = sink
+
+    async def call(self, method: str, *, timeout: float = 20) -> bytes:
+        return await self.runtime.call(PLUGIN_SERVICE, method, b"", timeout=timeout)
+
+
+@asynccontextmanager
+async def tapping(relays: Relays, faults: Faults) -> AsyncIterator[Tapping]:
+    got: list[str] = []
+
+    def answer(link: Link, request: RequestReceived, arrived_ns: int) -> None:
+        got.append(request.method)
+        link.respond(request.stream_id, b"\x0a\x00")
+
+    async def link(sock: socket.socket, serves: int, calls: int) -> Link:
+        sock.setblocking(False)
+        _, made = await asyncio.get_running_loop().create_unix_connection(
+            lambda: Link(Connection(serves=serves, calls=calls), answer), sock=sock
+        )
+        return made
+
+    sink = ListSink()
+    ours, runtime = socket.socketpair()
+    theirs, plugin = socket.socketpair()
+    tapped = Tapped(relays, sink, None, lambda start: None, faults)
+    relaying = asyncio.create_task(tapped.relay(ours, theirs))
+    at_runtime, at_plugin = await link(runtime, 2, 1), await link(plugin, 1, 2)
+    try:
+        yield Tapping(at_runtime, got, sink)
+    finally:
+        at_runtime.close()
+        await relaying
+        at_plugin.close()
+        tapped.finish("over")
+
+
+def faults(
+    *, delays: tuple[str, ...] = (), drops: tuple[str, ...] = (), errors: tuple[str, ...] = ()
+) -> Faults:
+    return parse_faults(delays, drops, errors)
+
+
+async def test_an_error_takes_the_plugins_place_and_is_recorded(relays: Relays) -> None:
+    async with tapping(relays, faults(errors=("CreateContainer",))) as tap:
+        await tap.call("Configure")
+        with pytest.raises(RpcError) as error:
+            await tap.call("CreateContainer")
+        await tap.call("StartContainer")
+    assert error.value.message == FAILED
+    assert tap.got == ["Configure", "StartContainer"]
+    statuses = [(item.method, item.status_message) for item in tap.sink.items]
+    assert statuses == [("Configure", ""), ("CreateContainer", FAILED), ("StartContainer", "")]
+    assert "faults are made on purpose: --error CreateContainer" in tap.sink.notes[0][1]
+    assert "1 answered with an error" in tap.sink.notes[-1][1]
+
+
+async def test_a_dropped_request_never_reaches_the_plugin_and_is_recorded_as_unanswered(
+    relays: Relays,
+) -> None:
+    async with tapping(relays, faults(drops=("all",))) as tap:
+        await tap.call("Configure")
+        with pytest.raises(DeadlineExceeded):
+            await tap.call("StopContainer", timeout=0.01)
+    assert tap.got == ["Configure"]
+    item = tap.sink.items[-1]
+    assert (item.method, item.status_message) == ("StopContainer", DROPPED)
+    assert item.status_code == Code.DEADLINE_EXCEEDED
+
+
+async def test_a_delayed_reply_comes_later_than_others(relays: Relays) -> None:
+    async with tapping(relays, faults(delays=("CreateContainer=50ms",))) as tap:
+        await tap.call("Configure")
+        order: list[str] = []
+
+        async def call(method: str) -> None:
+            assert await tap.call(method) == b"\x0a\x00"
+            order.append(method)
+
+        await asyncio.gather(call("CreateContainer"), call("StartContainer"))
+    assert order == ["StartContainer", "CreateContainer"]
+    assert tap.got == ["Configure", "CreateContainer", "StartContainer"]
+    held = {item.method: item.held_ns or 0 for item in tap.sink.items}
+    took = {item.method: item.took_ns for item in tap.sink.items}
+    # The plugin's time is its own; what was added is the tap's.
+    assert held["CreateContainer"] >= 50_000_000 > took["CreateContainer"]
+
+
+async def test_chance_is_the_same_each_time(relays: Relays) -> None:
+    async def failed(seed: int) -> list[int]:
+        found = []
+        async with tapping(relays, parse_faults((), (), ("CreateContainer:0.5",), seed)) as tap:
+            for number in range(40):
+                try:
+                    await tap.call("CreateContainer")
+                except RpcError:
+                    found.append(number)
+        return found
+
+    first = await failed(1)
+    assert 0 < len(first) < 40
+    assert await failed(1) == first
+    assert await failed(2) != first
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 5000])
+async def test_everything_else_passes_as_it_comes(chunk: int, relays: Relays) -> None:
+    sink = ListSink()
+    (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
+    wanted = faults(drops=("CreateContainer",))
+    relaying = asyncio.create_task(
+        Tapped(relays, sink, None, lambda start: None, wanted).relay(ours, theirs)
+    )
+    loop = asyncio.get_running_loop()
+    for sock in (runtime, plugin):
+        sock.setblocking(False)
+    speaker = Connection(serves=2, calls=1)
+    speaker.send_request("other.Service", "CreateContainer", bytes(3000))
+    speaker.send_request(PLUGIN_SERVICE, "Unheard", bytes(5000))
+    said = b"".join(speaker.data_to_send()) + b"\xff" * 40
+    for start in range(0, len(said), chunk):
+        await loop.sock_sendall(runtime, said[start : start + chunk])
+    runtime.shutdown(socket.SHUT_WR)
+    heard = bytearray()
+    while data := await loop.sock_recv(plugin, 1 << 16):
+        heard += data
+    assert heard == said
+    runtime.close()
+    plugin.close()
+    await relaying
+
+
+async def test_what_is_held_when_the_connection_ends_is_not_waited_for(relays: Relays) -> None:
+    async with tapping(relays, faults(delays=("all=1h",))) as tap:
+        await tap.call("Configure")
+        with pytest.raises(DeadlineExceeded):
+            await tap.call("RunPodSandbox", timeout=0.01)
+    assert tap.sink.ends == [(1, "over")]

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wrapping and unwrapping a plugin's file, interrupted at every step."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nri_scope.errors import UsageError
+from nri_scope.nri.identity import KEPT_FOLDER
+from nri_scope.tap.wrapper import Places, State, unwrap, wrap
+
+STARTER = b"import sys; print('tapped', sys.argv[2])\n"
+KILLED = 77
+
+
+class Seen(NamedTuple):
+    """All that is to be the same afterwards."""
+
+    data: bytes
+    inode: int
+    mode: int
+    owner: int
+    group: int
+    modified_ns: int
+    links: int
+    attributes: dict[str, bytes]
+
+
+def seen(path: Path) -> Seen:
+    status = path.lstat()
+    attributes = {name: os.getxattr(path, name) for name in os.listxattr(path)}
+    return Seen(
+        path.read_bytes(),
+        status.st_ino,
+        status.st_mode,
+        status.st_uid,
+        status.st_gid,
+        status.st_mtime_ns,
+        status.st_nlink,
+        attributes,
+    )
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    folder = tmp_path / "it's here"
+    folder.mkdir()
+    path = folder / "10-thing"
+    path.write_text("#!/bin/sh\necho plain $0 $1\n")
+    path.chmod(0o751)
+    os.utime(path, ns=(1_000_000_001, 2_000_000_003))
+    try:
+        os.setxattr(path, "user.note", b"kept \0 too")
+    except OSError:
+        pass
+    return path
+
+
+def killed_at(number: int, work: Callable[[Callable[[str], None]], object]) -> bool:
+    """Do ``work`` in a process that dies before its step ``number``; whether it came so far."""
+    pid = os.fork()
+    if not pid:
+        left = number
+
+        def step(name: str) -> None:
+            nonlocal left
+            if not left:
+                os._exit(KILLED)
+            left -= 1
+
+        try:
+            work(step)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status) == KILLED
+
+
+def heal(plugin: Path) -> None:
+    """Unwrap, though there may be nothing left to be done."""
+    with contextlib.suppress(UsageError):
+        unwrap(plugin)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def run(plugin: Path) -> str:
+    return subprocess.run([plugin, "x"], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_wrapper_is_run_in_its_place_and_the_original_comes_back(plugin: Path) -> None:
+    before = seen(plugin)
+    places = wrap(plugin, STARTER, b"{}")
+    assert run(plugin) == "tapped x\n"
+    assert stat.S_IMODE(plugin.stat().st_mode) == 0o751
+    assert seen(places.original) == before
+    assert places.manner.read_bytes() == b"{}"
+    assert unwrap(plugin) is State.WRAPPED
+    assert seen(plugin) == before
+    assert names(plugin.parent) == [plugin.name]
+
+
+def test_only_a_folder_is_beside_the_plugins(plugin: Path) -> None:
+    """One more executable file, or a link, keeps containerd from starting."""
+    steps: list[list[str]] = []
+
+    def step(name: str) -> None:
+        steps.append([e.name for e in os.scandir(plugin.parent) if not e.is_dir()])
+
+    wrap(plugin, STARTER, b"{}", step)
+    unwrap(plugin, step)
+    assert steps and all(names == [plugin.name] for names in steps)
+    assert Places.of(plugin).folder.parent.name == KEPT_FOLDER
+
+
+@pytest.mark.parametrize("broken", ["no python", "no starter"])
+def test_without_nri_scope_the_plugin_runs_as_if_nothing_was_there(
+    plugin: Path, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if broken == "no python":
+        monkeypatch.setattr("sys.executable", str(plugin.parent / "no" / "python"))
+    places = wrap(plugin, STARTER, b"{}")
+    if broken == "no starter":
+        places.starter.unlink()
+    assert run(plugin) == f"plain {places.original} x\n"
+    assert "does not run" in places.untapped.read_text()
+    unwrap(plugin)
+    assert names(plugin.parent) == [plugin.name]
+
+
+def test_where_nothing_can_be_written_the_plugin_runs_all_the_same(plugin: Path) -> None:
+    places = wrap(plugin, STARTER, b"{}")
+    places.starter.unlink()
+    places.untapped.mkdir()
+    assert run(plugin) == f"plain {places.original} x\n"
+
+
+def test_a_relative_link_to_a_program_stays_what_it_is(plugin: Path) -> None:
+    program = plugin.rename(plugin.parent.parent / "program")
+    plugin.symlink_to("../program")
+    places = wrap(plugin, STARTER, b"{}")
+    assert run(plugin) == "tapped x\n"
+    places.starter.unlink()
+    assert run(plugin).startswith("plain")
+    unwrap(plugin)
+    assert plugin.readlink() == Path("../program")
+    assert run(plugin).startswith("plain") and program.exists()
+
+
+@pytest.mark.parametrize("finish", ["wrap", "unwrap"])
+def test_wrapping_can_be_killed_at_every_step(plugin: Path, finish: str) -> None:
+    before = seen(plugin)
+    number = 0
+    while killed_at(number, lambda step: wrap(plugin, STARTER, b"{}", step)):
+        assert run(plugin).startswith("plain")
+        if finish == "wrap":
+            wrap(plugin, STARTER, b"{}")
+            assert run(plugin) == "tapped x\n"
+            unwrap(plugin)
+        else:
+            heal(plugin)
+        assert seen(plugin) == before
+        assert names(plugin.parent) == [plugin.name]
+        number += 1
+    assert number >= 5
+    assert run(plugin) == "tapped x\n"
+
+
+@pytest.mark.parametrize("finish", ["wrap", "unwrap"])
+def test_unwrapping_can_be_killed_at_every_step(plugin: Path, finish: str) -> None:
+    before = seen(plugin)
+    wrap(plugin, STARTER, b"{}")
+    number = 0
+    while killed_at(number, lambda step: unwrap(plugin, step)):
+        assert run(plugin).startswith("plain") or number == 0
+        if finish == "wrap" and number:
+            wrap(plugin, STARTER, b"{}")
+            assert run(plugin) == "tapped x\n"
+        heal(plugin)
+        assert seen(plugin) == before
+        assert names(plugin.parent) == [plugin.name]
+        wrap(plugin, STARTER, b"{}")
+        number += 1
+    assert number >= 5
+    assert seen(plugin) == before
+
+
+def test_an_error_on_the_way_leaves_everything_as_it_was(
+    plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = seen(plugin)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError, match="no space left"):
+        wrap(plugin, STARTER, b"{}")
+    assert seen(plugin) == before
+    assert names(plugin.parent) == [plugin.name]
+
+
+def test_who_comes_meanwhile_waits_until_the_first_is_done(
+    plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = seen(plugin)
+    monkeypatch.setattr("nri_scope.tap.wrapper.ALONE_S", 0.0)
+
+    def meanwhile(step: str) -> None:
+        for work in (lambda: wrap(plugin, STARTER, b"{}"), lambda: unwrap(plugin)):
+            with pytest.raises(UsageError, match="is locked by another"):
+                work()
+
+    wrap(plugin, STARTER, b"{}", meanwhile)
+    assert run(plugin) == "tapped x\n"
+    unwrap(plugin, meanwhile)
+    assert seen(plugin) == before
+    assert names(plugin.parent) == [plugin.name]
+
+
+def test_a_folder_that_cannot_be_locked_will_do(
+    plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(descriptor: int, how: int) -> None:
+        raise OSError(9, "Bad file descriptor")
+
+    monkeypatch.setattr("fcntl.flock", locked)
+    wrap(plugin, STARTER, b"{}")
+    assert run(plugin) == "tapped x\n"
+    unwrap(plugin)
+    assert names(plugin.parent) == [plugin.name]
+
+
+def test_another_wrapped_plugin_is_left_alone(plugin: Path) -> None:
+    other = plugin.with_name("20-thing.sh")
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    wrap(plugin, STARTER, b"{}")
+    wrap(other, STARTER, b"{}")
+    unwrap(plugin)
+    assert run(other) == "tapped x\n"
+    unwrap(other)
+    assert names(plugin.parent) == [plugin.name, other.name]
+
+
+def test_what_cannot_be_wrapped_is_told_in_one_line(plugin: Path) -> None:
+    folder = plugin.parent
+    with pytest.raises(UsageError, match="no name for a plugin's file"):
+        wrap(folder / "thing", STARTER, b"")
+    with pytest.raises(UsageError, match="no such plugin"):
+        wrap(folder / "11-thing", STARTER, b"")
+    (folder / "12-folder").mkdir()
+    with pytest.raises(UsageError, match="no program"):
+        wrap(folder / "12-folder", STARTER, b"")
+    (folder / "13-plain").write_text("")
+    with pytest.raises(UsageError, match="not executable"):
+        wrap(folder / "13-plain", STARTER, b"")
+    (folder / "14-wasm").write_bytes(b"\0asm\1\0\0\0")
+    (folder / "14-wasm").chmod(0o755)
+    with pytest.raises(UsageError, match="WebAssembly"):
+        wrap(folder / "14-wasm", STARTER, b"")
+    (folder / "15-link").symlink_to("nowhere")
+    with pytest.raises(UsageError, match="no such file"):
+        wrap(folder / "15-link", STARTER, b"")
+    assert not (folder / KEPT_FOLDER).exists()
+
+
+def test_wrapping_twice_and_unwrapping_what_is_not_wrapped(plugin: Path) -> None:
+    with pytest.raises(UsageError, match="is not wrapped"):
+        unwrap(plugin)
+    wrap(plugin, STARTER, b"1")
+    with pytest.raises(UsageError, match="wrapped already"):
+        wrap(plugin, STARTER, b"2")
+    assert Places.of(plugin).manner.read_bytes() == b"1"
+
+
+def test_a_plugin_that_was_installed_over_the_wrapper_is_not_touched(plugin: Path) -> None:
+    places = wrap(plugin, STARTER, b"")
+    newer = plugin.with_name("newer")
+    newer.write_text("#!/bin/sh\necho newer\n")
+    newer.chmod(0o755)
+    newer.replace(plugin)
+    for each in (lambda: wrap(plugin, STARTER, b""), lambda: unwrap(plugin)):
+        with pytest.raises(UsageError, match="replaced since"):
+            each()
+    assert run(plugin) == "newer\n"
+    assert places.original.exists()
+
+
+def test_a_plugin_that_was_removed_while_it_was_wrapped_comes_back(plugin: Path) -> None:
+    before = seen(plugin)
+    wrap(plugin, STARTER, b"")
+    plugin.unlink()
+    with pytest.raises(UsageError, match="--unwrap"):
+        wrap(plugin, STARTER, b"")
+    assert unwrap(plugin) is State.GONE
+    assert seen(plugin) == before
+
+
+def test_a_wrapper_without_its_original_says_so(plugin: Path) -> None:
+    wrap(plugin, STARTER, b"").original.unlink()
+    for each in (lambda: wrap(plugin, STARTER, b""), lambda: unwrap(plugin)):
+        with pytest.raises(UsageError, match="is missing"):
+            each()
+
+
+def test_a_folder_that_may_not_be_changed_is_told_and_left(
+    plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = seen(plugin)
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(plugin))
+
+    monkeypatch.setattr(os, "link", forbidden)
+    with pytest.raises(UsageError, match="permission denied; run it as root"):
+        wrap(plugin, STARTER, b"{}")
+    assert seen(plugin) == before
+    assert names(plugin.parent) == [plugin.name]

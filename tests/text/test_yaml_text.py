@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML for people: nothing lost, nothing that a terminal obeys."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope.nri.plain import Plain
+from nri_scope.text.escape import safe
+from nri_scope.text.yaml_text import Line, to_yaml
+
+texts = st.text(
+    st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\x1b\u202e\u0301:#'\"\\- \t"),
+    max_size=12,
+)
+values: st.SearchStrategy[Plain] = st.recursive(
+    st.none() | st.booleans() | st.integers() | texts,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(texts, inner, max_size=3)
+        | st.dictionaries(texts, inner, max_size=3).map(Line)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None)
+@given(values)
+def test_reads_back_as_it_was_and_is_harmless(value: Plain) -> None:
+    written = to_yaml(value)
+    assert safe(written, newlines=True) == written
+    assert yaml.safe_load(written) == value
+
+
+@settings(deadline=None)
+@given(texts, st.dictionaries(texts, texts | st.integers() | st.none(), min_size=1, max_size=3))
+def test_many_lines_are_written_the_quick_way_and_read_back_too(
+    key: str, line: dict[str, Plain]
+) -> None:
+    lines: list[Plain] = [Line(line)] * 20
+    value: Plain = {"first": 1, key: lines, "last": {}}
+    written = to_yaml(value)
+    assert safe(written, newlines=True) == written
+    assert yaml.safe_load(written) == value
+
+
+def test_many_lines_look_as_few_do() -> None:
+    line = Line(id=4, at="2026-11-20T20:44:56.871697Z", event="no", container="", pod="a: b")
+    few: list[Plain] = [line] * 19
+    many: list[Plain] = [line] * 20
+    assert to_yaml({"events": many}).startswith(to_yaml({"events": few}))
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ({"env": ["A=b", "C=é d"]}, "env:\n  - A=b\n  - C=é d\n"),
+        ({"note": "- a\n- b\n"}, "note: |\n  - a\n  - b\n"),
+        ({"evil": "\x1b[2J\u202e"}, 'evil: "\\e[2J\\u202e"\n'),
+        (
+            {"events": [Line(id=1, event="StopContainer")]},
+            "events:\n  - {id: 1, event: StopContainer}\n",
+        ),
+        ({"version": "1.10", "off": "no"}, "version: '1.10'\n'off': 'no'\n"),
+        ({"request": {}}, "request: {}\n"),
+    ],
+)
+def test_examples(value: Plain, written: str) -> None:
+    assert to_yaml(value) == written
+
+
+def test_long_values_stay_on_one_line() -> None:
+    assert to_yaml({"key": "word " * 500}).count("\n") == 1
