@@ -3,6 +3,7 @@
 
 In: sessions and captured exchanges (`sink.Sink`), from an event loop that must never wait. They
 pass an inbox to one writer thread, which encodes them into rows, keeps the ring within its size and
-commits. Out: the SQLite file of `nri_scope.recording`, and each written event for a printer. This room never knows sockets, who answers the runtime, or how a recording is shown;
-redaction at the source reaches it as an argument.
+commits. Out: the SQLite file of `nri_scope.recording`, and each written event for a printer. This
+room never knows sockets, who answers the runtime, or how a recording is shown; redaction at the
+source reaches it as an argument.
 """
