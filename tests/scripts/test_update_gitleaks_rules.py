@@ -94,7 +94,7 @@ def test_a_wheel_has_rules_and_licences(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        place = "nri_scope/recorder/redaction/gitleaks"
+        place = "nri_scope/share/redaction/gitleaks"
         assert archive.read(f"{place}/rules.json") == PUBLIC.read_bytes()
         assert f"{place}/LICENSE" in names
         assert sum(name.endswith("/LICENSE") and "dist-info" in name for name in names) == 2
